@@ -1,0 +1,55 @@
+# Needs Python 3.11 or newer, make and git; everything else goes into .venv.
+PYTHON ?= python3
+WORKERS ?= logical
+BIN := .venv/bin
+STAMP := .venv/stamp
+SCRIPTS := $(sort $(wildcard benchmarks/*.py))
+
+.DEFAULT_GOAL := help
+.PHONY: help env run lab lint test test-all format lock bench clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: $(STAMP) ## Make .venv from requirements.lock (PYTHON=python3.12 picks another Python)
+
+$(STAMP): pyproject.toml requirements.lock tools/make_env.py
+	$(PYTHON) tools/make_env.py
+	@touch $@
+
+run: env ## One experiment from start to figure
+	$(BIN)/python -m workbench.straightline
+
+# Jupyter refuses to start as root, the usual user of a container, unless told; it listens on this machine only.
+lab: env ## Open the first notebook in JupyterLab
+	$(BIN)/jupyter lab --ip=127.0.0.1 $(if $(filter 0,$(shell id -u)),--allow-root) \
+		--LabApp.default_url=/lab/tree/notebooks/01-straight-line.ipynb
+
+lint: env ## Check format, style and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+# The workers share the cores: one thread each for the linear algebra.
+test test-all: export OPENBLAS_NUM_THREADS := 1
+test test-all: export OMP_NUM_THREADS := 1
+
+test: env lint ## Lint, then all tests but the slow ones
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-all: env lint ## Lint, then every test, with 1000 examples for each property
+	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n $(WORKERS)
+
+format: env ## Format the code and mend what can be mended
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: env ## Remake requirements.lock with the newest versions that pyproject.toml allows
+	$(BIN)/python tools/make_env.py --lock
+
+bench: env ## Run the benchmarks one after another
+	@set -e; for script in $(SCRIPTS); do echo "== $$script"; $(BIN)/python $$script; done
+
+clean: ## Remove .venv and caches, never results
+	rm -rf .venv dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,22 @@
+"""What every test shares: the hypothesis profiles and a cache folder that is not the user's."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# No deadlines: a loaded machine is slow without being wrong.
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
+settings.register_profile("all", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cache folder of this test session."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBENCH_CACHE", str(folder))
+        yield folder

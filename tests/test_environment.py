@@ -1,0 +1,78 @@
+"""pyproject.toml, environment.yml and requirements.lock describe one environment."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
+LOCK = (ROOT / "requirements.lock").read_text()
+
+CONDA_NAMES = {"kaleido": "python-kaleido"}  # where conda-forge uses another name
+PYTHONS = ["3.11", "3.12", "3.13"]
+PLATFORMS = [
+    {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"},
+    {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix", "platform_machine": "arm64"},
+    {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt", "platform_machine": "AMD64"},
+]
+
+
+def declared() -> list[Requirement]:
+    """What pyproject.toml asks for: to run and to develop."""
+    lines = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    return [Requirement(line) for line in lines]
+
+
+def locked() -> list[tuple[Requirement, list[str]]]:
+    """Every requirement of the lock with its hashes."""
+    lines = LOCK.replace("\\\n", "").splitlines()  # one line for each requirement
+    entries = [line.split("--hash=") for line in lines if not line.lstrip().startswith("#")]
+    return [(Requirement(entry[0].strip()), [h.strip() for h in entry[1:]]) for entry in entries]
+
+
+def test_conda_has_the_dependencies_of_pyproject() -> None:
+    specs = [Requirement(spec) for spec in CONDA["dependencies"] if isinstance(spec, str)]
+    conda = {spec.name: spec.specifier for spec in specs}
+    assert conda.pop("python") == PROJECT["requires-python"]
+    assert conda.pop("pip") == ""
+    assert conda == {CONDA_NAMES.get(r.name, r.name): r.specifier for r in declared()}
+
+
+def test_conda_file_is_one_that_conda_reads() -> None:
+    assert set(CONDA) == {"name", "channels", "dependencies"}
+    assert CONDA["channels"] == ["conda-forge", "nodefaults"]
+    assert CONDA["dependencies"][-1] == {"pip": ["-e ."]}
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "environment.yml"])
+def test_no_host_and_no_path(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert not re.findall(r"\S*://\S*|\S+ @ \S+", text)
+    assert not re.findall(r"\b[\w-]+\.(?:org|com|net|io|dev|internal|local)\b", text)
+    assert not re.findall(r"(?:^|[\s=])(?:/\w|[A-Z]:\\)\S*", text, re.MULTILINE)
+    assert not re.findall(r"^\s*-(?:i|f)\b|--(?:[a-z-]*index|find-links|trusted)\S*", text, re.MULTILINE)
+
+
+def test_lock_is_pinned_and_hashed() -> None:
+    assert len(locked()) > len(declared())
+    for requirement, hashes in locked():
+        assert [s.operator for s in requirement.specifier] == ["=="], requirement
+        assert hashes, requirement
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), requirement
+
+
+@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform["sys_platform"])
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_satisfies_pyproject(python: str, platform: dict[str, str]) -> None:
+    machine = {"python_version": python, "python_full_version": f"{python}.0", **platform}
+    pins = [r for r, _ in locked() if r.marker is None or r.marker.evaluate(machine)]
+    names = [pin.name for pin in pins]
+    assert len(names) == len(set(names)), "a package is locked twice for one platform"
+    versions = {pin.name: str(next(iter(pin.specifier)).version) for pin in pins}
+    for requirement in declared():
+        assert requirement.specifier.contains(versions[requirement.name]), requirement

@@ -1,0 +1,82 @@
+"""Make .venv from requirements.lock, or remake the lock (--lock). Needs nothing but the standard library.
+
+uv installs several times faster than pip, so pip installs only uv (locked and hashed like everything else)
+and uv the rest. Where uv fails, for example behind a mirror that only pip can reach, pip does all of it.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements.lock"
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
+PROJECT = ["--no-deps", "--no-build-isolation", "-e", "."]  # the build backend is in the lock: no download
+
+
+def run(*command, **options):
+    subprocess.run(command, cwd=ROOT, check=True, **options)
+
+
+def uv_environment():
+    """Give uv pip's index and certificates: it does not read pip's configuration. What is set for uv wins."""
+    listing = subprocess.check_output([PYTHON, "-m", "pip", "config", "list"], text=True)
+    settings = dict(line.split("=", 1) for line in listing.splitlines() if "=" in line)
+    environment = {"UV_PYTHON_DOWNLOADS": "never"}
+    for option, variable in [("index-url", "UV_DEFAULT_INDEX"), ("cert", "SSL_CERT_FILE")]:
+        for section in ["global", "install", ":env:"]:  # pip's own order: the last one wins
+            if f"{section}.{option}" in settings:
+                environment[variable] = ast.literal_eval(settings[f"{section}.{option}"])
+    return environment | os.environ
+
+
+def install_with_uv():
+    entry = re.search(r"^uv==.*(\n    --hash=.*)+", LOCK.read_text(), re.MULTILINE)
+    only_uv = VENV / "uv.txt"
+    only_uv.write_text(entry.group() + "\n")
+    run(PYTHON, "-m", "pip", "install", "-q", "--require-hashes", "-r", only_uv)
+    install = [UV, "pip", "install", "-q", "--python", PYTHON]
+    run(*install, "--require-hashes", "-r", LOCK, env=uv_environment())
+    run(*install, *PROJECT, env=uv_environment())
+
+
+def install_with_pip():
+    install = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    run(*install, "--require-hashes", "-r", LOCK)
+    run(*install, *PROJECT)
+
+
+def make_env():
+    start, tool = time.time(), "uv"
+    venv.create(VENV, clear=True, with_pip=True, symlinks=True)
+    try:
+        install_with_uv()
+    except (subprocess.CalledProcessError, OSError):
+        print("uv could not install the environment; pip does it, more slowly")
+        tool = "pip"
+        install_with_pip()
+    print(f"{VENV.name} is ready: installed by {tool} in {time.time() - start:.0f} s")
+
+
+def make_lock():
+    # uv.lock and other lock formats name the package index, so only the export is kept in git.
+    environment = uv_environment()
+    run(UV, "lock", "-q", "--upgrade", "--python", PYTHON, env=environment)
+    options = ["--frozen", "--no-emit-project", "--extra", "dev", "--python", PYTHON]
+    run(UV, "export", "-q", *options, "--no-header", "-o", LOCK.name, env=environment)
+    head = "# Made by `make lock` from pyproject.toml, for every platform and Python 3.11 or newer.\n"
+    LOCK.write_text(head + LOCK.read_text())
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 11):  # noqa: UP036 - any Python may start this file
+        found = sys.version.split()[0]
+        sys.exit(f"workbench needs Python 3.11 or newer, this is {found}: try make PYTHON=python3.12 env")
+    make_lock() if sys.argv[1:] == ["--lock"] else make_env()

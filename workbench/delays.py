@@ -1,0 +1,302 @@
+"""Delay models: how long a worker takes for its samples. Seconds and samples everywhere.
+
+Draws are keyed by (seed, round, slot) and by the worker's place in the drawn vector, never by who asks
+first, so all schemes that are compared meet the same stragglers.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from workbench.protocol import Array, Plan
+from workbench.settings import Settings, SettingError, setting
+
+
+class Keyed:
+    """Counter-based random numbers: a fresh generator for every (round, slot) of a seed."""
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self.key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+        self.stream = stream
+
+    def rng(self, round: int, slot: int = 0) -> np.random.Generator:
+        """Generator of that round; slot tells parts apart (-1 serves the whole run's draws)."""
+        counter = np.array([0, slot + 1, self.stream, round + 1], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
+
+
+class DelayModel(Settings):
+    """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds."""
+
+    memory: ClassVar[bool] = False  # does a round's draw depend on the round before?
+
+    @abstractmethod
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """Random numbers of a round, shape (k, workers); `before` is the last round's, for models with memory."""
+
+    @abstractmethod
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds to go through `samples` samples, per worker."""
+
+    def sending(self, draw: Array, share: float) -> Array | None:
+        """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""
+        return None
+
+
+class ShiftedExponential(DelayModel):
+    """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too."""
+
+    kind: Literal["shifted_exponential"] = "shifted_exponential"
+    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
+    rate: float = setting(2e4, "rate of the exponential part", "samples/s", gt=0)
+    per: Literal["worker", "part"] = setting(
+        "worker", "one draw for a worker's whole round, or an independent one for each of its parts"
+    )
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """One standard exponential per worker."""
+        return keyed.rng(round, slot).standard_exponential((1, workers))
+
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds: samples * (shift + E / rate)."""
+        return np.asarray(samples * (self.shift + draw[0] / self.rate))
+
+
+class Constant(DelayModel):
+    """No randomness: samples * shift."""
+
+    kind: Literal["constant"] = "constant"
+    shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """Nothing is random."""
+        return np.zeros((1, workers))
+
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds: samples * shift."""
+        return np.asarray(samples * self.shift + 0.0 * draw[0])
+
+
+class Exponential(DelayModel):
+    """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load."""
+
+    kind: Literal["exponential"] = "exponential"
+    mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """One standard exponential per worker."""
+        return keyed.rng(round, slot).standard_exponential((1, workers))
+
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds: mean * E, load or no load (nothing to compute costs nothing)."""
+        return np.asarray(np.where(np.asarray(samples) > 0, self.mean * draw[0], 0.0))
+
+
+class TwoPart(DelayModel):
+    """Paper 2, section V: samples * (t1 + Exp(rate lambda1)) + share * (t2 + Exp(rate lambda2)).
+
+    The second part is the sending of a message, `share` = its length over the model's (1/m).
+    """
+
+    kind: Literal["two_part"] = "two_part"
+    t1: float = setting(1.6, "least computing time of one sample", "s/sample", ge=0)
+    lambda1: float = setting(0.8, "rate of the computing time's exponential part", "samples/s", gt=0)
+    t2: float = setting(6.0, "least sending time of a whole gradient", "s", ge=0)
+    lambda2: float = setting(0.1, "rate of the sending time's exponential part", "1/s", gt=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """Two standard exponentials per worker: computing, sending."""
+        rng = keyed.rng(round, slot)
+        return rng.standard_exponential((workers, 2)).T
+
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds: samples * (t1 + E1 / lambda1)."""
+        return np.asarray(samples * (self.t1 + draw[0] / self.lambda1))
+
+    def sending(self, draw: Array, share: float) -> Array | None:
+        """Seconds: share * (t2 + E2 / lambda2)."""
+        return np.asarray(share * (self.t2 + draw[1] / self.lambda2))
+
+
+class Heterogeneous(DelayModel):
+    """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration."""
+
+    kind: Literal["heterogeneous"] = "heterogeneous"
+    shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
+    slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
+    slow_straggles: float = setting(0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1)
+    active_straggles: float = setting(
+        0.01, "probability that an active worker straggles in a round (p_as)", ge=0, le=1
+    )
+    factor: float = setting(10.0, "how many times longer a straggling worker takes", ge=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """Straggle or not (1 or 0), slow or not, per worker."""
+        slow = keyed.rng(-1).random(workers) < self.slow
+        chance = np.where(slow, self.slow_straggles, self.active_straggles)
+        return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
+
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds: samples * shift, times `factor` for a straggler."""
+        return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+
+
+class Pareto(DelayModel):
+    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2."""
+
+    kind: Literal["pareto"] = "pareto"
+    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
+    shape: float = setting(2.5, "tail exponent; the smaller the heavier, the mean is finite above 1", gt=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """One Pareto variate >= 1 per worker (through an exponential, so that no U is 0)."""
+        return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
+
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds: samples * shift * draw."""
+        return np.asarray(samples * self.shift * draw[0])
+
+
+class Markov(DelayModel):
+    """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary."""
+
+    memory: ClassVar[bool] = True
+    kind: Literal["markov"] = "markov"
+    shift: float = setting(5e-5, "time for one sample of a worker in its fast state", "s/sample", ge=0)
+    enter: float = setting(0.02, "probability per round that a fast worker turns slow", gt=0, le=1)
+    leave: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)
+    factor: float = setting(10.0, "how many times longer a slow worker takes", ge=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """State per worker: 1 slow, 0 fast."""
+        u = keyed.rng(round, slot).random((1, workers))
+        if before is None:
+            return (u < self.enter / (self.enter + self.leave)).astype(float)
+        return np.where(before > 0, u >= self.leave, u < self.enter).astype(float)
+
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds: samples * shift, times `factor` in the slow state."""
+        return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+
+
+class Replay(DelayModel):
+    """A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
+
+    A worker takes the times of one recorded worker, drawn for the run (with the experiment column, workers of
+    different experiments are different), from a drawn start and in recorded order, round and round.
+    """
+
+    kind: Literal["replay"] = "replay"
+    path: str = setting(description="table of recorded times: .csv or .parquet with worker, iteration, seconds")
+    samples: float = setting(1.0, "how many samples the recorded task stands for", "samples", gt=0)
+    scale: float = setting(1.0, "multiply the recorded seconds by this", gt=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+        """Recorded seconds, one per worker."""
+        times, lengths = recorded(self.path)
+        rng = keyed.rng(-1)
+        repeats = -(-workers // len(times))
+        row = np.concatenate([rng.permutation(len(times)) for _ in range(repeats)])[:workers]
+        start = np.floor(rng.random(workers) * lengths[row]).astype(int)
+        return times[row, (start + round) % lengths[row]][None]
+
+    def compute(self, draw: Array, samples: Array) -> Array:
+        """Seconds: recorded seconds * scale * samples / recorded samples."""
+        return np.asarray(draw[0] * (self.scale / self.samples) * samples)
+
+
+@lru_cache(maxsize=8)
+def recorded(path: str) -> tuple[Array, NDArray[np.int64]]:
+    """Read a table of recorded times: (seconds, lengths), one row a recorded worker, padded with NaN."""
+    import pandas as pd
+
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
+    table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+    missing = {"worker", "iteration", "seconds"} - set(table.columns)
+    if missing:
+        raise SettingError(f"delays.path = {path!r}: columns {sorted(missing)} are missing; it has {list(table.columns)}")
+    seconds = table["seconds"]
+    if len(table) == 0 or not (np.isfinite(seconds) & (seconds >= 0)).all():
+        raise SettingError(f"delays.path = {path!r}: every row needs finite seconds >= 0, and there must be a row")
+    keys = [k for k in ("experiment", "worker") if k in table.columns]
+    rows = [g.sort_values("iteration")["seconds"].to_numpy(float) for _, g in table.groupby(keys)]
+    lengths = np.array([len(r) for r in rows])
+    padded = np.full((len(rows), lengths.max()), np.nan)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return padded, lengths
+
+
+Delays = Annotated[
+    ShiftedExponential | Constant | Exponential | TwoPart | Heterogeneous | Pareto | Markov | Replay,
+    Field(discriminator="kind"),
+]
+
+
+class DelayStream:
+    """The draws of one run: which worker takes how long in which round."""
+
+    def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = 4) -> None:
+        self.model, self.workers, self.keep = model, workers, keep
+        self.keyed = Keyed(seed)
+        self.parts_apart = getattr(model, "per", "worker") == "part"
+        self._draws: dict[tuple[int, int], Array] = {}
+
+    def draw(self, round: int, slot: int = 0) -> Array:
+        """Random numbers of a round, shape (k, workers); remembered for a few rounds."""
+        if (round, slot) not in self._draws:
+            before = self._before(round)
+            self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)
+            for key in [k for k in self._draws if k[0] < round - self.keep]:
+                del self._draws[key]
+        return self._draws[round, slot]
+
+    def _before(self, round: int) -> Array | None:
+        if not self.model.memory or round == 0:
+            return None
+        start = max((r for r, _ in self._draws if r < round), default=-1) + 1
+        for r in range(start, round):
+            self.draw(r)
+        return self._draws[round - 1, 0]
+
+    def whole(self, round: int, loads: Array, plan: Plan | None = None) -> Array:
+        """Seconds that every worker takes for its whole load of a round; both (workers,).
+
+        The plan is needed where every part has a draw of its own.
+        """
+        if not self.parts_apart or plan is None:
+            return self.model.compute(self.draw(round), loads)
+        held = np.diff(plan.indptr)[1:]
+        total = np.zeros(self.workers)
+        for slot in range(int(held.max())):
+            place = np.minimum(plan.indptr[1:-1] + slot, len(plan.indices) - 1)
+            samples = np.where(held > slot, plan.sizes[plan.indices[place]], 0)
+            total += self.model.compute(self.draw(round, slot), samples)
+        return total
+
+    def piece(self, round: int, worker: int, slot: int, samples: int) -> float:
+        """Seconds that a worker (counted from 0) takes for its `slot`-th part."""
+        draw = self.draw(round, slot if self.parts_apart else 0)[:, worker : worker + 1]
+        return float(self.model.compute(draw, np.array([samples]))[0])
+
+    def sending(self, round: int, share: float) -> Array | None:
+        """Seconds that sending `share` of a model takes each worker, or None."""
+        return self.model.sending(self.draw(round), share)
+
+
+def delays_from(spec: Any) -> DelayModel:
+    """Build a delay model from a dict such as {"kind": "pareto", "shape": 2.2}; raises `SettingError`."""
+
+    class _Holder(Settings):
+        delays: Delays
+
+    return _Holder(delays=spec).delays

@@ -1,0 +1,420 @@
+"""Discrete-event engine: programs on a virtual clock.
+
+Time moves from event to event; events of one time happen in the order in which they were caused. A receiver's
+port takes one message at a time (see `links`); a message whose round is over when its turn comes is refused,
+dropped and counted, and costs no port time (its header is enough to know).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from workbench.delays import DelayStream
+from workbench.engines.arithmetic import Arithmetic
+from workbench.errors import QuorumLost, RunError, Stalled
+from workbench.links import BYTES_PER_FLOAT, Link
+from workbench.protocol import (
+    LOST,
+    MODEL,
+    AllReduce,
+    Close,
+    Commit,
+    Compute,
+    Decode,
+    Match,
+    Message,
+    Node,
+    Plan,
+    Recv,
+    Scheme,
+    Send,
+)
+from workbench.ring import ring_finish
+
+Event = tuple[int, int, str, float, float, float, int, int, int]
+EVENT_COLUMNS = ("round", "rank", "kind", "start", "begun", "end", "to", "bytes", "messages")
+
+
+@dataclass
+class Timeline:
+    """What happened: commit times of every round, counts per round, and the events."""
+
+    times: list[float] = field(default_factory=list)  # end of each round, s
+    residuals: list[float] = field(default_factory=list)
+    messages: list[int] = field(default_factory=list)  # gradient messages received, per round
+    bytes: list[int] = field(default_factory=list)
+    downloads: list[int] = field(default_factory=list)  # models sent, per round
+    samples: list[int] = field(default_factory=list)  # samples gone through, per round
+    stale: list[int] = field(default_factory=list)  # answers that came too late, per round
+    events: list[Event] = field(default_factory=list)
+    handled: int = 0  # computes, sends and receipts that the engine went through
+
+
+@dataclass(frozen=True)
+class World:
+    """All that a simulated run needs besides the scheme and its plan."""
+
+    rounds: int
+    floats: int  # model size p
+    delays: DelayStream
+    link: Link
+    decode_rate: float | None = None  # floats/s, None: decoding is free
+    deaths: Mapping[int, int] = field(default_factory=dict)  # rank -> round in which it dies
+    record: bool = True  # keep the events
+
+
+class _Rank:
+    """What the engine knows of one node while the run goes on."""
+
+    __slots__ = ("alive", "commits", "done", "floor", "inbox", "port", "queue", "resume", "ticket", "unless", "waits")
+
+    def __init__(self, resume: Callable[[Any], Any]) -> None:
+        self.resume = resume
+        self.inbox: list[Message] = []
+        self.floor: dict[str, int] = {}  # kind -> first round that is still wanted
+        self.queue: deque[tuple[Message, float, int]] = deque()  # at the port: message, sent at, floats
+        self.port: tuple[Message, float, int, float] | None = None  # in transfer: ..., begun at
+        self.waits: Match | None = None  # the match of a blocked Recv
+        self.unless: Match | None = None  # the match that ends a running Compute
+        self.ticket = 0  # a wake-up with an older ticket is void
+        self.done = False
+        self.alive = True
+        self.commits = 0
+
+
+def simulate(scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic) -> Timeline:
+    """Run every node's program on the virtual clock; raises `RunError` when the run cannot go on."""
+    return _Simulation(scheme, plan, world, arithmetic).run()
+
+
+class _Simulation:
+    def __init__(self, scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic) -> None:
+        self.plan, self.world, self.arithmetic = plan, world, arithmetic
+        self.now, self.serial = 0.0, 0
+        self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.soon: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
+        self.line = Timeline()
+        for name in ("messages", "bytes", "downloads", "samples", "stale"):
+            setattr(self.line, name, [0] * (world.rounds + 1))
+        self.log = self.line.events.append if world.record else (lambda row: None)
+        self.open = len(plan.committers)
+        self.committed = [0] * world.rounds
+        self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
+        self.port_free = np.zeros(plan.workers)
+        self.computing: dict[int, list[float]] = {}  # round -> seconds of whole loads, by worker
+        self.sending: dict[tuple[int, float], list[float] | None] = {}
+        model, clock = arithmetic.start(), lambda: self.now
+        self.ranks = [
+            _Rank(scheme.program(Node(r, plan, world.rounds, world.floats, model, clock)).send)
+            for r in range(plan.ranks)
+        ]
+        self.handlers: dict[type, Callable[[int, _Rank, Any], Any]] = {
+            Compute: self._compute,
+            Send: self._send,
+            Recv: self._recv,
+            Close: self._close,
+            Decode: self._decode,
+            AllReduce: self._all_reduce,
+            Commit: self._commit,
+        }
+
+    # ---------------------------------------------------------------- the loop
+
+    def run(self) -> Timeline:
+        for r in range(self.plan.ranks):
+            self._resume(r, None)
+        heap, soon = self.heap, self.soon
+        while self.open:
+            if soon:
+                self._deliver(*soon.popleft())
+            elif heap:
+                self.now, _, what, args = heappop(heap)
+                what(*args)
+            else:
+                raise self._stalled()
+        rounds = self.world.rounds
+        for name in ("messages", "bytes", "downloads", "samples", "stale"):
+            setattr(self.line, name, getattr(self.line, name)[:rounds])
+        return self.line
+
+    def _at(self, time: float, what: Callable[..., None], *args: Any) -> None:
+        self.serial += 1
+        heappush(self.heap, (time, self.serial, what, args))
+
+    def _resume(self, r: int, answer: Any) -> None:
+        rank, handlers = self.ranks[r], self.handlers
+        try:
+            while answer is not _BLOCKED:
+                effect = rank.resume(answer)
+                answer = handlers[type(effect)](r, rank, effect)
+        except StopIteration:
+            rank.done = True
+            if r in self.plan.committers:
+                self.open -= 1
+
+    def _wake(self, r: int, ticket: int, answer: Any) -> None:
+        rank = self.ranks[r]
+        if rank.ticket == ticket:
+            rank.ticket += 1
+            rank.waits = None
+            self._resume(r, answer)
+
+    # ---------------------------------------------------------------- computing
+
+    def _compute(self, r: int, rank: _Rank, effect: Compute) -> Any:
+        if self.world.deaths and effect.round >= self.world.deaths.get(r, effect.round + 1):
+            return self._die(r, rank)
+        if effect.unless and self._find(rank, effect.unless) is not None:
+            return None
+        rank.unless = effect.unless
+        end = self.now + self._seconds(r, effect)
+        self._at(end, self._computed, r, rank.ticket, effect, self.now)
+        return _BLOCKED
+
+    def _seconds(self, r: int, effect: Compute) -> float:
+        if effect.work is not self.plan.work[r]:
+            slot = int(np.flatnonzero(self.plan.work[r].parts == effect.work.parts[0])[0])
+            return self.world.delays.piece(effect.round, r - 1, slot, effect.work.samples)
+        if effect.round not in self.computing:
+            self.computing.pop(effect.round - 2, None)
+            self.computing[effect.round] = self.world.delays.whole(effect.round, self.plan.loads[1:], self.plan).tolist()
+        return self.computing[effect.round][r - 1]
+
+    def _computed(self, r: int, ticket: int, effect: Compute, start: float) -> None:
+        rank = self.ranks[r]
+        if rank.ticket != ticket:
+            return
+        rank.ticket += 1
+        rank.unless = None
+        self.line.handled += 1
+        self.line.samples[effect.round] += effect.work.samples
+        self.log((effect.round, r, "compute", start, start, self.now, -1, 0, 0))
+        self._resume(r, self.arithmetic.compute(effect.work, effect.model))
+
+    def _decode(self, r: int, rank: _Rank, effect: Decode) -> Any:
+        if self.world.decode_rate is None:
+            return None
+        end = self.now + effect.floats / self.world.decode_rate
+        self.log((self._round_of(rank), r, "decode", self.now, self.now, end, -1, 0, 0))
+        self._at(end, self._wake, r, rank.ticket, None)
+        return _BLOCKED
+
+    def _round_of(self, rank: _Rank) -> int:
+        return max(rank.floor.values(), default=1) - 1
+
+    def _die(self, r: int, rank: _Rank) -> Any:
+        rank.alive = False
+        rank.done = True
+        parent = int(self.plan.parent[r])
+        if parent >= 0:
+            self.soon.append((parent, Message(r, LOST, 0, 0, None), self.now, 0))
+        elif self.plan.committers != (0,):
+            raise QuorumLost(parent, self.world.deaths[r], [r])
+        return _BLOCKED
+
+    # ---------------------------------------------------------------- messages
+
+    def _send(self, r: int, rank: _Rank, effect: Send) -> Any:
+        floats = self.world.floats if effect.floats is None else effect.floats
+        message = Message(r, effect.kind, effect.round, effect.index, effect.value)
+        targets = (effect.to,) if isinstance(effect.to, int) else effect.to
+        if effect.kind == MODEL:
+            self._send_down(targets, message, floats)
+            return None
+        delay = self.world.link.latency + self._sending(r, effect.round, floats / self.world.floats)
+        for to in targets:
+            if delay:
+                self._at(self.now + delay, self._arrive, to, message, self.now, floats)
+            else:
+                self._arrive(to, message, self.now, floats)
+        return None
+
+    def _send_down(self, targets: Iterable[int], message: Message, floats: int) -> None:
+        """What comes from above has a way of its own: it never queues behind what comes from below."""
+        link = self.world.link
+        if not link.downloads:
+            self.soon.extend((to, message, self.now, floats) for to in targets)
+            return
+        for to in targets:
+            self._at(self.now + link.latency + link.transfer(floats), self._deliver, to, message, self.now, floats)
+
+    def _sending(self, r: int, round: int, share: float) -> float:
+        key = (round, share)
+        if key not in self.sending:
+            if len(self.sending) > 16:
+                self.sending.clear()
+            seconds = self.world.delays.sending(round, share)
+            self.sending[key] = None if seconds is None else seconds.tolist()
+        table = self.sending[key]
+        return 0.0 if table is None else table[r - 1]
+
+    def _arrive(self, to: int, message: Message, sent: float, floats: int) -> None:
+        rank = self.ranks[to]
+        if rank.port is not None:
+            rank.queue.append((message, sent, floats))
+        elif message.round < rank.floor.get(message.kind, 0):
+            self._drop(to, message, sent, floats)
+        else:
+            self._transfer(to, rank, message, sent, floats)
+
+    def _transfer(self, to: int, rank: _Rank, message: Message, sent: float, floats: int) -> None:
+        seconds = self.world.link.transfer(floats)
+        if seconds == 0.0:
+            self.soon.append((to, message, sent, floats))
+            return
+        rank.port = current = (message, sent, floats, self.now)
+        self._at(self.now + seconds, self._transferred, to, current)
+
+    def _transferred(self, to: int, current: tuple[Message, float, int, float]) -> None:
+        rank = self.ranks[to]
+        if rank.port is not current:
+            return  # cut off: its round was over
+        message, sent, floats, begun = current
+        rank.port = None
+        self._deliver(to, message, sent, floats, begun)
+        self._next_transfer(to, rank)
+
+    def _next_transfer(self, to: int, rank: _Rank) -> None:
+        rank.port = None
+        while rank.queue and rank.port is None:
+            message, sent, floats = rank.queue.popleft()
+            if message.round < rank.floor.get(message.kind, 0):
+                self._drop(to, message, sent, floats)
+            else:
+                self._transfer(to, rank, message, sent, floats)
+
+    def _deliver(self, to: int, message: Message, sent: float, floats: int, begun: float | None = None) -> None:
+        rank, kind, round = self.ranks[to], message.kind, message.round
+        if round < rank.floor.get(kind, 0) or not rank.alive:
+            self._drop(to, message, sent, floats)
+            return
+        self._count(to, message, sent, floats, self.now if begun is None else begun)
+        if rank.waits is not None and round >= rank.waits.get(kind, round + 1):
+            rank.ticket += 1
+            rank.waits = None
+            self._resume(to, message)
+            return
+        rank.inbox.append(message)
+        if rank.unless is not None and round >= rank.unless.get(kind, round + 1):
+            rank.ticket += 1
+            rank.unless = None
+            self._resume(to, None)
+
+    def _count(self, to: int, message: Message, sent: float, floats: int, begun: float) -> None:
+        if message.kind == LOST or message.round >= self.world.rounds:
+            return
+        line, round = self.line, message.round
+        line.handled += 2  # a send and its receipt
+        if message.kind == MODEL:
+            line.downloads[round] += 1
+        else:
+            line.messages[round] += 1
+            line.bytes[round] += BYTES_PER_FLOAT * floats
+        self.log((round, message.src, "send", sent, begun, self.now, to, BYTES_PER_FLOAT * floats, 1))
+
+    def _drop(self, to: int, message: Message, sent: float, floats: int) -> None:
+        if message.kind not in (MODEL, LOST):
+            self.line.handled += 1
+            self.line.stale[message.round] += 1
+            row = (message.round, message.src, "drop", sent, self.now, self.now, to, BYTES_PER_FLOAT * floats, 1)
+            self.log(row)
+
+    def _find(self, rank: _Rank, match: Match) -> int | None:
+        for i, message in enumerate(rank.inbox):
+            if message.round >= match.get(message.kind, message.round + 1):
+                return i
+        return None
+
+    def _recv(self, r: int, rank: _Rank, effect: Recv) -> Any:
+        if rank.inbox and (i := self._find(rank, effect.match)) is not None:
+            return rank.inbox.pop(i)
+        if effect.until is not None:
+            if effect.until <= self.now:
+                return None
+            self._at(effect.until, self._wake, r, rank.ticket, None)
+        rank.waits = effect.match
+        return _BLOCKED
+
+    def _close(self, r: int, rank: _Rank, effect: Close) -> Any:
+        kind, round = effect
+        rank.floor[kind] = max(round, rank.floor.get(kind, 0))
+        if rank.inbox:
+            kept = [m for m in rank.inbox if m.kind != kind or m.round >= round]
+            late = len(rank.inbox) - len(kept)
+            if late:
+                for m in rank.inbox:
+                    if m.kind == kind and m.round < round:
+                        self.line.stale[m.round] += 1
+                rank.inbox = kept
+        if rank.port is not None and rank.port[0].kind == kind and rank.port[0].round < round:
+            message, sent, floats, _ = rank.port
+            self._drop(r, message, sent, floats)
+            self._next_transfer(r, rank)
+        return None
+
+    # ---------------------------------------------------------------- all-reduce and commit
+
+    def _all_reduce(self, r: int, rank: _Rank, effect: AllReduce) -> Any:
+        entered = self.entries.setdefault(effect.round, {})
+        entered[r] = (self.now, effect.value)
+        if len(entered) == self.plan.workers:
+            self._ring(effect.round, self.entries.pop(effect.round))
+        return _BLOCKED
+
+    def _ring(self, round: int, entered: dict[int, tuple[float, Any]]) -> None:
+        order = sorted(entered)
+        entry = np.array([entered[r][0] for r in order])
+        finish, self.port_free = ring_finish(entry, self.port_free, self.world.floats, self.world.link)
+        total = self.arithmetic.ring_sum([entered[r][1] for r in order])
+        n = len(order)
+        steps, size = 2 * (n - 1), self.world.floats * BYTES_PER_FLOAT
+        sent = [2 * size - _slice_bytes(size, n, i + 1) - _slice_bytes(size, n, i + 2) for i in range(n)]
+        self.line.messages[round] += n * steps
+        self.line.bytes[round] += steps * size
+        self.line.handled += 2 * n * steps
+        for i, r in enumerate(order):
+            end = float(finish[i])
+            self.log((round, r, "send", float(entry[i]), float(entry[i]), end, order[(i + 1) % n], sent[i], steps))
+            self._at(end, self._wake, r, self.ranks[r].ticket, total)
+
+    def _commit(self, r: int, rank: _Rank, effect: Commit) -> Any:
+        model, residual = self.arithmetic.commit(effect.round, effect.gradient, effect.residual)
+        self.log((effect.round, r, "commit", self.now, self.now, self.now, -1, 0, 0))
+        self.committed[effect.round] += 1
+        if self.committed[effect.round] == len(self.plan.committers):
+            self.line.times.append(self.now)
+            self.line.residuals.append(residual)
+        return model
+
+    def _stalled(self) -> RunError:
+        round = len(self.line.times)
+        dead = [r for r, rank in enumerate(self.ranks) if not rank.alive]
+        blocked = [r for r, rank in enumerate(self.ranks) if not rank.done]
+        waiting = f"ranks {_some(blocked)} wait; dead: {_some(dead)}"
+        return Stalled(round, waiting)
+
+
+def _slice_bytes(size: int, n: int, i: int) -> int:
+    """Bytes of slice i of a vector of `size` bytes cut into n slices that differ by one float at most."""
+    floats, rest = divmod(size // BYTES_PER_FLOAT, n)
+    return BYTES_PER_FLOAT * (floats + (i % n < rest))
+
+
+def _some(ranks: list[int]) -> str:
+    text = ", ".join(map(str, ranks[:8]))
+    return (text + ", ..." if len(ranks) > 8 else text) or "none"
+
+
+class _Blocked:
+    """The answer that is not one: the node waits for an event."""
+
+
+_BLOCKED = _Blocked()
+
+__all__ = ["EVENT_COLUMNS", "Timeline", "World", "simulate"]

@@ -1,0 +1,134 @@
+"""An experiment: one validated bag of settings, to and from JSON and YAML."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import model_validator
+
+from workbench import problems, schemes
+from workbench.delays import Delays, ShiftedExponential
+from workbench.files import atomic_write
+from workbench.links import Link
+from workbench.optimisers import Optimiser, optimiser_class
+from workbench.problems import Problem, ProblemArgs, problem_from
+from workbench.protocol import Plan, Scheme
+from workbench.settings import Settings, SettingError, setting
+
+
+class Fault(Settings):
+    """A worker that dies for good."""
+
+    worker: int = setting(description="rank of the worker, from 1", ge=1)
+    round: int = setting(description="round in which it dies instead of computing, from 0", ge=0)
+
+
+class Experiment(Settings):
+    """What to run: scheme, problem, optimiser, cluster size, delays, link. Frozen; a bad value is one sentence.
+
+    >>> Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "stragglers": 1}, workers=12).load
+    0.26666666666666666
+    """
+
+    scheme: str = setting("CR", "gradient aggregation scheme")
+    scheme_args: dict[str, Any] = setting({}, "numbers of the scheme")
+    problem: str = setting("logistic", "what is minimised")
+    problem_args: dict[str, Any] = setting({}, "data and regularisation")
+    optimiser: str = setting("gd", "how the model is updated")
+    optimiser_args: dict[str, Any] = setting({}, "numbers of the optimiser")
+    workers: int = setting(12, "number of workers (N), master not counted", ge=1)
+    rounds: int = setting(100, "number of model updates", ge=1)
+    seed: int = setting(0, "seed of the delays; the same seed gives every scheme the same stragglers", ge=0)
+    delays: Delays = setting(ShiftedExponential(), "how long workers take")
+    link: Link = setting(Link(), "how long messages take")
+    decode_rate: float | None = setting(None, "speed of decoding; empty = free, as in the papers", "floats/s", gt=0)
+    faults: tuple[Fault, ...] = setting((), "workers that die during the run")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        self.build_scheme().check(self.workers)
+        self.build_optimiser()
+        _ = self.problem_spec
+        for fault in self.faults:
+            if fault.worker > self.workers:
+                raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")
+        return self
+
+    def build_scheme(self) -> Scheme:
+        """Make the scheme from its name and numbers."""
+        return _within("scheme_args", schemes.get(self.scheme), self.scheme_args)
+
+    def build_optimiser(self) -> Optimiser:
+        """Make the optimiser."""
+        return _within("optimiser_args", optimiser_class(self.optimiser), self.optimiser_args)
+
+    @cached_property
+    def problem_spec(self) -> ProblemArgs:
+        """Validated arguments of the problem."""
+        return _within("problem_args", problems.get(self.problem), self.problem_args)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Who holds what and who talks to whom."""
+        return self.build_scheme().plan(self.workers, self.problem_spec.count())
+
+    def build_problem(self) -> Problem:
+        """Open the data and make the problem; raises `DataError`."""
+        return problem_from(self.problem_spec, self.plan)
+
+    def shape(self) -> tuple[int, int]:
+        """Samples d and parameters p; looks at the data's size only."""
+        args = self.problem_spec
+        return args.count(), args.size(self.plan if self.problem == "unit" else None)
+
+    @property
+    def load(self) -> float:
+        """Largest share of the data set that one worker goes through per round."""
+        samples = self.problem_spec.count()
+        return float(self.build_scheme().loads(self.workers, samples).max()) / samples
+
+    @classmethod
+    def read(cls, path: str | Path) -> Experiment:
+        """Read a .json, .yaml or .yml file; raises `SettingError` naming file, field and value."""
+        import yaml
+
+        file = Path(path)
+        if not file.is_file():
+            raise SettingError(f"{path}: no such file; give a .yaml or .json file with an experiment's fields")
+        try:
+            spec = yaml.safe_load(file.read_text())  # JSON is YAML
+        except yaml.YAMLError as error:
+            raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
+        if not isinstance(spec, dict):
+            raise SettingError(f"{path}: must hold fields such as 'scheme: CR', not a {type(spec).__name__}")
+        try:
+            return cls(**{str(key): value for key, value in spec.items()})
+        except SettingError as error:
+            raise SettingError(f"{path}: {error}") from None
+
+    def write(self, path: str | Path) -> Path:
+        """Write to a .json, .yaml or .yml file, atomically."""
+        import yaml
+
+        file = Path(path)
+        if file.suffix == ".json":
+            text = self.model_dump_json(indent=2) + "\n"
+        else:
+            text = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+        with atomic_write(file) as out:
+            out.write(text.encode())
+        return file
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def _within(field: str, cls: type[S], args: dict[str, Any]) -> S:
+    """Build from a nested dict; an error names the whole way to the field."""
+    try:
+        return cls(**args)
+    except SettingError as error:
+        text = str(error)
+        raise SettingError(text if text.startswith(field) else f"{field}.{text}") from None

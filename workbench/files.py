@@ -1,0 +1,162 @@
+"""Files and folders that appear whole or not at all, and their hashes."""
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file for writing that takes its name only when it is complete.
+
+    The bytes go to a temporary file in the same folder, reach the disk, and are renamed: readers see
+    the old file or the new one, never half of either. When the block raises, the temporary file is
+    removed and what stood at `path` stays.
+
+    Parameters
+    ----------
+    path
+        The final name; its folder must exist.
+    mode
+        "wb", or "w" for text in UTF-8.
+
+    Raises
+    ------
+    ValueError
+        `mode` is neither "wb" nor "w".
+    OSError
+        The file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> with atomic_write(path, "w") as file:
+    ...     _ = file.write("complete")
+    >>> path.read_text()
+    'complete'
+    """
+    if mode not in ("wb", "w"):
+        raise ValueError(f"mode: {mode!r} cannot be written atomically; use 'wb' or 'w'")
+    path = Path(path)
+    temporary = temporary_name(path)
+    try:
+        # A plain open, unlike tempfile's, gives the file the permissions that the user's umask asks for.
+        with temporary.open(mode, encoding="utf-8" if mode == "w" else None) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Fill a folder that takes its name only when it is complete.
+
+    The block gets an empty temporary folder next to `path`. At its end the content reaches the disk and
+    the folder is renamed. When another process was faster (or `path` has content already), theirs
+    stays and ours is removed, without an error. When the block raises, ours is removed as well.
+
+    Parameters
+    ----------
+    path
+        The final name; its parent must exist.
+
+    Yields
+    ------
+    Path
+        The folder to fill.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be written, or `path` is a file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "run"
+    >>> with atomic_folder(path) as folder:
+    ...     _ = (folder / "result.txt").write_text("42")
+    >>> [file.name for file in path.iterdir()]
+    ['result.txt']
+    """
+    path = Path(path)
+    temporary = temporary_name(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        _sync_content(temporary)
+        try:
+            temporary.rename(path)
+        except OSError:
+            # A folder cannot be renamed onto one with content: whoever came first has won.
+            if not path.is_dir():
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _sync_folder(path.parent)
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """Hash a file's content.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "empty"
+    >>> path.touch()
+    >>> sha256(path)[:8]
+    'e3b0c442'
+    """
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def temporary_name(path: Path) -> Path:
+    """Make up a name next to `path` (so that a rename stays on one disk) that nobody else uses."""
+    return path.with_name(f".{secrets.token_hex(8)}.tmp")
+
+
+def _sync_content(folder: Path) -> None:
+    """Push every file of a folder to the disk, so that a rename never outlives the bytes."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with (Path(parent) / name).open("rb") as file:
+                os.fsync(file.fileno())
+        _sync_folder(Path(parent))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Push a folder's list of names to the disk, where the system can (Windows cannot open folders)."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,184 @@
+"""Round times without an event loop: vectorised order statistics over drawn compute times.
+
+With the same seed these are the event engine's very own rounds (same draws, same rules), as long as rounds do
+not reach into one another; the ring's do, and carry their state from round to round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.delays import DelayStream
+from workbench.links import BYTES_PER_FLOAT, Link
+from workbench.protocol import Array
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+
+Ready = Callable[[NDArray[np.int64]], NDArray[np.int64]]  # order of arrival (m, n) -> answers needed (m,)
+BATCH = 2_000_000  # drawn times held at once
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Some rounds of drawn times: what a scheme's `odds` works on."""
+
+    seconds: Array  # (rounds, workers) to compute the whole load
+    send: Callable[[int], Array | float]  # floats -> extra seconds of sending, (rounds, workers) or 0
+    link: Link
+    floats: int  # model size p
+    decode_rate: float | None = None
+    carry: Any = None  # what the rounds before left behind
+
+    def decode(self, answers: int) -> float:
+        """Seconds to combine so many messages."""
+        return 0.0 if self.decode_rate is None else answers * self.floats / self.decode_rate
+
+    @property
+    def down(self) -> float:
+        """Seconds for a model to go one hop down."""
+        return self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
+
+
+@dataclass(frozen=True)
+class Odds:
+    """Outcome of every round: seconds, gradient messages received, bytes received; each (rounds,)."""
+
+    seconds: Array
+    messages: Array
+    bytes: Array
+    carry: Any = None
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected round time of an experiment, its spread, and what it costs."""
+
+    seconds: Array  # (rounds,) sampled round times
+    load: float  # largest share of the data set that one worker goes through per round
+    messages: float  # gradient messages received per round
+    bytes: float  # their bytes
+
+    @property
+    def mean(self) -> float:
+        """Mean seconds per round."""
+        return float(self.seconds.mean())
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of a round's seconds."""
+        return float(self.seconds.std())
+
+    @property
+    def error(self) -> float:
+        """Standard error of `mean`."""
+        return self.std / float(np.sqrt(len(self.seconds)))
+
+
+def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
+    """Sample round times of an experiment; no data is touched. Default: as many rounds as it has."""
+    e = experiment
+    samples, floats = e.shape()
+    workers, scheme = e.workers, e.build_scheme()
+    loads = scheme.loads(workers, samples)
+    total = e.rounds if rounds is None else rounds
+    stream = DelayStream(e.delays, e.seed if seed is None else seed, workers)
+    plan = scheme.plan(workers, samples) if stream.parts_apart else None
+    at_once = max(1, BATCH // workers)
+    batches, carry = [], None
+    for start in range(0, total, at_once):
+        chosen = range(start, min(start + at_once, total))
+        seconds = np.stack([stream.whole(r, loads, plan) for r in chosen])
+        setting = Setting(seconds, _sender(stream, chosen, floats), e.link, floats, e.decode_rate, carry)
+        odds = scheme.odds(setting, workers)
+        batches.append(odds)
+        carry = odds.carry
+    seconds, messages, size = (np.concatenate([getattr(b, k) for b in batches]) for k in ("seconds", "messages", "bytes"))
+    return Forecast(seconds, float(loads.max()) / samples, float(messages.mean()), float(size.mean()))
+
+
+def _sender(stream: DelayStream, rounds: range, floats: int) -> Callable[[int], Array | float]:
+    def send(length: int) -> Array | float:
+        rows = [stream.sending(r, length / floats) for r in rounds]
+        return 0.0 if any(row is None for row in rows) else np.stack(rows)  # type: ignore[arg-type]
+
+    return send
+
+
+def port(arrivals: Array, transfer: float) -> Array:
+    """When each message has come through the port, in order of arrival; shape like `arrivals`, sorted.
+
+    The j-th arrival is through at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C).
+    """
+    ordered = np.sort(arrivals, axis=-1)
+    if transfer == 0.0:
+        return ordered
+    steps = transfer * np.arange(ordered.shape[-1])
+    return np.asarray(np.maximum.accumulate(ordered - steps, axis=-1) + steps + transfer)
+
+
+def star_odds(setting: Setting, needed: int | Ready) -> Odds:
+    """A master and its workers: the round ends when `needed` answers are through the port."""
+    link = setting.link
+    arrivals = setting.seconds + setting.send(setting.floats) + link.latency + setting.down
+    through = port(arrivals, link.transfer(setting.floats))
+    if callable(needed):
+        count = needed(np.argsort(arrivals, axis=1))
+    else:
+        count = np.full(len(arrivals), needed)
+    end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
+    end = end + (0.0 if setting.decode_rate is None else count * setting.floats / setting.decode_rate)
+    return Odds(end, count.astype(float), count * float(BYTES_PER_FLOAT * setting.floats))
+
+
+def tree_odds(setting: Setting, children: int, layers: int, needed: int) -> Odds:
+    """A regular tree, ranks layer by layer: every parent goes on with `needed` of its children's sums."""
+    link, rounds = setting.link, len(setting.seconds)
+    transfer, hop = link.transfer(setting.floats), link.latency
+    send = setting.send(setting.floats)
+    bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
+    below: Array | None = None  # when the sums of the layer below are decoded, per parent
+    kept: list[tuple[Array, Array]] = []  # through the port at, port closed at
+    for layer in range(layers, 0, -1):
+        here = slice(bounds[layer - 1], bounds[layer])
+        own = setting.seconds[:, here] + layer * setting.down
+        if below is not None:
+            closed = np.maximum(own, below)
+            kept[-1] = (kept[-1][0], closed)
+            own = closed + setting.decode(needed)
+        leaves = own + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
+        through = port(leaves.reshape(rounds, -1, children), transfer)
+        below = through[:, :, needed - 1]
+        kept.append((through, below))
+    assert below is not None
+    end = below[:, 0]
+    messages = sum(
+        np.count_nonzero(through <= np.minimum(closed, end[:, None])[:, :, None], axis=(1, 2)) for through, closed in kept
+    )
+    count = np.asarray(messages, dtype=float)
+    return Odds(end + setting.decode(needed), count, count * BYTES_PER_FLOAT * setting.floats)
+
+
+def ring_odds(setting: Setting) -> Odds:
+    """The ring: a worker starts its next round as soon as it has the sum, so rounds overlap a little."""
+    from workbench.ring import ring_finish
+
+    rounds, n = setting.seconds.shape
+    free, ports = setting.carry or (np.zeros(n), np.zeros(n))
+    ends = np.empty(rounds + 1)
+    ends[0] = free.max()
+    for r in range(rounds):
+        free, ports = ring_finish(free + setting.seconds[r], ports, setting.floats, setting.link)
+        ends[r + 1] = free.max()
+    steps = 2 * (n - 1)
+    messages = np.full(rounds, float(n * steps))
+    size = np.full(rounds, float(steps * setting.floats * BYTES_PER_FLOAT))
+    return Odds(np.diff(ends), messages, size, (free, ports))
+
+
+__all__ = ["Forecast", "Odds", "Setting", "forecast", "port", "ring_odds", "star_odds", "tree_odds"]

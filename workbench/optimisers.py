@@ -1,0 +1,127 @@
+"""Optimisers: from a gradient sum to the next model. `update` is pure; state is passed around."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from workbench.protocol import Array
+from workbench.settings import Settings, setting, unknown_name
+
+if TYPE_CHECKING:
+    from workbench.problems.base import Problem
+
+State = dict[str, Any]
+
+
+class Optimiser(Settings):
+    """theta(t+1) = h_R(theta(t), g), paper 1 equation (2): regularisation is applied here, at the master."""
+
+    name: ClassVar[str] = ""
+    catalogue: ClassVar[dict[str, type[Optimiser]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register under the class's own name."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if cls.name:
+            Optimiser.catalogue[cls.name] = cls
+
+    def start(self, problem: Problem) -> State:
+        """State of round 0; an automatic step is 1 / (the problem's smoothness)."""
+        return {}
+
+    @abstractmethod
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+        """Next model and state; `gradient` is the sum over samples, `t` the round from 0."""
+
+
+def _mean(model: Array, gradient: Array, problem: Problem) -> Array:
+    return gradient / problem.samples + problem.l2 * model
+
+
+def _auto(step: float | None, problem: Problem) -> float:
+    return 1.0 / problem.smoothness() if step is None else step
+
+
+class GradientDescent(Optimiser):
+    """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone."""
+
+    name: ClassVar[str] = "gd"
+    step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
+    decay: float = setting(1.0, "factor on the step at each milestone", gt=0, le=1)
+    milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
+
+    def start(self, problem: Problem) -> State:
+        """Fix the step."""
+        return {"step": _auto(self.step, problem)}
+
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+        """One gradient step."""
+        step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
+        return model - step * _mean(model, gradient, problem), state
+
+
+class Nesterov(Optimiser):
+    """Nesterov's accelerated gradient, momentum t/(t+3) or a constant."""
+
+    name: ClassVar[str] = "nesterov"
+    step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
+    momentum: float | None = setting(None, "constant momentum; empty = t/(t+3)", ge=0, lt=1)
+
+    def start(self, problem: Problem) -> State:
+        """Fix the step."""
+        return {"step": _auto(self.step, problem), "before": problem.start()}
+
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+        """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
+        momentum = t / (t + 3) if self.momentum is None else self.momentum
+        descended = model - state["step"] * _mean(model, gradient, problem)
+        return descended + momentum * (descended - state["before"]), {**state, "before": descended}
+
+
+class InverseTime(Optimiser):
+    """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A)."""
+
+    name: ClassVar[str] = "inverse_time"
+    c1: float | None = setting(None, "numerator; empty = c2 / smoothness, so that the first step is GD's", gt=0)
+    c2: float = setting(100.0, "offset in rounds", gt=0)
+
+    def start(self, problem: Problem) -> State:
+        """Fix c1."""
+        return {"c1": self.c2 / problem.smoothness() if self.c1 is None else self.c1}
+
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+        """One gradient step with the step of this round."""
+        return model - state["c1"] / (t + self.c2) * _mean(model, gradient, problem), state
+
+
+class AMSGrad(Optimiser):
+    """Paper 3, equations (7): h, v, vhat; vhat is the running maximum, coordinate by coordinate."""
+
+    name: ClassVar[str] = "amsgrad"
+    rate: float = setting(0.01, "learning rate", gt=0)
+    beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
+    beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
+    eps: float = setting(1e-8, "added under the root", gt=0)
+
+    def start(self, problem: Problem) -> State:
+        """Zero moments."""
+        return {"h": problem.start(), "vhat": problem.start()}
+
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+        """One AMSGrad step."""
+        g = _mean(model, gradient, problem)
+        h = self.beta1 * state["h"] + (1 - self.beta1) * g
+        v = self.beta2 * state["vhat"] + (1 - self.beta2) * g * g
+        vhat = np.maximum(state["vhat"], v)
+        return model - self.rate * h / np.sqrt(self.eps + vhat), {"h": h, "vhat": vhat}
+
+
+def optimiser_class(name: str) -> type[Optimiser]:
+    """Class of an optimiser; raises `SettingError` with the nearest name."""
+    if name not in Optimiser.catalogue:
+        raise unknown_name("optimiser", name, Optimiser.catalogue)
+    return Optimiser.catalogue[name]

@@ -1,0 +1,188 @@
+"""Problems by name: what is minimised, over which data.
+
+To add one: an arguments class here (its fields become the form and the help) and its mathematics in a file.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from workbench.problems.base import Evaluation, Problem, Request
+from workbench.protocol import Plan
+from workbench.settings import Settings, setting, unknown_name
+
+if TYPE_CHECKING:
+    from workbench.problems.data import DataSet
+
+__all__ = ["Evaluation", "Problem", "ProblemArgs", "Request", "get", "names", "problem_from"]
+
+
+class ProblemArgs(Settings):
+    """Arguments of a problem; a subclass with a `name` is registered."""
+
+    name: ClassVar[str] = ""
+    catalogue: ClassVar[dict[str, type[ProblemArgs]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register under the class's own name."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if cls.name:
+            ProblemArgs.catalogue[cls.name] = cls
+
+    @abstractmethod
+    def count(self) -> int:
+        """Number of samples d."""
+
+    @abstractmethod
+    def size(self, plan: Plan | None) -> int:
+        """Number of parameters p."""
+
+    @abstractmethod
+    def build(self, plan: Plan) -> Problem:
+        """Open the data and make the problem."""
+
+
+class OnData(ProblemArgs):
+    """Shared by all problems on a data set."""
+
+    task: ClassVar[str] = ""
+    data: str = setting("synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file of yours")
+    samples: int | None = setting(None, "samples used (d); empty = all, 1000 of the synthetic", "samples", ge=1)
+    features: int | None = setting(None, "features used; empty = all, 20 of the synthetic", ge=1)
+    l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
+    intercept: bool = setting(False, "add a column of ones")
+    scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
+    data_seed: int = setting(0, "seed of the synthetic data and of the rows' shuffling", ge=0)
+
+    def open(self) -> DataSet:
+        """Prepare the data once and map them into memory; raises `DataError`."""
+        from workbench.problems.data import load
+
+        return load(
+            self.data,
+            self.task,
+            samples=self.samples,
+            features=self.features,
+            intercept=self.intercept,
+            scale=self.scale,
+            seed=self.data_seed,
+        )
+
+    def known(self) -> tuple[int, int, int] | None:
+        """(samples, columns, classes) where the arguments and the catalogue tell, else None."""
+        from workbench.problems.data import catalogue
+
+        info = catalogue().get(self.data)
+        samples = self.samples or (info.samples if info else None)
+        features = self.features or (info.features if info else None)
+        if samples is None or features is None:
+            return None
+        if info is not None and info.name != "synthetic" and (samples > info.samples or features > info.features):
+            return None
+        return samples, features + self.intercept, info.classes if info else 0
+
+    def count(self) -> int:
+        """Number of samples d."""
+        known = self.known()
+        return known[0] if known else len(self.open().y)
+
+    def size(self, plan: Plan | None) -> int:
+        """Number of columns."""
+        known = self.known()
+        return known[1] if known else self.open().X.shape[1]
+
+
+class LeastSquaresArgs(OnData):
+    """Linear regression: mean of (x.model - y)^2 / 2."""
+
+    name: ClassVar[str] = "least_squares"
+    task: ClassVar[str] = "regression"
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data."""
+        from workbench.problems.linear import LeastSquares
+
+        data = self.open()
+        return LeastSquares(data.X, data.y, self.l2, data.truth)
+
+
+class LogisticArgs(OnData):
+    """Logistic regression of two classes."""
+
+    name: ClassVar[str] = "logistic"
+    task: ClassVar[str] = "binary"
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data. The truth of noisy labels is no minimiser, so no distance from it is reported."""
+        from workbench.problems.linear import Logistic
+
+        data = self.open()
+        return Logistic(data.X, data.y, self.l2)
+
+
+class SoftmaxArgs(OnData):
+    """Logistic regression of several classes (cross-entropy)."""
+
+    name: ClassVar[str] = "softmax"
+    task: ClassVar[str] = "multiclass"
+
+    def size(self, plan: Plan | None) -> int:
+        """Number of columns times number of classes."""
+        known = self.known()
+        if known and (known[2] or self.data == "synthetic"):
+            return known[1] * (known[2] or 10)
+        data = self.open()
+        return data.X.shape[1] * data.classes
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data."""
+        from workbench.problems.linear import Softmax
+
+        data = self.open()
+        return Softmax(data.X, data.y, data.classes, self.l2)
+
+
+class UnitArgs(ProblemArgs):
+    """Part j has the gradient e_j: what a scheme commits is its decoding vector."""
+
+    name: ClassVar[str] = "unit"
+    samples: int = setting(1000, "samples that are cut into parts (d)", "samples", ge=1)
+
+    def count(self) -> int:
+        """Number of samples d."""
+        return self.samples
+
+    def size(self, plan: Plan | None) -> int:
+        """Number of parts (1 without a plan)."""
+        return plan.parts if plan is not None else 1
+
+    def build(self, plan: Plan) -> Problem:
+        """One coordinate per part."""
+        from workbench.problems.unit import Unit
+
+        return Unit(plan.sizes)
+
+
+def names() -> list[str]:
+    """Names of all problems."""
+    return list(ProblemArgs.catalogue)
+
+
+def get(name: str) -> type[ProblemArgs]:
+    """Arguments class of a problem; raises `SettingError` with the nearest name."""
+    if name not in ProblemArgs.catalogue:
+        raise unknown_name("problem", name, ProblemArgs.catalogue)
+    return ProblemArgs.catalogue[name]
+
+
+def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
+    """Build a problem; those on the same data are built once."""
+    return _shared(args) if isinstance(args, OnData) else args.build(plan)
+
+
+@lru_cache(maxsize=4)
+def _shared(args: OnData) -> Problem:
+    return args.build(None)  # type: ignore[arg-type]  # problems on data do not look at the plan

@@ -1,0 +1,50 @@
+"""What a problem must offer: losses and weighted gradient sums of slices of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from workbench.protocol import Array
+
+Slice = tuple[int, int, float]  # first sample, one past the last, weight
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A problem at one model."""
+
+    loss: float  # mean loss plus regularisation
+    gradient: Array | None  # weighted sum over the samples, shape (p,), without regularisation
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One model at which to evaluate, with a weight for every sample (None: all ones)."""
+
+    model: Array
+    weights: Array | None = None
+    gradient: bool = True  # False: only the loss is wanted
+
+
+class Problem(Protocol):
+    """The objective is (1/d) sum of sample losses + (l2/2) |model|^2; gradients are sums, as workers send them."""
+
+    samples: int
+    size: int  # number of parameters p
+    l2: float
+    truth: Array | None  # the model that generated the data, where known
+
+    def start(self) -> Array:
+        """Model of round 0, shape (p,)."""
+
+    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
+        """Weighted sum of the gradients of some slices of the data, shape (p,): what a worker computes."""
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """Loss and weighted gradient at several models in one pass over the data."""
+
+    def smoothness(self) -> float:
+        """Largest curvature of the objective: the Lipschitz constant of its gradient."""

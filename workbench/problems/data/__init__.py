@@ -1,0 +1,13 @@
+"""The data room: named, bundled and own data sets as prepared, memory-mapped arrays.
+
+>>> from workbench.problems.data import load
+>>> load("breast_cancer", "binary").X.shape
+(569, 30)
+"""
+
+from .dataset import DataSet, load, reopen
+from .locate import catalogue
+from .options import DataError
+from .sources import SourceInfo
+
+__all__ = ["DataError", "DataSet", "SourceInfo", "catalogue", "load", "reopen"]

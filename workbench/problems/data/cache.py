@@ -1,0 +1,126 @@
+"""Prepared data sets on disk: found by their options, checked before use, built by whoever comes first."""
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+
+from workbench.files import atomic_folder, sha256, temporary_name
+
+from .options import DataError, Options
+from .prepare import FORMAT, digest
+
+ATTEMPTS = 5  # another process may take a damaged folder away while we read it
+_ELSEWHERE = "set WORKBENCH_CACHE to a folder that you can write"
+
+_verified: set[tuple[object, ...]] = set()  # hashing 262 MB takes a moment: once per process is enough
+
+
+class DamagedError(Exception):
+    """A prepared folder is not what its meta.json says."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The content of a prepared folder."""
+
+    meta: dict[str, Any]
+    arrays: dict[str, np.ndarray[Any, np.dtype[np.float64]]]
+
+
+def root() -> Path:
+    """Where prepared and downloaded data lie: WORKBENCH_CACHE, or the user's cache folder."""
+    chosen = os.environ.get("WORKBENCH_CACHE")
+    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("workbench")
+
+
+def folder_for(options: Options, identity: str) -> Path:
+    """Name the folder of these options; `identity` changes whenever the source's content does."""
+    # The identity stands for the source: the same file under another path is the same data.
+    choices = {**vars(options), "source": identity, "format": FORMAT}
+    key = hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
+    return root() / "data" / key[:32]
+
+
+def ensure(folder: Path, build: Callable[[Path], None]) -> Prepared:
+    """Open a prepared folder, building it first if it is absent or damaged.
+
+    Warns
+    -----
+    RuntimeWarning
+        The folder was damaged and is built again.
+
+    Raises
+    ------
+    DataError
+        The cache cannot be written.
+    """
+    for _ in range(ATTEMPTS):
+        if folder.exists():
+            try:
+                return open_folder(folder)
+            except DamagedError as error:
+                if not folder.exists():
+                    continue  # another process is already replacing it
+                warnings.warn(f"prepared data were damaged ({error}) and are built again", RuntimeWarning, 3)
+                _discard(folder)
+        _make_parent(folder)
+        with atomic_folder(folder) as temporary:
+            build(temporary)
+    raise DataError(f"cache: {folder} is damaged again and again; {_ELSEWHERE}")
+
+
+def open_folder(folder: Path) -> Prepared:
+    """Map the arrays of a prepared folder into memory, checked once per process.
+
+    Raises
+    ------
+    DamagedError
+        Something is missing or differs from what was written.
+    """
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        if meta["format"] != FORMAT or meta["digest"] != digest(meta["classes"], meta["arrays"]):
+            raise DamagedError("meta.json was changed")
+        arrays = {name: _mapped(folder / f"{name}.npy", entry) for name, entry in meta["arrays"].items()}
+        return Prepared(meta, arrays)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{type(error).__name__}: {error}") from error
+
+
+def _mapped(path: Path, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    array: np.ndarray[Any, np.dtype[np.float64]] = np.load(path, mmap_mode="r", allow_pickle=False)
+    status = path.stat()
+    stamp = (path, status.st_ino, status.st_size, status.st_mtime_ns, entry["sha256"])
+    if stamp not in _verified:
+        if list(array.shape) != entry["shape"] or sha256(path) != entry["sha256"]:
+            raise DamagedError(f"{path.name} is not what was written")
+        _verified.add(stamp)
+    return array
+
+
+def _discard(folder: Path) -> None:
+    """Take a damaged folder out of the way in one step, so that no one opens half of it."""
+    aside = temporary_name(folder)
+    try:
+        folder.rename(aside)
+    except FileNotFoundError:
+        return  # another process did
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _make_parent(folder: Path) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cache: {folder.parent} cannot be made ({error}); {_ELSEWHERE}") from error
+    if not os.access(folder.parent, os.W_OK):
+        raise DataError(f"cache: {folder.parent} cannot be written; {_ELSEWHERE}")

@@ -1,0 +1,160 @@
+"""One call from a source's name to prepared, memory-mapped arrays."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import cache
+from .locate import locate
+from .options import DataError, Options, known_task, whole
+from .prepare import prepare
+from .sources import SYNTHETIC
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==; compare digests
+class DataSet:
+    """Samples ready to be cut into parts.
+
+    Attributes
+    ----------
+    name
+        What the user asked for, e.g. "digits", "synthetic", "openml:gisette".
+    X
+        (samples, features) float64 in C order, a read-only memory map; with `intercept` its last column is 1.
+    y
+        (samples,) float64: the regression target, 0 or 1 for two classes, 0 ... K-1 for K.
+    classes
+        0 for regression, 2 for binary, K for multi-class.
+    truth
+        (features,) the true model of a synthetic set in the columns of X, else None. Regression:
+        y = X @ truth + N(0, 1). Binary: P(y = 1) = sigmoid(X @ truth).
+    folder
+        Where the prepared arrays lie: other processes of this machine map them from there (`reopen`).
+    digest
+        Hash of the prepared content: equal digests mean equal X, y and truth.
+    note
+        One sentence naming what the data are; a stand-in says so.
+
+    Examples
+    --------
+    >>> data = load("iris", "multiclass")
+    >>> data.X.shape, data.classes, data.truth
+    ((150, 4), 3, None)
+    """
+
+    name: str
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+    classes: int
+    truth: NDArray[np.float64] | None
+    folder: Path
+    digest: str
+    note: str
+
+
+def load(
+    source: str,
+    task: str,
+    *,
+    samples: int | None = None,
+    features: int | None = None,
+    intercept: bool = False,
+    scale: bool | None = None,
+    seed: int = 0,
+) -> DataSet:
+    """Prepare a data set once, and map it into memory ever after.
+
+    Parameters
+    ----------
+    source
+        "synthetic", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
+        "openml:NUMBER", or the path of a .npy, .npz, .csv, .parquet, .svmlight, .libsvm or .svm file.
+        OpenML's categories become one 0/1 column per value, after the numbers and the most frequent
+        first, so that `features` bounds them.
+    task
+        "regression", "binary" or "multiclass".
+    samples
+        How many rows, the first of the shuffled ones. Default: all; 1000 for "synthetic".
+    features
+        How many columns, the first ones. Default: all; 20 for "synthetic".
+    intercept
+        Append a column of ones.
+    scale
+        Standardise the columns (mean 0, variance 1; a constant column becomes 0). Default: yes, except
+        for "synthetic".
+    seed
+        Shuffles the rows; draws the synthetic samples.
+
+    Raises
+    ------
+    DataError
+        A parameter or the source's content does not fit, in one sentence that says what would.
+
+    Warns
+    -----
+    RuntimeWarning
+        Prepared data had been damaged and were built again.
+
+    Examples
+    --------
+    >>> data = load("synthetic", "regression", samples=100, features=5, intercept=True)
+    >>> data.X.shape, data.y.shape, data.truth.shape
+    ((100, 6), (100,), (6,))
+    >>> float(np.abs(data.y - data.X @ data.truth).mean().round())
+    1.0
+    """
+    synthetic = source == SYNTHETIC.name
+    options = Options(
+        source=source,
+        task=known_task(task),
+        samples=_size("samples", samples, SYNTHETIC.samples if synthetic else None),
+        features=_size("features", features, SYNTHETIC.features if synthetic else None),
+        intercept=bool(intercept),
+        scale=not synthetic if scale is None else bool(scale),
+        seed=whole("seed", seed, 0),
+    )
+    identity, table = locate(options)
+    folder = cache.folder_for(options, identity)
+    prepared = cache.ensure(folder, lambda target: prepare(table(), options, target))
+    return _dataset(source, folder, prepared)
+
+
+def _size(field: str, wanted: int | None, default: int | None) -> int | None:
+    return default if wanted is None else whole(field, wanted, 1)
+
+
+def reopen(folder: Path) -> DataSet:
+    """Map a set that `load` prepared, from its folder: for the other processes of a machine.
+
+    Raises
+    ------
+    DataError
+        The folder is missing or damaged.
+
+    Examples
+    --------
+    >>> data = load("wine", "multiclass")
+    >>> reopen(data.folder).digest == data.digest
+    True
+    """
+    try:
+        prepared = cache.open_folder(Path(folder))
+    except cache.DamagedError as error:
+        raise DataError(f"folder: {folder} holds no sound data set ({error}); call load again") from error
+    return _dataset(prepared.meta["options"]["source"], Path(folder), prepared)
+
+
+def _dataset(name: str, folder: Path, prepared: cache.Prepared) -> DataSet:
+    meta, arrays = prepared.meta, prepared.arrays
+    return DataSet(
+        name=name,
+        X=arrays["X"],
+        y=arrays["y"],
+        classes=meta["classes"],
+        truth=arrays.get("truth"),
+        folder=folder,
+        digest=meta["digest"],
+        note=meta["note"],
+    )

@@ -1,0 +1,115 @@
+"""The user's own files: .npy, .npz, .csv, .parquet and svmlight."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .frames import Columns, frame_raw, read_csv, read_parquet
+from .options import DataError
+from .table import Raw
+
+MAP_FROM_BYTES = 1 << 20  # a larger .npy is mapped into memory, not read (an empty one cannot be mapped)
+
+
+def read_file(path: Path, columns: Columns | None = None) -> Raw:
+    """Read a file of samples; nothing is ever unpickled.
+
+    Parameters
+    ----------
+    path
+        A .npy (2-D, last column the target), .npz (arrays X and y), .csv with a header line or .parquet
+        (target: the column called target, label or y, else the last), .svmlight, .libsvm or .svm (columns
+        count from 1, or from 0 where a column 0 occurs; columns after the last entry are unknown).
+    columns
+        How to understand the columns of a .csv or .parquet.
+
+    Raises
+    ------
+    DataError
+        The file is missing, damaged, or holds something else.
+    """
+    check_file(path)
+    try:
+        return READERS[path.suffix.lower()](path, columns or Columns())
+    except DataError:
+        raise
+    except Exception as error:  # each library raises its own kinds on a damaged file
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(
+            f"source: {path.name!r} cannot be read as {path.suffix} ({reason}); check how it was written"
+        ) from error
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path that is no file, or a file of no known kind."""
+    if path.suffix.lower() not in READERS:
+        raise DataError(f"source: {path.name!r} has no known ending; use a file in {', '.join(READERS)}")
+    if not path.is_file():
+        raise DataError(f"source: there is no file {str(path)!r}; check the path")
+
+
+def _npy(path: Path, columns: Columns) -> Raw:
+    array = np.load(path, mmap_mode="r" if path.stat().st_size > MAP_FROM_BYTES else None, allow_pickle=False)
+    _check_matrix(array, path.name, "an array", least=2)
+    return _array_raw(array[:, :-1], np.array(array[:, -1]), path)
+
+
+def _npz(path: Path, columns: Columns) -> Raw:
+    with np.load(path, allow_pickle=False) as archive:
+        if not {"X", "y"} <= set(archive.files):
+            names = ", ".join(archive.files) or "none"
+            raise DataError(f"source: {path.name!r} holds the arrays {names}; it must hold X and y")
+        X, y = archive["X"], archive["y"]
+    _check_matrix(X, path.name, "X")
+    if y.shape != X.shape[:1]:
+        raise DataError(
+            f"source: y of {path.name!r} has shape {y.shape} and X {X.shape}; "
+            "y must be 1-D with one value per row of X"
+        )
+    return _array_raw(X, y, path)
+
+
+def _check_matrix(array: NDArray[Any], name: str, what: str, least: int = 1) -> None:
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"source: {what} of {name!r} has type {array.dtype}; it must hold real numbers")
+    if array.ndim != 2:
+        raise DataError(f"source: {what} of {name!r} is {array.ndim}-D; it must be 2-D, one row per sample")
+    if array.shape[0] < 1 or array.shape[1] < least:
+        raise DataError(
+            f"source: {what} of {name!r} has shape {array.shape}; it needs 1 row and {least} columns at least"
+        )
+
+
+def _array_raw(X: NDArray[Any], y: NDArray[Any], path: Path) -> Raw:
+    return Raw(lambda rows, width: X[:, :width][rows], X.shape[1], y, f"The file {path.name}.")
+
+
+def _svmlight(path: Path, columns: Columns) -> Raw:
+    from sklearn.datasets import load_svmlight_file
+
+    X, y = load_svmlight_file(str(path))
+    _check_matrix(X, path.name, "the table")
+    return Raw(lambda rows, width: X[rows][:, :width].toarray(), X.shape[1], y, f"The file {path.name}.")
+
+
+def _csv(path: Path, columns: Columns) -> Raw:
+    return frame_raw(read_csv(path), path.name, f"The file {path.name}.", columns)
+
+
+def _parquet(path: Path, columns: Columns) -> Raw:
+    return frame_raw(read_parquet(path), path.name, f"The file {path.name}.", columns)
+
+
+Reader = Callable[[Path, Columns], Raw]
+READERS: dict[str, Reader] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".csv": _csv,
+    ".parquet": _parquet,
+    ".svmlight": _svmlight,
+    ".libsvm": _svmlight,
+    ".svm": _svmlight,
+}

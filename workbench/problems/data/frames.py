@@ -1,0 +1,192 @@
+"""Tables with named columns: which one is the target, and how categories become numbers."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .options import DataError
+from .table import Floats, Indices, Raw
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How to understand the columns of a table.
+
+    Attributes
+    ----------
+    targets
+        Names of the target column, the most likely first: points (x, y, label) have y as a feature.
+        Without any of them the last column is the target.
+    encode
+        Turn text and categories into one column of 0 and 1 per value; otherwise they are an error.
+    categorical
+        Take every feature for a category, numbers (of departments, say) as well.
+    """
+
+    targets: tuple[str, ...] = ("target", "label", "y")
+    encode: bool = False
+    categorical: bool = False
+
+
+def read_csv(path: Path) -> "pd.DataFrame":
+    """Read a .csv with a header line; floats come back to the last bit.
+
+    Raises
+    ------
+    DataError
+        There is no header line.
+    """
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        # Without index_col=False a surplus value per row would silently become an index; with it pandas
+        # only warns that values are lost.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        # Deprecated from pandas 3.1, whose default is as exact; earlier ones round without it.
+        warnings.filterwarnings("ignore", message="The 'float_precision' argument")
+        frame = pd.read_csv(path, float_precision="round_trip", index_col=False, low_memory=False)
+    names = [str(name) for name in frame.columns]
+    counted = names[:-1] == [str(number) for number in range(len(names) - 1)]
+    if not counted and all(_is_number(name) for name in names):
+        raise DataError(
+            f"source: {path.name!r} starts with numbers, not with a header line; add a line of column names"
+        )
+    return frame
+
+
+def read_parquet(path: Path) -> "pd.DataFrame":
+    """Read a .parquet file."""
+    import pandas as pd
+
+    return pd.read_parquet(path, engine="pyarrow")
+
+
+def frame_raw(frame: "pd.DataFrame", name: str, note: str, columns: Columns) -> Raw:
+    """Separate the target column from the features.
+
+    Raises
+    ------
+    DataError
+        There are too few rows or columns, or a feature is text.
+    """
+    if frame.shape[0] < 1 or frame.shape[1] < 2:
+        raise DataError(
+            f"source: {name!r} has {frame.shape[0]} rows and {frame.shape[1]} columns; "
+            "it needs 1 row and 2 columns (a feature and the target) at least"
+        )
+    names = [str(column).lower() for column in frame.columns]
+    place = next((names.index(target) for target in columns.targets if target in names), len(names) - 1)
+    features = frame.drop(columns=frame.columns[place])
+    return features_raw(features, frame.iloc[:, place], name, note, columns)
+
+
+def features_raw(
+    features: "pd.DataFrame", target: "pd.Series[Any]", name: str, note: str, columns: Columns
+) -> Raw:
+    """Make features and target numeric: numbers first, in their order, then the one-hot columns.
+
+    One-hot columns stand most frequent value first, over all features, so that `features=1000` keeps
+    what says most even where a column has thousands of values. A missing category is 0 everywhere.
+
+    Raises
+    ------
+    DataError
+        A feature is text and `columns.encode` is off.
+    """
+    numeric = [not columns.categorical and _is_numeric(features.iloc[:, i]) for i in range(features.shape[1])]
+    if not (columns.encode or all(numeric)):
+        raise DataError(_text_column(features.iloc[:, numeric.index(False)], name))
+    numbers = features.loc[:, numeric]
+    matrix = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    values = target.astype(object).where(target.notna(), None).to_numpy(dtype=object)
+    names = [str(column) for column in numbers.columns]
+    if all(numeric):
+        return Raw(lambda rows, width: matrix[:, :width][rows], len(names), values, note, names)
+    hot = OneHot.of(features.loc[:, [not number for number in numeric]], matrix)
+    return Raw(hot.take, matrix.shape[1] + len(hot.names), values, note, [*names, *hot.names])
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """Numbers next to one-hot encoded categories, made dense only for the rows that are asked for.
+
+    `codes[j][i]` is the category of row i in feature j (-1: missing), `places[j][c]` the column of its
+    category c; the last entry of `places[j]`, which -1 points to, lies behind all columns.
+    """
+
+    numbers: Floats
+    codes: Sequence[NDArray[np.intp]]
+    places: Sequence[Indices]
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, features: "pd.DataFrame", numbers: Floats) -> "OneHot":
+        """Give every value of every feature a column, the most frequent first."""
+        codes, values = [], []
+        for j in range(features.shape[1]):
+            code, value = _numbered(features.iloc[:, j])
+            codes.append(code)
+            values.append([f"{features.columns[j]}={v}" for v in value])
+        counts = [np.bincount(c[c >= 0], minlength=len(v)) for c, v in zip(codes, values, strict=True)]
+        # A stable sort: equally frequent values stay in the order of the features and of the alphabet.
+        order = np.argsort(-np.concatenate(counts), kind="stable")
+        place = np.empty(len(order), dtype=np.intp)
+        place[order] = numbers.shape[1] + np.arange(len(order))
+        ends = np.cumsum([len(count) for count in counts])[:-1]
+        behind = numbers.shape[1] + len(order)
+        places = [np.append(part, behind) for part in np.split(place, ends)]
+        names = [name for value in values for name in value]
+        return cls(numbers, codes, places, [names[i] for i in order])
+
+    def take(self, rows: Indices, width: int) -> Floats:
+        """Return these rows of the first `width` columns."""
+        block = np.zeros((len(rows), width))
+        head = min(width, self.numbers.shape[1])
+        block[:, :head] = self.numbers[:, :head][rows]
+        for codes, places in zip(self.codes, self.places, strict=True):
+            column = places[codes[rows]]
+            kept = np.flatnonzero(column < width)
+            block[kept, column[kept]] = 1.0
+        return block
+
+
+def _numbered(column: "pd.Series[Any]") -> tuple[Indices, Sequence[str]]:
+    """Replace the values of a column by their rank as text, a missing one by -1; list the texts."""
+    import pandas as pd
+
+    text = column.astype(object).where(column.isna(), column.astype(str))
+    codes, values = pd.factorize(text, sort=True)
+    return np.asarray(codes, dtype=np.intp), [str(value) for value in values]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_numeric(column: "pd.Series[Any]") -> bool:
+    from pandas.api import types
+
+    return types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype)
+
+
+def _text_column(column: "pd.Series[Any]", name: str) -> str:
+    import pandas as pd
+
+    text = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
+    example = f" ({str(text.iloc[0])[:40]!r})" if len(text) else ""
+    return (
+        f"source: column {str(column.name)!r} of {name!r} holds {column.dtype}, not numbers{example}; "
+        "remove it or replace its values by numbers"
+    )

@@ -1,0 +1,132 @@
+"""Data sets of OpenML, downloaded by scikit-learn or placed by hand."""
+
+import re
+import warnings
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from . import cache
+from .files import READERS, read_file
+from .frames import Columns, features_raw
+from .options import DataError
+from .sources import BINARY, NUMBERED, SourceInfo
+from .table import Raw
+
+PREFIX = "openml:"
+
+
+_ENCODED = Columns(encode=True)
+# Amazon's features are numbers of departments and roles; its original file calls the target ACTION.
+_AMAZON = Columns(targets=("target", "action"), encode=True, categorical=True)
+
+
+@dataclass(frozen=True)
+class OpenMLSet:
+    """A data set as OpenML knows it. `version` None: the oldest active one; `number` instead of a name."""
+
+    name: str
+    version: int | None = None
+    aliases: tuple[str, ...] = ()
+    columns: Columns = _ENCODED
+    number: int | None = None
+
+
+KNOWN = (
+    OpenMLSet("gisette", 1),
+    OpenMLSet("mnist_784", 1, ("mnist",)),
+    OpenMLSet("Amazon_employee_access", 1, ("amazon", "amazon_employee"), _AMAZON),
+    OpenMLSet("CIFAR_10", 1, ("cifar10", "cifar-10", "cifar")),
+    OpenMLSet("boston", 1, ("boston_housing",)),
+)
+
+INFO = {
+    f"openml:{name}": SourceInfo(f"openml:{name}", samples, features, tasks, classes, note, bundled=False)
+    for name, samples, features, tasks, classes, note in (
+        ("gisette", 7000, 5000, BINARY, 2, "GISETTE: the digits 4 and 9 with probe features (NIPS 2003)."),
+        ("mnist", 70000, 784, NUMBERED, 10, "MNIST: handwritten digits of 28 x 28 pixels."),
+        ("amazon", 32769, 9, BINARY, 2, "Amazon Employee Access: 9 categories, some 15 600 0/1 columns."),
+        ("cifar10", 60000, 3072, NUMBERED, 10, "CIFAR-10: colour photographs of 32 x 32 pixels."),
+        ("boston", 506, 13, ("regression",), 0, "Boston house prices of 1978, in $1000."),
+    )
+}
+
+
+def find(source: str) -> OpenMLSet:
+    """Understand "openml:NAME" or "openml:NUMBER".
+
+    Raises
+    ------
+    DataError
+        There is no name, or no data set can have it.
+    """
+    name = source.removeprefix(PREFIX).strip()
+    if not re.fullmatch(r"[\w.,()-]+", name, flags=re.ASCII):
+        raise DataError(f"source: {source!r} names no OpenML data set; write for example 'openml:gisette'")
+    if name.isdecimal():
+        return OpenMLSet(name, number=int(name))
+    known = (entry for entry in KNOWN if name.lower() in (entry.name.lower(), *entry.aliases))
+    return next(known, OpenMLSet(name))
+
+
+def placed_file(entry: OpenMLSet) -> Path | None:
+    """Find the file that the user has placed by hand, if there is one; .npy first, endings in order."""
+    wanted = (entry.name.lower(), *entry.aliases)
+    folder = cache.root() / "openml"
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    fitting = [file for file in files if file.stem.lower() in wanted and file.suffix.lower() in READERS]
+    return min(fitting, key=lambda file: list(READERS).index(file.suffix.lower()), default=None)
+
+
+def read(entry: OpenMLSet) -> Raw:
+    """Read the placed file, or else what scikit-learn downloads (and keeps in our cache).
+
+    Raises
+    ------
+    DataError
+        No file and no network, or OpenML has no such data set.
+    """
+    file = placed_file(entry)
+    return read_file(file, entry.columns) if file else _raw(_fetch(entry), entry)
+
+
+def _fetch(entry: OpenMLSet) -> Any:
+    from sklearn.datasets import fetch_openml
+
+    chosen = (
+        {"data_id": entry.number}
+        if entry.number is not None
+        else {"name": entry.name, "version": entry.version or "active"}
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="A network error occurred")  # our error says more
+            return fetch_openml(**chosen, data_home=cache.root(), n_retries=1, delay=0.2)
+    except (OSError, HTTPException) as error:
+        raise DataError(_by_hand(entry, f"could not be downloaded ({error})")) from error
+    except ValueError as error:
+        raise DataError(_by_hand(entry, f"was not understood or not found ({error})")) from error
+
+
+def _by_hand(entry: OpenMLSet, why: str) -> str:
+    place = cache.root() / "openml" / entry.name
+    others = ", ".join(ending for ending in READERS if ending != ".csv")
+    targets = ", ".join(entry.columns.targets)
+    return (
+        f"source: 'openml:{entry.name}' {why}; place it by hand as {place}.csv (or {others}), "
+        f"the target in the last column or in one called {targets}"
+    )
+
+
+def _raw(bunch: Any, entry: OpenMLSet) -> Raw:
+    """Take over what scikit-learn delivers: a frame, or a sparse matrix."""
+    import pandas as pd
+
+    note = f"OpenML data set {bunch.details['name']}, version {bunch.details['version']}."
+    X, y = bunch.data, bunch.target
+    if y is None or getattr(y, "ndim", 1) != 1:
+        raise DataError(_by_hand(entry, "has no single target column"))
+    if isinstance(X, pd.DataFrame):
+        return features_raw(X, y, entry.name, note, entry.columns)
+    return Raw(lambda rows, width: X[rows][:, :width].toarray(), X.shape[1], y, note)

@@ -1,0 +1,47 @@
+"""The Unit problem: part j has the gradient e_j, so what a scheme commits is its decoding vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.problems.base import Evaluation, Request, Slice
+from workbench.protocol import Array
+
+
+class Unit:
+    """One coordinate per part; all ones = exact, the squared distance is the approximation error."""
+
+    l2 = 0.0
+
+    def __init__(self, sizes: NDArray[np.int64]) -> None:
+        self.bounds = np.concatenate([[0], np.cumsum(sizes)])
+        self.samples = int(self.bounds[-1])
+        self.size = len(sizes)
+        self.truth: Array | None = None
+
+    def start(self) -> Array:
+        """All zeros."""
+        return np.zeros(self.size)
+
+    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
+        """Weights of the parts that the slices start at, shape (parts,)."""
+        total = np.zeros(self.size)
+        for first, last, weight in slices:
+            a, b = np.searchsorted(self.bounds, [first, last])
+            total[a:b] += weight
+        return total
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """Gradient = the weight of each part; loss = 0."""
+        out = []
+        for r in requests:
+            weights = np.ones(self.samples) if r.weights is None else r.weights
+            out.append(Evaluation(0.0, weights[self.bounds[:-1]] if r.gradient else None))
+        return out
+
+    def smoothness(self) -> float:
+        """A constant: nothing curves here."""
+        return 1.0

@@ -1,0 +1,292 @@
+"""The contract between a scheme and an engine: effects, messages, plans, nodes.
+
+A scheme is a frozen bag of numbers with two methods: `plan` (data: who holds which parts with which
+coefficients, who talks to whom) and `program` (a generator: what one node does). A program performs no
+input or output; it yields effects and an engine answers them:
+
+========== ==================================================== ==================================
+effect     meaning                                              answer
+========== ==================================================== ==================================
+Compute    coded partial gradient of some work at a model       the value, or None if pre-empted
+Send       buffered, never blocks                               None
+Recv       oldest waiting message that matches                  the message, or None at `until`
+Close      messages of a kind before a round are unwanted       None (the port refuses them)
+Decode     the node combines that many numbers                  None (costs time only if asked for)
+AllReduce  sum over all workers, by the ring                    the sum
+Commit     a gradient estimate is ready                         the updated model
+========== ==================================================== ==================================
+
+A match is data, not a function: `{kind: first round that still counts}`, so a late answer can never be taken for
+a fresh one; what a Close names is dropped by the engine and counted as stale.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.settings import Settings
+
+if TYPE_CHECKING:
+    from workbench.forecasting import Odds, Setting
+
+Array = NDArray[np.float64]
+Match = Mapping[str, int]
+
+MASTER = 0
+MODEL, CODED, LOST = "model", "coded", "lost"
+
+
+class Message(NamedTuple):
+    """What a node receives. `index` tells apart several messages of one node in one round."""
+
+    src: int
+    kind: str
+    round: int
+    index: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class Work:
+    """Weighted parts that one Compute goes through: gradient = sum of coefficient * part's gradient."""
+
+    parts: NDArray[np.int64]  # (m,) indices of parts
+    coefficients: Array  # (m,)
+    samples: int  # how many samples the parts hold together
+
+    def split(self, sizes: NDArray[np.int64]) -> list[Work]:
+        """Cut into one Work per part, in order (a worker that answers part by part)."""
+        pairs = zip(self.parts, self.coefficients, strict=True)
+        return [Work(np.array([p]), np.array([c]), int(sizes[p])) for p, c in pairs]
+
+
+class Compute(NamedTuple):
+    """Go through `work` at `model`; given up with None once a message matching `unless` is there."""
+
+    work: Work
+    model: Any
+    round: int
+    unless: Match | None = None
+
+
+class Send(NamedTuple):
+    """Send `value` to one rank or to several; `floats` is its length on the wire (default: a whole model)."""
+
+    to: int | Sequence[int]
+    kind: str
+    round: int
+    value: Any = None
+    floats: int | None = None
+    index: int = 0
+
+
+class Recv(NamedTuple):
+    """Wait for the oldest message whose kind is in `match` and whose round is at least match[kind].
+
+    `until` is an absolute time in seconds; a past time polls. None: wait for ever (the engine ends a wait
+    that nothing can end any more with a clear error).
+    """
+
+    match: Match
+    until: float | None = None
+
+
+class Close(NamedTuple):
+    """Messages of `kind` from before `round` are no longer wanted: refused, dropped, counted as stale."""
+
+    kind: str
+    round: int
+
+
+class Decode(NamedTuple):
+    """The node multiplies and adds `floats` numbers (charged only where the experiment says so)."""
+
+    floats: int
+
+
+class AllReduce(NamedTuple):
+    """Sum `value` over all workers. `algorithm`: "mpi" (the library's own) or "ring" (explicit slices)."""
+
+    value: Any
+    round: int
+    algorithm: str = "mpi"
+
+
+class Commit(NamedTuple):
+    """A gradient estimate is ready at this node; the engine owns optimiser, loss and trace."""
+
+    gradient: Any
+    round: int
+    residual: float = 0.0  # distance of the decoding vector from all ones, as far as the node knows it
+
+
+Effect = Compute | Send | Recv | Close | Decode | AllReduce | Commit
+Program = Generator[Effect, Any, None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who holds what and who talks to whom. Drawn and checked before a run; rank 0 is the master.
+
+    Parts are consecutive slices of the data set. `indptr`, `indices`, `coefficients` are the encoding matrix
+    in compressed rows: rank r computes part indices[k] with coefficients[k], k in indptr[r]:indptr[r+1].
+    """
+
+    sizes: NDArray[np.int64]  # (parts,) samples in each part
+    indptr: NDArray[np.int64]  # (ranks + 1,)
+    indices: NDArray[np.int64]
+    coefficients: Array
+    parent: NDArray[np.int64]  # (ranks,) -1: none (the master; the workers of a ring)
+    committers: tuple[int, ...] = (MASTER,)  # the ranks whose commits make a round complete
+    notes: Mapping[str, Any] = field(default_factory=dict)  # what figures may show: layer of a rank, code, ...
+
+    @property
+    def ranks(self) -> int:
+        """Number of nodes, master included."""
+        return len(self.parent)
+
+    @property
+    def workers(self) -> int:
+        """Number of nodes without the master."""
+        return len(self.parent) - 1
+
+    @property
+    def parts(self) -> int:
+        """Number of parts of the data set."""
+        return len(self.sizes)
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of the data set."""
+        return int(self.sizes.sum())
+
+    @cached_property
+    def bounds(self) -> NDArray[np.int64]:
+        """Sample where each part starts, and the end: shape (parts + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @cached_property
+    def loads(self) -> NDArray[np.int64]:
+        """Samples that each rank goes through per round: shape (ranks,)."""
+        held = np.concatenate([[0], np.cumsum(self.sizes[self.indices])])
+        return np.asarray(held[self.indptr[1:]] - held[self.indptr[:-1]])
+
+    @cached_property
+    def work(self) -> list[Work]:
+        """Work of every rank (rank 0 has none of it)."""
+        loads = self.loads.tolist()
+        return [
+            Work(self.indices[a:b], self.coefficients[a:b], loads[r])
+            for r, (a, b) in enumerate(zip(self.indptr[:-1], self.indptr[1:], strict=True))
+        ]
+
+    @cached_property
+    def children(self) -> list[tuple[int, ...]]:
+        """Children of every rank, in rank order."""
+        kids: list[list[int]] = [[] for _ in range(self.ranks)]
+        for rank, parent in enumerate(self.parent.tolist()):
+            if parent >= 0:
+                kids[parent].append(rank)
+        return [tuple(k) for k in kids]
+
+    def matrix(self) -> Array:
+        """Encoding matrix as a dense array: shape (ranks, parts)."""
+        dense = np.zeros((self.ranks, self.parts))
+        rows = np.repeat(np.arange(self.ranks), np.diff(self.indptr))
+        dense[rows, self.indices] = self.coefficients
+        return dense
+
+
+@dataclass(frozen=True)
+class Node:
+    """What one node's program may know."""
+
+    rank: int
+    plan: Plan
+    rounds: int
+    floats: int  # model size p
+    model: Any  # the model of round 0
+    clock: Callable[[], float]
+
+    @property
+    def children(self) -> tuple[int, ...]:
+        """Ranks of the children."""
+        return self.plan.children[self.rank]
+
+    @property
+    def parent(self) -> int:
+        """Rank of the parent, -1 where there is none."""
+        return int(self.plan.parent[self.rank])
+
+    @property
+    def work(self) -> Work:
+        """The node's own coded work."""
+        return self.plan.work[self.rank]
+
+
+class Scheme(Settings):
+    """A frozen, validated bag of numbers; defining a subclass with a `name` registers it."""
+
+    name: ClassVar[str] = ""  # what users see: "CR", "GC" ...
+    title: ClassVar[str] = ""  # a few words
+    paper: ClassVar[str] = ""  # source
+    exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
+    catalogue: ClassVar[dict[str, type[Scheme]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register under the class's own name."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            Scheme.catalogue[cls.name] = cls
+
+    def check(self, workers: int) -> None:
+        """Raise `SettingError` if this many workers do not fit; the message lists what would."""
+
+    @abstractmethod
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Say who holds which parts of a data set of that many samples, and who talks to whom."""
+
+    @abstractmethod
+    def program(self, node: Node) -> Program:
+        """Say what one node does, as a generator of effects."""
+
+    @abstractmethod
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """Round times over drawn compute times, vectorised: what `forecast` shows."""
+
+    def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
+        """Samples that each worker goes through per round, shape (workers,), without drawing the whole plan."""
+        return self.plan(workers, samples).loads[1:]
+
+
+def even_sizes(samples: int, parts: int) -> NDArray[np.int64]:
+    """Cut samples into parts whose sizes differ by one at most.
+
+    >>> even_sizes(7, 3).tolist()
+    [3, 2, 2]
+    """
+    size, rest = divmod(samples, parts)
+    return np.asarray(size + (np.arange(parts) < rest), dtype=np.int64)
+
+
+def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
+    """Plan of a master and one worker per row of `matrix` (workers, parts); the data are cut evenly."""
+    workers, parts = matrix.shape
+    rows, columns = np.nonzero(matrix)
+    counts = np.bincount(rows, minlength=workers)
+    return Plan(
+        sizes=even_sizes(samples, parts),
+        indptr=np.concatenate([[0, 0], np.cumsum(counts)]),
+        indices=columns,
+        coefficients=matrix[rows, columns],
+        parent=np.array([-1] + [MASTER] * workers),
+        notes=notes,
+    )

@@ -1,0 +1,55 @@
+"""Ring all-reduce: reduce-scatter, then all-gather, 2(N-1) steps of a slice of p/N each (paper 1, section II-B).
+
+`ring_finish` is the clock of those steps, computed for all nodes at once; `ring_steps` is the same thing as a
+program of explicit messages. Tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+
+from workbench.links import BYTES_PER_FLOAT, Link
+from workbench.protocol import Array, Node, Recv, Send
+
+SLICE = "slice"
+
+
+def slice_sizes(floats: int, n: int) -> Array:
+    """Floats in each of the n slices of a vector (they differ by one at most)."""
+    size, rest = divmod(floats, n)
+    return np.asarray(size + (np.arange(n) < rest), dtype=float)
+
+
+def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tuple[Array, Array]:
+    """When each node has the sum, and when its port is free again; both shape (n,), seconds.
+
+    At step k node i sends slice i-k; it goes on to step k+1 once it has received slice i-1-k. A message is at
+    the next node's port after the latency and occupies it for its transfer.
+    """
+    n = len(entry)
+    transfer = BYTES_PER_FLOAT * slice_sizes(floats, n) / (link.bandwidth or np.inf)
+    before = np.roll(np.arange(n), 1)  # who sends to node i
+    ready, port = entry.astype(float), port_free.astype(float)
+    for k in range(2 * (n - 1)):
+        port = np.maximum(ready[before] + link.latency, port) + transfer[(before - k) % n]
+        ready = np.maximum(ready, port)
+    return ready, port
+
+
+def ring_steps(node: Node, value: Array, round: int) -> Generator[Any, Any, Array]:
+    """Explicit messages of the ring for one worker; ranks 1..n stand in the ring in order."""
+    n = node.plan.workers
+    i = node.rank - 1
+    after = 1 + (i + 1) % n
+    bounds = np.concatenate([[0], np.cumsum(slice_sizes(node.floats, n))]).astype(int)
+    slices = [value[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    for k in range(2 * (n - 1)):
+        mine = slices[(i - k) % n]
+        yield Send(after, SLICE, round, mine, floats=len(mine), index=k)
+        message = yield Recv({SLICE: round})
+        j = (i - 1 - k) % n
+        slices[j] = message.value + slices[j] if k < n - 1 else message.value
+    return np.concatenate(slices)

@@ -1,0 +1,146 @@
+"""The straight line: experiment -> plan -> engine -> trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from workbench.delays import DelayStream
+from workbench.engines.arithmetic import Coefficients, Numbers
+from workbench.engines.sim import Timeline, World, simulate
+from workbench.experiment import Experiment
+from workbench.learning import Commits, Learnt, Progress, learn
+from workbench.problems import Problem, Request
+from workbench.protocol import Array
+from workbench.settings import unknown_name
+from workbench.trace import Trace, event_table, run_info
+
+ENGINES = ["sim"]
+
+
+def run(
+    experiment: Experiment,
+    engine: str = "sim",
+    *,
+    numeric: bool = False,
+    events: bool = True,
+    progress: bool = False,
+) -> Trace:
+    """Run one experiment; see `compare`.
+
+    >>> spec = {"scheme_args": {"children": 2, "layers": 2}, "workers": 6, "rounds": 3}
+    >>> len(run(Experiment(**spec)).rounds)
+    3
+    """
+    return compare([experiment], engine, numeric=numeric, events=events, progress=progress)[0]
+
+
+def compare(
+    experiments: Sequence[Experiment],
+    engine: str = "sim",
+    *,
+    numeric: bool = False,
+    events: bool = True,
+    progress: bool = False,
+) -> list[Trace]:
+    """Run several experiments on the same stragglers (same seed = same draws); one trace each, in order.
+
+    numeric: messages carry the real vectors, which checks a code's arithmetic and costs every worker's work;
+    otherwise they carry coefficients and equal iterates are computed once for all. events: keep the event
+    table. progress: show a bar once a run takes over a second.
+
+    Raises `SettingError` for an unknown engine, `DataError` for data that cannot be had, `RunError` for a run
+    that cannot go on.
+    """
+    if engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
+    if numeric:
+        return [_numeric(e, events) for e in experiments]
+    arithmetics = [Coefficients(e.plan) for e in experiments]
+    lines = [_timeline(e, a, events) for e, a in zip(experiments, arithmetics, strict=True)]
+    learnt = _learn(experiments, arithmetics, progress)
+    return [_trace(e, line, known) for e, line, known in zip(experiments, lines, learnt, strict=True)]
+
+
+def _timeline(e: Experiment, arithmetic: Coefficients | Numbers, events: bool) -> Timeline:
+    _, floats = e.shape()
+    world = World(
+        rounds=e.rounds,
+        floats=floats,
+        delays=DelayStream(e.delays, e.seed, e.workers),
+        link=e.link,
+        decode_rate=e.decode_rate,
+        deaths={fault.worker: fault.round for fault in e.faults},
+        record=events,
+    )
+    return simulate(e.build_scheme(), e.plan, world, arithmetic)
+
+
+def _learn(experiments: Sequence[Experiment], arithmetics: Sequence[Coefficients], progress: bool) -> list[Learnt]:
+    """Learn together what shares a problem."""
+    problems = [e.build_problem() for e in experiments]
+    runs = [
+        Commits(e.build_optimiser(), a.weights, e.plan.sizes) for e, a in zip(experiments, arithmetics, strict=True)
+    ]
+    learnt: dict[int, Learnt] = {}
+    for problem in {id(p): p for p in problems}.values():
+        members = [i for i, p in enumerate(problems) if p is problem]
+        with _Bar(max(len(runs[i].weights) for i in members), progress) as bar:
+            found = learn(problem, [runs[i] for i in members], bar.update)
+        learnt.update(zip(members, found, strict=True))
+    return [learnt[i] for i in range(len(experiments))]
+
+
+def _numeric(e: Experiment, events: bool) -> Trace:
+    problem = e.build_problem()
+    numbers = Numbers(e.plan, problem, e.build_optimiser())
+    line = _timeline(e, numbers, events)
+    return _trace(e, line, _evaluate(problem, numbers.models))
+
+
+def _evaluate(problem: Problem, models: list[Array]) -> Learnt:
+    found = [problem.evaluate([Request(model, gradient=False)])[0] for model in models]
+    learnt = Learnt(models[0], found[0].loss, found[0].metrics)
+    for before, after, evaluation in zip(models[:-1], models[1:], found[1:], strict=True):
+        learnt.add(evaluation)
+        learnt.moved(before, after, problem.truth)
+    return learnt
+
+
+def _trace(e: Experiment, line: Timeline, learnt: Learnt) -> Trace:
+    columns: dict[str, Any] = {
+        "round": np.arange(len(line.times)),
+        "time": np.array(line.times),
+        "loss": np.array(learnt.loss),
+        **{name: np.array(values) for name, values in learnt.metrics.items()},
+        **{k: np.array(getattr(line, k)) for k in ("messages", "bytes", "downloads", "samples")},
+        "residual": np.array(line.residuals),
+        "stale": np.array(line.stale),
+    }
+    initial = {"loss": learnt.initial_loss, **learnt.initial_metrics}
+    info = run_info(e, load=e.load, events_handled=line.handled)
+    return Trace(e, "sim", columns, event_table(line.events), learnt.model, initial, info)
+
+
+class _Bar:
+    """A progress bar over rounds that shows itself only after a second."""
+
+    def __init__(self, total: int, wanted: bool) -> None:
+        self.total, self.wanted = total, wanted
+
+    def __enter__(self) -> _Bar:
+        from tqdm.auto import tqdm
+
+        self.bar = tqdm(total=self.total, desc="learning", unit="round", delay=1, disable=not self.wanted)
+        return self
+
+    def update(self, t: int) -> None:
+        self.bar.update(1 if t else 0)
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.close()
+
+
+__all__ = ["ENGINES", "Progress", "compare", "run"]

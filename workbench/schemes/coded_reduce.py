@@ -1,0 +1,186 @@
+"""CodedReduce, CR: gradient coding on a regular tree whose relays decode, add their own part and pass on.
+
+A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
+aggregation in distributed learning", section III-A: CompAlloc, Allocate, Execute.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.codes import GradientCode, cyclic
+from workbench.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes
+from workbench.schemes.gradient_coding import decoder
+from workbench.settings import SettingError, setting
+from workbench.subprograms import at_least, child_program, parent_program
+
+if TYPE_CHECKING:
+    from workbench.forecasting import Odds, Setting
+
+
+class Segments(NamedTuple):
+    """An ordered weighted data set: consecutive samples start[k]:stop[k], each with weight[k]."""
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    weight: Array
+
+    def take(self, first: int, last: int) -> Segments:
+        """Samples number first to last of the set, in its order."""
+        ends = np.cumsum(self.stop - self.start)
+        begins = ends - (self.stop - self.start)
+        a, b = np.maximum(first, begins) - begins, np.minimum(last, ends) - begins
+        keep = b > a
+        return Segments((self.start + a)[keep], (self.start + b)[keep], self.weight[keep])
+
+
+class CR(Scheme):
+    """CodedReduce on the (n, L)-regular tree: n children per parent, L layers, any s late children per parent."""
+
+    name: ClassVar[str] = "CR"
+    title: ClassVar[str] = "CodedReduce"
+    paper: ClassVar[str] = "CodedReduce, section III-A"
+    children: int = setting(3, "children of every parent (n)", ge=1)
+    layers: int = setting(2, "layers of workers below the master (L)", ge=1)
+    stragglers: int = setting(1, "children per parent that may be late or dead (s)", ge=0)
+    code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+
+    def check(self, workers: int) -> None:
+        """s < n, and the workers must fill the tree."""
+        if self.stragglers >= self.children:
+            raise SettingError(
+                f"scheme_args.stragglers = {self.stragglers}: a parent with {self.children} children cannot"
+                f" tolerate it; take 0 to {self.children - 1}"
+            )
+        size = tree_size(self.children, self.layers)
+        if workers != size:
+            raise SettingError(
+                f"workers = {workers}: the ({self.children},{self.layers}) tree has {size} workers;"
+                f" nearest regular trees: {_shapes(nearest_trees(workers))}"
+            )
+
+    def code(self) -> GradientCode:
+        """Code between a parent and its children."""
+        return cyclic(self.children, self.stragglers, self.code_seed)
+
+    @property
+    def q(self) -> Fraction:
+        """n/(s+1): by so much the data set of a child is smaller than its parent's share."""
+        return Fraction(self.children, self.stragglers + 1)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Allocate (Algorithm 3 of the paper), then cut the data set wherever some node's set begins or ends."""
+        held = self.allocate(samples)
+        cuts = np.unique(np.concatenate([[0, samples], *(np.concatenate([h.start, h.stop]) for h in held)]))
+        first, last = ([np.searchsorted(cuts, getattr(h, k)) for h in held] for k in ("start", "stop"))
+        counts = [int((b - a).sum()) for a, b in zip(first, last, strict=True)]
+        pieces = zip(first, last, held, strict=True)
+        runs = [(a, b, w) for fs, ls, h in pieces for a, b, w in zip(fs, ls, h.weight, strict=True)]
+        return Plan(
+            sizes=np.diff(cuts),
+            indptr=np.concatenate([[0, 0], np.cumsum(counts)]),
+            indices=np.concatenate([np.arange(a, b) for a, b, _ in runs]) if runs else np.zeros(0, dtype=np.int64),
+            coefficients=np.concatenate([np.full(b - a, w) for a, b, w in runs]) if runs else np.zeros(0),
+            parent=tree_parents(self.children, self.layers),
+            notes={"layer": tree_layers(self.children, self.layers), "children_code": self.code().matrix},
+        )
+
+    def allocate(self, samples: int) -> list[Segments]:
+        """Local weighted data set of every worker, layer by layer from the top."""
+        B = self.code().matrix
+        level = [Segments(np.array([0]), np.array([samples]), np.ones(1))]
+        level = [child for s in level for child in comp_alloc(s, B)]
+        local: list[Segments] = []
+        for layer in range(1, self.layers + 1):
+            sizes = np.array([int((s.stop - s.start).sum()) for s in level])
+            own = self._own(sizes, layer)
+            local += [s.take(0, k) for s, k in zip(level, own, strict=True)]
+            rests = [s.take(k, size) for s, k, size in zip(level, own, sizes, strict=True)]
+            level = [child for s in rests for child in comp_alloc(s, B)] if layer < self.layers else []
+        return local
+
+    def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
+        """Samples per worker from the sizes alone (a tree of a million workers takes milliseconds)."""
+        n, window = self.children, (np.arange(self.children)[:, None] + np.arange(self.stragglers + 1)) % self.children
+        rest, loads = np.array([samples]), []
+        for layer in range(1, self.layers + 1):
+            size, extra = np.divmod(rest[:, None], n)
+            level = (size + (np.arange(n) < extra))[:, window].sum(axis=2).ravel()
+            own = self._own(level, layer)
+            loads.append(own)
+            rest = level - own
+        return np.concatenate(loads)
+
+    def _own(self, sizes: NDArray[np.int64], layer: int) -> NDArray[np.int64]:
+        """How many samples of its subtree's set a node keeps: the share 1/(1 + q + ... + q^(layers below))."""
+        share = 1 / sum(self.q**k for k in range(self.layers - layer + 1))
+        distinct, place = np.unique(sizes, return_inverse=True)
+        kept = [(2 * size * share.numerator + share.denominator) // (2 * share.denominator) for size in distinct.tolist()]
+        return np.array(kept, dtype=np.int64)[place]
+
+    def program(self, node: Node) -> Program:
+        """Master, relay or leaf: the same program, the leaf has no children."""
+        rule = at_least(self.children - self.stragglers)
+        combine = decoder(self.code(), first=node.children[0] if node.children else 0)
+        return parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """Order statistics layer by layer."""
+        from workbench.forecasting import tree_odds
+
+        return tree_odds(setting, self.children, self.layers, self.children - self.stragglers)
+
+
+def comp_alloc(data: Segments, B: Array) -> list[Segments]:
+    """CompAlloc (section III-A): cut the set evenly in n parts; child i gets b[i,k] * part k, in order of k."""
+    n = len(B)
+    ends = np.cumsum(even_sizes(int((data.stop - data.start).sum()), n))
+    parts = [data.take(int(a), int(b)) for a, b in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True)]
+    children = []
+    for row in B:
+        held = [Segments(p.start, p.stop, w * p.weight) for p, w in zip(parts, row, strict=True) if w]
+        children.append(Segments(*(np.concatenate(columns) for columns in zip(*held, strict=True))))
+    return children
+
+
+def tree_size(children: int, layers: int) -> int:
+    """Workers of the (n, L)-regular tree: n + n^2 + ... + n^L.
+
+    >>> tree_size(12, 2), tree_size(4, 3)
+    (156, 84)
+    """
+    return sum(children**layer for layer in range(1, layers + 1))
+
+
+def tree_parents(children: int, layers: int) -> NDArray[np.int64]:
+    """Parent of every rank; ranks go layer by layer, the master is rank 0 with parent -1."""
+    ranks = np.arange(1, tree_size(children, layers) + 1)
+    return np.concatenate([[-1], (ranks - 1) // children])
+
+
+def tree_layers(children: int, layers: int) -> NDArray[np.int64]:
+    """Layer of every rank, 0 for the master."""
+    return np.repeat(np.arange(layers + 1), [children**layer for layer in range(layers + 1)])
+
+
+def nearest_trees(workers: int, count: int = 4) -> list[tuple[int, int]]:
+    """Shapes (n, L) whose size is nearest to that many workers; L = 1 (a star) always fits.
+
+    >>> nearest_trees(156)[0]
+    (12, 2)
+    """
+    shapes = [(n, layers) for layers in range(2, 21) for n in _around(workers, layers)]
+    return sorted(shapes, key=lambda s: (abs(tree_size(*s) - workers), s[1]))[:count]
+
+
+def _around(workers: int, layers: int) -> list[int]:
+    n = max(2, round(workers ** (1 / layers)))
+    return [k for k in range(max(2, n - 2), n + 2) if tree_size(k, layers) <= 2 * workers + 6]
+
+
+def _shapes(shapes: list[tuple[int, int]]) -> str:
+    return ", ".join(f"children {n}, layers {layers} ({tree_size(n, layers)} workers)" for n, layers in shapes)

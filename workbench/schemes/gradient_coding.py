@@ -1,0 +1,91 @@
+"""Gradient coding, GC: any S stragglers at the master, load (S+1)/N.
+
+R. Tandon, Q. Lei, A. G. Dimakis, N. Karampatziakis, "Gradient coding: avoiding stragglers in distributed
+learning", ICML 2017, Algorithms 1 and 2 (cyclic), section 3 (fractional repetition).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from workbench.codes import GradientCode, cyclic, fractional
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
+from workbench.schemes.uncoded import check_stragglers
+from workbench.settings import SettingError, setting
+from workbench.subprograms import Combine, Got, at_least, child_program, one_of_each, parent_program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from workbench.forecasting import Odds, Setting
+
+
+class GC(Scheme):
+    """Gradient coding on a star: every part is held by S+1 workers, any N-S answers give the full gradient."""
+
+    name: ClassVar[str] = "GC"
+    title: ClassVar[str] = "Gradient coding"
+    paper: ClassVar[str] = "Tandon et al. 2017"
+    stragglers: int = setting(1, "workers that may be late or dead (S)", ge=0)
+    code: Literal["cyclic", "fractional"] = setting(
+        "cyclic", "cyclic windows with random coefficients, or groups that repeat one another"
+    )
+    code_seed: int = setting(0, "seed of the cyclic code's random numbers", ge=0)
+
+    def check(self, workers: int) -> None:
+        """S < N, and groups must divide."""
+        check_stragglers(self.stragglers, workers)
+        if self.code == "fractional" and workers % (self.stragglers + 1):
+            fits = [s for s in range(workers) if workers % (s + 1) == 0]
+            near = sorted(fits, key=lambda s: abs(s - self.stragglers))[:4]
+            raise SettingError(
+                f"scheme_args.stragglers = {self.stragglers}: groups of {self.stragglers + 1} do not divide"
+                f" {workers} workers; take {', '.join(map(str, sorted(near)))}, or code = 'cyclic'"
+            )
+
+    def build_code(self, workers: int) -> GradientCode:
+        """Encoding matrix and decoder."""
+        if self.code == "fractional":
+            return fractional(workers, self.stragglers)
+        return cyclic(workers, self.stragglers, self.code_seed)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """N parts; S+1 per worker."""
+        return star_plan(self.build_code(workers).matrix, samples)
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        n = node.plan.workers
+        if self.code == "fractional":
+            rule = one_of_each(lambda rank: (rank - 1) // (self.stragglers + 1), n // (self.stragglers + 1))
+        else:
+            rule = at_least(n - self.stragglers)
+        combine = decoder(self.build_code(n), first=1)
+        return parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The (N-S)-th answer; for groups, the last of the groups' first answers."""
+        from workbench.forecasting import star_odds
+
+        if self.code == "cyclic":
+            return star_odds(setting, workers - self.stragglers)
+        return star_odds(setting, self._answers_until_covered)
+
+    def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        place = np.empty_like(order)
+        np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
+        groups = place.reshape(len(order), -1, self.stragglers + 1)
+        return np.asarray(groups.min(axis=2).max(axis=1) + 1)
+
+
+def decoder(code: GradientCode, first: int) -> Combine:
+    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set."""
+
+    def combine(got: Got) -> tuple[Any, float]:
+        ranks = sorted(got)
+        weights, residual = code.decode(tuple(rank - first for rank in ranks))
+        return weights @ np.stack([got[rank].value for rank in ranks]), residual
+
+    return combine

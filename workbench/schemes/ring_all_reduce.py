@@ -1,0 +1,52 @@
+"""Ring all-reduce, RAR: uncoded parts, no master, 2(N-1) slices of p/N; waits for everybody.
+
+Baseline of CodedReduce (section II-B), which uses MPI_Allreduce; P. Patarasuk, X. Yuan, "Bandwidth optimal
+all-reduce algorithms for clusters of workstations", 2009.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from workbench.protocol import MASTER, AllReduce, Commit, Compute, Node, Plan, Program, Scheme, star_plan
+from workbench.settings import SettingError, setting
+
+if TYPE_CHECKING:
+    from workbench.forecasting import Odds, Setting
+
+
+class RAR(Scheme):
+    """Ring all-reduce: every worker ends a round with the full gradient and updates its own model."""
+
+    name: ClassVar[str] = "RAR"
+    title: ClassVar[str] = "Ring all-reduce"
+    paper: ClassVar[str] = "CodedReduce, section II-B"
+    algorithm: Literal["mpi", "ring"] = setting(
+        "mpi", "the MPI library's own all-reduce, or the explicit ring; the virtual clock times both as the ring"
+    )
+
+    def check(self, workers: int) -> None:
+        """A ring has two nodes at least."""
+        if workers < 2:
+            raise SettingError(f"workers = {workers}: a ring needs 2 or more")
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """One part per worker; nobody has a parent, every worker commits."""
+        star = star_plan(np.eye(workers), samples)
+        return replace(star, parent=np.full(workers + 1, -1), committers=tuple(range(1, workers + 1)))
+
+    def program(self, node: Node) -> Program:
+        """Compute, sum around the ring, update, again; the master's rank only looks on."""
+        model = node.model
+        for r in range(node.rounds if node.rank != MASTER else 0):
+            value = yield Compute(node.work, model, r)
+            model = yield Commit((yield AllReduce(value, r, self.algorithm)), r)
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The ring's recursion."""
+        from workbench.forecasting import ring_odds
+
+        return ring_odds(setting)

@@ -1,0 +1,75 @@
+"""Uncoded master and workers: UMW waits for all, SGD for the first N-S.
+
+A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
+aggregation in distributed learning", section IV-A: the baselines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
+from workbench.settings import SettingError, setting
+from workbench.subprograms import Got, at_least, child_program, parent_program
+
+if TYPE_CHECKING:
+    from workbench.forecasting import Odds, Setting
+
+
+class UMW(Scheme):
+    """Uncoded master-worker: every worker holds one part, the master waits for all of them."""
+
+    name: ClassVar[str] = "UMW"
+    title: ClassVar[str] = "Uncoded master-worker"
+    paper: ClassVar[str] = "CodedReduce, section IV-A"
+
+    def waits_for(self, workers: int) -> int:
+        """How many answers the master waits for."""
+        return workers
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """One part per worker."""
+        return star_plan(np.eye(workers), samples)
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        rule = at_least(self.waits_for(node.plan.workers))
+        if node.rank == MASTER:
+            return parent_program(node, rule, lambda got: (total(got), float(node.plan.workers - len(got))))
+        return child_program(node, rule, lambda got: (total(got), 0.0))
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The slowest of those that are waited for, through one port."""
+        from workbench.forecasting import star_odds
+
+        return star_odds(setting, self.waits_for(workers))
+
+
+class SGD(UMW):
+    """Ignore stragglers: the master takes the sum of the first N-S answers; give it a step c1/(t+c2)."""
+
+    name: ClassVar[str] = "SGD"
+    title: ClassVar[str] = "Ignore the stragglers"
+    exact: ClassVar[bool] = False
+    stragglers: int = setting(1, "workers whose answers the master does not wait for (S)", ge=0)
+
+    def check(self, workers: int) -> None:
+        """Somebody must be waited for."""
+        check_stragglers(self.stragglers, workers)
+
+    def waits_for(self, workers: int) -> int:
+        """How many answers the master waits for."""
+        return workers - self.stragglers
+
+
+def total(got: Got) -> Any:
+    """Sum of the answers, by rank and never by arrival, so that the same set gives the same bits."""
+    return sum(got[rank].value for rank in sorted(got))
+
+
+def check_stragglers(stragglers: int, workers: int, field: str = "scheme_args.stragglers") -> None:
+    """Refuse to tolerate as many stragglers as there are workers."""
+    if stragglers >= workers:
+        raise SettingError(f"{field} = {stragglers}: {workers} workers cannot tolerate it; take 0 to {workers - 1}")

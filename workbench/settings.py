@@ -1,0 +1,93 @@
+"""Validated settings: one base class for every bag of numbers that a user fills in.
+
+Widgets, the command line's help and error sentences are all made from the same field metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+
+class SettingError(ValueError):
+    """A setting cannot be used; the message is one sentence: field, value, what would work."""
+
+
+def setting(default: Any = ..., description: str = "", unit: str = "", **constraints: Any) -> Any:
+    """Declare a field with its description, unit and range (the source of forms, help and errors)."""
+    return Field(default, description=description, json_schema_extra={"unit": unit}, **constraints)
+
+
+class Settings(BaseModel):
+    """Frozen and validated; unknown keys are refused; a bad value raises one sentence, `SettingError`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise SettingError(sentence(error, type(self))) from None
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Build from a dict (or pass an instance through); raises `SettingError`."""
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise SettingError(sentence(error, cls)) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated anew."""
+        return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
+
+    @classmethod
+    def fields(cls) -> list[dict[str, Any]]:
+        """Describe every field as a plain dict: name, type, default, unit, range, choices, description."""
+        properties = cls.model_json_schema()["properties"]
+        return [{"name": name, **spec} for name, spec in properties.items()]
+
+
+def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
+    """Turn the first complaint of a ValidationError into one sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return _unknown_key(where, list(cls.model_fields), cls.__name__)
+    if first["type"] == "missing":
+        return f"{where}: is missing; {_hint(cls, first['loc'])}"
+    if first["type"] == "value_error":
+        message = str(first["ctx"]["error"])
+        return message if not where else f"{where}: {message}"
+    return f"{where} = {_short(first['input'])}: {_lower(first['msg'])}"
+
+
+def _unknown_key(key: str, known: list[str], owner: str) -> str:
+    last = key.rsplit(".", 1)[-1]
+    close = get_close_matches(last, known, n=1)
+    guess = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{key}: {owner} has no such field;{guess} its fields are {', '.join(known) or 'none'}"
+
+
+def unknown_name(field: str, value: object, known: Mapping[str, object] | list[str]) -> SettingError:
+    """Build the error for a name that is in no catalogue, with the nearest names."""
+    close = get_close_matches(str(value), list(known), n=1)
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    return SettingError(f"{field} = {_short(value)}: no such name; {guess}choose one of {', '.join(known)}")
+
+
+def _hint(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    field = cls.model_fields.get(str(loc[0])) if loc else None
+    return (field.description if field else None) or "give it a value"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _short(value: object, width: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,129 @@
+"""What programs of many schemes share: rules, gathering, following the newest model, coded trees.
+
+A coded star is a coded tree of one layer; so UMW, SGD, GC and CR are all the same two programs with
+another plan, another rule and another way to combine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import QuorumLost
+from workbench.protocol import CODED, LOST, MODEL, Close, Commit, Compute, Decode, Message, Node, Program, Recv, Send
+
+Got = dict[int, Message]
+Combine = Callable[[Got], tuple[Any, float]]  # -> decoded value, residual |b - 1|^2
+INFINITY = float("inf")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a parent may go on: `ready(ranks that answered, start of the round, now)`. Join with & and |."""
+
+    ready: Callable[[Collection[int], float, float], bool]
+    timers: tuple[float, ...] = ()  # seconds after the round's start at which to look again
+
+    def __or__(self, other: Rule) -> Rule:
+        """Go on when either rule holds."""
+        return Rule(lambda *at: self.ready(*at) or other.ready(*at), self.timers + other.timers)
+
+    def __and__(self, other: Rule) -> Rule:
+        """Go on when both rules hold."""
+        return Rule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers)
+
+
+def at_least(k: int) -> Rule:
+    """Hold once k children answered."""
+    return Rule(lambda got, start, now: len(got) >= k)
+
+
+def one_of_each(group: Callable[[int], int], groups: int) -> Rule:
+    """Hold once every group of children has an answer (fractional repetition)."""
+    return Rule(lambda got, start, now: len(got) >= groups and len({group(r) for r in got}) == groups)
+
+
+def after(seconds: float) -> Rule:
+    """Hold once that many seconds of the round have passed."""
+    return Rule(lambda got, start, now: now >= start + seconds, (seconds,))
+
+
+def gather(node: Node, round: int, rule: Rule, lost: set[int]) -> Generator[Any, Any, tuple[Got, Message | None]]:
+    """Collect the children's answers of a round until `rule` holds.
+
+    Returns (answers, None), or (answers, message) when a newer model overtook the round. Raises `QuorumLost`
+    as soon as the children still alive cannot make the rule hold.
+    """
+    got: Got = {}
+    match = {CODED: round, LOST: 0}
+    if node.parent >= 0:
+        match[MODEL] = round + 1
+    start = now = node.clock()
+    bells = sorted(start + seconds for seconds in rule.timers)
+    ask, newer = Recv(match, bells[0] if bells else None), None
+    _still_possible(node, round, rule, got, lost)
+    while not rule.ready(got, start, now):
+        message = yield ask
+        now = node.clock()
+        if message is None:
+            ask = Recv(match, next((bell for bell in bells if bell > now), None))
+        elif message.kind == CODED:
+            got[message.src] = message
+        elif message.kind == MODEL:
+            newer = message
+            break
+        else:
+            lost.add(message.src)
+            _still_possible(node, round, rule, got, lost)
+    yield Close(CODED, round + 1)
+    return got, newer
+
+
+def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: set[int]) -> None:
+    if lost and not rule.ready(set(node.children) - lost | set(got), 0.0, INFINITY):
+        raise QuorumLost(node.rank, round, sorted(lost))
+
+
+def newest(first: Message | None = None) -> Generator[Any, Any, Message]:
+    """Wait for a model, then skip to the newest one that is already there."""
+    message = first if first is not None else (yield Recv({MODEL: 0}))
+    while (newer := (yield Recv({MODEL: message.round + 1}, -1.0))) is not None:
+        message = newer
+    return message
+
+
+def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
+    """The master: send the model, gather, decode, commit, round after round."""
+    model, lost = node.model, set[int]()
+    for r in range(node.rounds):
+        yield Send(node.children, MODEL, r, model)
+        got, _ = yield from gather(node, r, rule, lost)
+        gradient, residual = combine(got)
+        yield Decode(len(got) * node.floats)
+        model = yield Commit(gradient, r, residual)
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+
+def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
+    """A worker: take the newest model, pass it on, compute, add what the children sent, send it up."""
+    lost, newer = set[int](), None
+    while True:
+        job = yield from newest(newer)
+        newer, r = None, job.round
+        if node.children:
+            yield Close(CODED, r)
+            yield Send(node.children, MODEL, r, job.value, floats=0 if r == node.rounds else None)
+        if r == node.rounds:
+            return
+        value = yield Compute(node.work, job.value, r, unless={MODEL: r + 1})
+        if value is None:
+            continue
+        if node.children:
+            got, newer = yield from gather(node, r, rule, lost)
+            if newer is not None:
+                continue
+            decoded, _ = combine(got)
+            yield Decode(len(got) * node.floats)
+            value = decoded + value
+        yield Send(node.parent, CODED, r, value)

@@ -1,0 +1,138 @@
+"""The one table of a run, and its folder on disk."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.engines.sim import EVENT_COLUMNS
+from workbench.experiment import Experiment
+from workbench.files import atomic_folder
+from workbench.protocol import Array
+from workbench.settings import SettingError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RECORDED = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "straggler-workbench")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Outcome of a run.
+
+    `rounds`: one row per round, in order: round, time (s since start, at the round's commit), loss and the metric
+    columns (after the commit), messages and bytes (gradient messages received), downloads (models sent), samples
+    (gone through), residual (|decoding vector - 1|^2), stale (answers that came too late).
+    `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port
+    took it), end (all s), to, bytes, messages (how many a row stands for).
+    `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
+    """
+
+    experiment: Experiment
+    engine: str
+    columns: dict[str, Any]  # of `rounds`
+    event_columns: dict[str, Any]  # of `events`
+    model: Array
+    initial: dict[str, float] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)  # versions, seed, host's platform
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row per round."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """One row per compute, send, drop, decode and commit."""
+        import pandas as pd
+
+        return pd.DataFrame(self.event_columns)
+
+    @property
+    def label(self) -> str:
+        """What legends show."""
+        return self.experiment.scheme
+
+    def time_to(self, target: float, metric: str = "loss") -> float:
+        """Seconds until the metric first is at or below the target (NaN: never)."""
+        values = np.asarray(self.columns[metric])
+        hits = np.flatnonzero(values <= target)
+        return float(self.columns["time"][hits[0]]) if len(hits) else float("nan")
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the run folder at once or not at all: spec.json, run.json, rounds and events.parquet, model.npy."""
+        target = Path(folder)
+        if target.exists():
+            raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
+        with atomic_folder(target) as temporary:
+            (temporary / "spec.json").write_text(self.experiment.model_dump_json(indent=2) + "\n")
+            run = {"engine": self.engine, "initial": self.initial, **self.info}
+            (temporary / "run.json").write_text(json.dumps(run, indent=2) + "\n")
+            self.rounds.to_parquet(temporary / "rounds.parquet")
+            self.events.to_parquet(temporary / "events.parquet")
+            np.save(temporary / "model.npy", self.model, allow_pickle=False)
+        return target
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Trace:
+        """Read a run folder; raises `SettingError` when it is none."""
+        import pandas as pd
+
+        path = Path(folder)
+        missing = [f for f in ("spec.json", "run.json", "rounds.parquet", "model.npy") if not (path / f).is_file()]
+        if missing:
+            raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
+        run = json.loads((path / "run.json").read_text())
+        rounds, events = (pd.read_parquet(path / f"{name}.parquet") for name in ("rounds", "events"))
+        return cls(
+            experiment=Experiment.read(path / "spec.json"),
+            engine=run.pop("engine"),
+            columns={name: rounds[name].to_numpy() for name in rounds},
+            event_columns={name: events[name].to_numpy() for name in events},
+            model=np.load(path / "model.npy", allow_pickle=False),
+            initial=run.pop("initial"),
+            info=run,
+        )
+
+    def replay(self) -> Trace:
+        """Run the same experiment again; on the virtual clock this gives the same bits."""
+        from workbench.runner import run
+
+        return run(self.experiment, engine=self.engine)
+
+    def same(self, other: Trace) -> bool:
+        """Are rounds, events and model equal bit by bit?"""
+        tables = (self.rounds.equals(other.rounds), self.events.equals(other.events))
+        return all(tables) and np.array_equal(self.model, other.model)
+
+
+def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:
+    """What a run folder keeps besides the tables: seed, versions, platform."""
+    return {"seed": experiment.seed, "versions": versions(), "platform": platform.platform(), **more}
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that the numbers depend on."""
+    found = {"python": platform.python_version()}
+    for name in _RECORDED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # a source tree that is not installed
+            found[name] = "not installed"
+    return found
+
+
+def event_table(events: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """Columns of the events, as arrays."""
+    rows = zip(*events, strict=True) if events else [()] * len(EVENT_COLUMNS)
+    return {name: np.array(column) for name, column in zip(EVENT_COLUMNS, rows, strict=True)}
