@@ -1,5 +1,7 @@
 """Workbench: experiments with straggler-tolerant gradient aggregation.
 
+Everything is loaded when first asked for, so that `import workbench` takes no time.
+
 >>> import workbench as wb
 >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5))
 >>> trace.rounds["loss"].is_monotonic_decreasing
@@ -11,36 +13,40 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from workbench import schemes
-from workbench.errors import QuorumLost, RunError, Stalled
-from workbench.experiment import Experiment, Fault
-from workbench.settings import SettingError
-
 __version__ = "0.1.0"
 
-# Loaded when first asked for, so that `import workbench` stays quick: name -> module, attribute.
-_LAZY = {
+_PUBLIC = {  # name -> module, attribute (None: the module itself)
+    "Experiment": ("workbench.experiment", "Experiment"),
+    "Fault": ("workbench.experiment", "Fault"),
+    "QuorumLost": ("workbench.errors", "QuorumLost"),
+    "RunError": ("workbench.errors", "RunError"),
+    "SettingError": ("workbench.settings", "SettingError"),
+    "Stalled": ("workbench.errors", "Stalled"),
     "Trace": ("workbench.trace", "Trace"),
     "compare": ("workbench.runner", "compare"),
     "figures": ("workbench.figures", None),
     "forecast": ("workbench.forecasting", "forecast"),
     "presets": ("workbench.published", "presets"),
     "problems": ("workbench.problems", None),
+    "rivals": ("workbench.published", "rivals"),
     "run": ("workbench.runner", "run"),
+    "schemes": ("workbench.schemes", None),
+    "straightline": ("workbench.straightline", None),
     "theory": ("workbench.theory", None),
+    "tune": ("workbench.tuning", "tune"),
 }
 
-__all__ = ["Experiment", "Fault", "QuorumLost", "RunError", "SettingError", "Stalled", "schemes", *sorted(_LAZY)]
+__all__ = sorted(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _PUBLIC:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
-    module, attribute = _LAZY[name]
+    module, attribute = _PUBLIC[name]
     value = import_module(module) if attribute is None else getattr(import_module(module), attribute)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_PUBLIC})

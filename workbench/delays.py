@@ -9,14 +9,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from workbench.protocol import Array, Plan
-from workbench.settings import Settings, SettingError, setting
+from workbench.settings import SettingError, Settings, setting
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Keyed:
@@ -38,11 +41,13 @@ class DelayModel(Settings):
     memory: ClassVar[bool] = False  # does a round's draw depend on the round before?
 
     @abstractmethod
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """Random numbers of a round, shape (k, workers); `before` is the last round's, for models with memory."""
 
     @abstractmethod
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds to go through `samples` samples, per worker."""
 
     def sending(self, draw: Array, share: float) -> Array | None:
@@ -60,11 +65,13 @@ class ShiftedExponential(DelayModel):
         "worker", "one draw for a worker's whole round, or an independent one for each of its parts"
     )
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """One standard exponential per worker."""
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * (shift + E / rate)."""
         return np.asarray(samples * (self.shift + draw[0] / self.rate))
 
@@ -75,11 +82,13 @@ class Constant(DelayModel):
     kind: Literal["constant"] = "constant"
     shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """Nothing is random."""
         return np.zeros((1, workers))
 
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift."""
         return np.asarray(samples * self.shift + 0.0 * draw[0])
 
@@ -90,11 +99,13 @@ class Exponential(DelayModel):
     kind: Literal["exponential"] = "exponential"
     mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """One standard exponential per worker."""
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: mean * E, load or no load (nothing to compute costs nothing)."""
         return np.asarray(np.where(np.asarray(samples) > 0, self.mean * draw[0], 0.0))
 
@@ -111,12 +122,14 @@ class TwoPart(DelayModel):
     t2: float = setting(6.0, "least sending time of a whole gradient", "s", ge=0)
     lambda2: float = setting(0.1, "rate of the sending time's exponential part", "1/s", gt=0)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """Two standard exponentials per worker: computing, sending."""
         rng = keyed.rng(round, slot)
         return rng.standard_exponential((workers, 2)).T
 
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * (t1 + E1 / lambda1)."""
         return np.asarray(samples * (self.t1 + draw[0] / self.lambda1))
 
@@ -131,19 +144,23 @@ class Heterogeneous(DelayModel):
     kind: Literal["heterogeneous"] = "heterogeneous"
     shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
     slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
-    slow_straggles: float = setting(0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1)
+    slow_straggles: float = setting(
+        0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1
+    )
     active_straggles: float = setting(
         0.01, "probability that an active worker straggles in a round (p_as)", ge=0, le=1
     )
     factor: float = setting(10.0, "how many times longer a straggling worker takes", ge=1)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """Straggle or not (1 or 0), slow or not, per worker."""
         slow = keyed.rng(-1).random(workers) < self.slow
         chance = np.where(slow, self.slow_straggles, self.active_straggles)
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift, times `factor` for a straggler."""
         return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
@@ -155,11 +172,13 @@ class Pareto(DelayModel):
     shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
     shape: float = setting(2.5, "tail exponent; the smaller the heavier, the mean is finite above 1", gt=1)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """One Pareto variate >= 1 per worker (through an exponential, so that no U is 0)."""
         return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
 
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift * draw."""
         return np.asarray(samples * self.shift * draw[0])
 
@@ -174,14 +193,16 @@ class Markov(DelayModel):
     leave: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)
     factor: float = setting(10.0, "how many times longer a slow worker takes", ge=1)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """State per worker: 1 slow, 0 fast."""
         u = keyed.rng(round, slot).random((1, workers))
         if before is None:
             return (u < self.enter / (self.enter + self.leave)).astype(float)
         return np.where(before > 0, u >= self.leave, u < self.enter).astype(float)
 
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift, times `factor` in the slow state."""
         return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
@@ -189,57 +210,91 @@ class Markov(DelayModel):
 class Replay(DelayModel):
     """A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
 
-    A worker takes the times of one recorded worker, drawn for the run (with the experiment column, workers of
-    different experiments are different), from a drawn start and in recorded order, round and round.
+    A worker takes the times of one recorded worker, drawn for the run, from a drawn start and in recorded order,
+    round and round. Experiments recorded different tasks: with several, each is scaled to the median of the first.
     """
 
     kind: Literal["replay"] = "replay"
-    path: str = setting(description="table of recorded times: .csv or .parquet with worker, iteration, seconds")
+    path: str = setting(
+        description="table of recorded times: .csv or .parquet with worker, iteration, seconds"
+    )
+    experiment: str | None = setting(None, "take this experiment of the table only; empty = all")
     samples: float = setting(1.0, "how many samples the recorded task stands for", "samples", gt=0)
     scale: float = setting(1.0, "multiply the recorded seconds by this", gt=0)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None) -> Array:
+    def draw(
+        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
+    ) -> Array:
         """Recorded seconds, one per worker."""
-        times, lengths = recorded(self.path)
+        times, lengths = recorded(self.path, self.experiment)
         rng = keyed.rng(-1)
         repeats = -(-workers // len(times))
         row = np.concatenate([rng.permutation(len(times)) for _ in range(repeats)])[:workers]
         start = np.floor(rng.random(workers) * lengths[row]).astype(int)
         return times[row, (start + round) % lengths[row]][None]
 
-    def compute(self, draw: Array, samples: Array) -> Array:
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: recorded seconds * scale * samples / recorded samples."""
         return np.asarray(draw[0] * (self.scale / self.samples) * samples)
 
 
 @lru_cache(maxsize=8)
-def recorded(path: str) -> tuple[Array, NDArray[np.int64]]:
-    """Read a table of recorded times: (seconds, lengths), one row a recorded worker, padded with NaN."""
-    import pandas as pd
+def recorded(path: str, experiment: str | None = None) -> tuple[Array, NDArray[np.int64]]:
+    """Read a table of recorded times: (seconds, lengths), one row a recorded worker, padded with NaN.
 
-    file = Path(path).expanduser()
-    if not file.is_file():
-        raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
-    table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
-    missing = {"worker", "iteration", "seconds"} - set(table.columns)
-    if missing:
-        raise SettingError(f"delays.path = {path!r}: columns {sorted(missing)} are missing; it has {list(table.columns)}")
-    seconds = table["seconds"]
-    if len(table) == 0 or not (np.isfinite(seconds) & (seconds >= 0)).all():
-        raise SettingError(f"delays.path = {path!r}: every row needs finite seconds >= 0, and there must be a row")
-    keys = [k for k in ("experiment", "worker") if k in table.columns]
-    rows = [g.sort_values("iteration")["seconds"].to_numpy(float) for _, g in table.groupby(keys)]
-    lengths = np.array([len(r) for r in rows])
+    Raises `SettingError` where the table is missing or does not fit.
+    """
+    table = _table(path)
+    if "experiment" not in table:
+        table["experiment"] = ""
+    if experiment is not None:
+        known = sorted(set(table["experiment"].astype(str)))
+        table = table[table["experiment"].astype(str) == experiment]
+        if table.empty:
+            raise SettingError(
+                f"delays.experiment = {experiment!r}: not in {path!r}; it has {', '.join(known)}"
+            )
+    medians = table.groupby("experiment")["seconds"].median()
+    scaled = table["seconds"] / table["experiment"].map(medians) * medians.iloc[0]
+    table = table.assign(seconds=scaled if len(medians) > 1 else table["seconds"])
+    groups = table.sort_values("iteration").groupby(["experiment", "worker"])["seconds"]
+    rows = [group.to_numpy(float) for _, group in groups]
+    lengths = np.array([len(row) for row in rows])
     padded = np.full((len(rows), lengths.max()), np.nan)
     for i, row in enumerate(rows):
         padded[i, : len(row)] = row
     return padded, lengths
 
 
-Delays = Annotated[
-    ShiftedExponential | Constant | Exponential | TwoPart | Heterogeneous | Pareto | Markov | Replay,
-    Field(discriminator="kind"),
-]
+def _table(path: str) -> pd.DataFrame:
+    import pandas as pd
+
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
+    table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+    missing = sorted({"worker", "iteration", "seconds"} - set(table.columns))
+    if missing:
+        raise SettingError(f"delays.path = {path!r}: lacks columns {missing}; it has {list(table.columns)}")
+    seconds = table["seconds"]
+    if len(table) == 0 or not (np.isfinite(seconds) & (seconds >= 0)).all():
+        raise SettingError(
+            f"delays.path = {path!r}: every row needs finite seconds >= 0, and there must be a row"
+        )
+    return table
+
+
+_Model = ShiftedExponential | Constant | Exponential | TwoPart | Heterogeneous | Pareto | Markov | Replay
+Delays = Annotated[_Model, Field(discriminator="kind")]
+
+
+def delay_models() -> dict[str, type[DelayModel]]:
+    """All delay models by their kind.
+
+    >>> sorted(delay_models())[:2]
+    ['constant', 'exponential']
+    """
+    return {cls.model_fields["kind"].default: cls for cls in get_args(_Model)}
 
 
 class DelayStream:
@@ -268,7 +323,7 @@ class DelayStream:
             self.draw(r)
         return self._draws[round - 1, 0]
 
-    def whole(self, round: int, loads: Array, plan: Plan | None = None) -> Array:
+    def whole(self, round: int, loads: NDArray[Any], plan: Plan | None = None) -> Array:
         """Seconds that every worker takes for its whole load of a round; both (workers,).
 
         The plan is needed where every part has a draw of its own.
@@ -291,12 +346,3 @@ class DelayStream:
     def sending(self, round: int, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes each worker, or None."""
         return self.model.sending(self.draw(round), share)
-
-
-def delays_from(spec: Any) -> DelayModel:
-    """Build a delay model from a dict such as {"kind": "pareto", "shape": 2.2}; raises `SettingError`."""
-
-    class _Holder(Settings):
-        delays: Delays
-
-    return _Holder(delays=spec).delays

@@ -98,7 +98,9 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
         odds = scheme.odds(setting, workers)
         batches.append(odds)
         carry = odds.carry
-    seconds, messages, size = (np.concatenate([getattr(b, k) for b in batches]) for k in ("seconds", "messages", "bytes"))
+    seconds, messages, size = (
+        np.concatenate([getattr(b, k) for b in batches]) for k in ("seconds", "messages", "bytes")
+    )
     return Forecast(seconds, float(loads.max()) / samples, float(messages.mean()), float(size.mean()))
 
 
@@ -127,13 +129,11 @@ def star_odds(setting: Setting, needed: int | Ready) -> Odds:
     link = setting.link
     arrivals = setting.seconds + setting.send(setting.floats) + link.latency + setting.down
     through = port(arrivals, link.transfer(setting.floats))
-    if callable(needed):
-        count = needed(np.argsort(arrivals, axis=1))
-    else:
-        count = np.full(len(arrivals), needed)
+    count = needed(np.argsort(arrivals, axis=1)) if callable(needed) else np.full(len(arrivals), needed)
     end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
     end = end + (0.0 if setting.decode_rate is None else count * setting.floats / setting.decode_rate)
-    return Odds(end, count.astype(float), count * float(BYTES_PER_FLOAT * setting.floats))
+    sent = count.astype(np.float64)
+    return Odds(end, sent, sent * (BYTES_PER_FLOAT * setting.floats))
 
 
 def tree_odds(setting: Setting, children: int, layers: int, needed: int) -> Odds:
@@ -158,7 +158,8 @@ def tree_odds(setting: Setting, children: int, layers: int, needed: int) -> Odds
     assert below is not None
     end = below[:, 0]
     messages = sum(
-        np.count_nonzero(through <= np.minimum(closed, end[:, None])[:, :, None], axis=(1, 2)) for through, closed in kept
+        np.count_nonzero(through <= np.minimum(closed, end[:, None])[:, :, None], axis=(1, 2))
+        for through, closed in kept
     )
     count = np.asarray(messages, dtype=float)
     return Odds(end + setting.decode(needed), count, count * BYTES_PER_FLOAT * setting.floats)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from workbench.problems.base import Problem
 
 State = dict[str, Any]
+STEPS = (0.5, 1.0, 2.0, 4.0)  # tuned first steps, in units of 1 / smoothness
+OFFSETS = (30.0, 300.0)  # tuned c2, rounds
 
 
 class Optimiser(Settings):
@@ -34,8 +37,14 @@ class Optimiser(Settings):
         return {}
 
     @abstractmethod
-    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+    def update(
+        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
+    ) -> tuple[Array, State]:
         """Next model and state; `gradient` is the sum over samples, `t` the round from 0."""
+
+    def candidates(self, smoothness: float) -> list[Self]:
+        """Grid that `wb.tune` chooses from, around 1 / smoothness; this one alone where nothing is tuned."""
+        return [self]
 
 
 def _mean(model: Array, gradient: Array, problem: Problem) -> Array:
@@ -54,11 +63,17 @@ class GradientDescent(Optimiser):
     decay: float = setting(1.0, "factor on the step at each milestone", gt=0, le=1)
     milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
 
+    def candidates(self, smoothness: float) -> list[Self]:
+        """Steps around 1 / smoothness."""
+        return [self.replace(step=k / smoothness) for k in STEPS]
+
     def start(self, problem: Problem) -> State:
         """Fix the step."""
         return {"step": _auto(self.step, problem)}
 
-    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+    def update(
+        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
+    ) -> tuple[Array, State]:
         """One gradient step."""
         step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
         return model - step * _mean(model, gradient, problem), state
@@ -75,7 +90,9 @@ class Nesterov(Optimiser):
         """Fix the step."""
         return {"step": _auto(self.step, problem), "before": problem.start()}
 
-    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+    def update(
+        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
+    ) -> tuple[Array, State]:
         """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
         momentum = t / (t + 3) if self.momentum is None else self.momentum
         descended = model - state["step"] * _mean(model, gradient, problem)
@@ -86,14 +103,23 @@ class InverseTime(Optimiser):
     """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A)."""
 
     name: ClassVar[str] = "inverse_time"
-    c1: float | None = setting(None, "numerator; empty = c2 / smoothness, so that the first step is GD's", gt=0)
+    c1: float | None = setting(
+        None, "numerator; empty = c2 / smoothness, so that the first step is GD's", gt=0
+    )
     c2: float = setting(100.0, "offset in rounds", gt=0)
+
+    def candidates(self, smoothness: float) -> list[Self]:
+        """First steps around 1 / smoothness, each with a slow and a fast decline."""
+        grid = product(STEPS, OFFSETS)
+        return [self.replace(c1=k * c2 / smoothness, c2=c2) for k, c2 in grid]
 
     def start(self, problem: Problem) -> State:
         """Fix c1."""
         return {"c1": self.c2 / problem.smoothness() if self.c1 is None else self.c1}
 
-    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+    def update(
+        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
+    ) -> tuple[Array, State]:
         """One gradient step with the step of this round."""
         return model - state["c1"] / (t + self.c2) * _mean(model, gradient, problem), state
 
@@ -111,7 +137,9 @@ class AMSGrad(Optimiser):
         """Zero moments."""
         return {"h": problem.start(), "vhat": problem.start()}
 
-    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> tuple[Array, State]:
+    def update(
+        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
+    ) -> tuple[Array, State]:
         """One AMSGrad step."""
         g = _mean(model, gradient, problem)
         h = self.beta1 * state["h"] + (1 - self.beta1) * g

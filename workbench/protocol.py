@@ -44,21 +44,24 @@ MODEL, CODED, LOST = "model", "coded", "lost"
 
 
 class Message(NamedTuple):
-    """What a node receives. `index` tells apart several messages of one node in one round."""
+    """What a node receives. `number` tells apart several messages of one node in one round."""
 
     src: int
     kind: str
     round: int
-    index: int
+    number: int
     value: Any
 
 
 @dataclass(frozen=True)
 class Work:
-    """Weighted parts that one Compute goes through: gradient = sum of coefficient * part's gradient."""
+    """Weighted parts that one Compute goes through: gradient = sum of coefficient * part's gradient.
+
+    With coefficients of shape (k, m) the answer is k such sums, shape (k, p), for the price of one pass.
+    """
 
     parts: NDArray[np.int64]  # (m,) indices of parts
-    coefficients: Array  # (m,)
+    coefficients: Array  # (m,) or (k, m)
     samples: int  # how many samples the parts hold together
 
     def split(self, sizes: NDArray[np.int64]) -> list[Work]:
@@ -68,12 +71,17 @@ class Work:
 
 
 class Compute(NamedTuple):
-    """Go through `work` at `model`; given up with None once a message matching `unless` is there."""
+    """Go through `work` at `model`; given up with None once a message matching `unless` is there.
+
+    `batch`: only that many samples of the work, drawn for this rank and round, their sum scaled up to stand
+    for all of it.
+    """
 
     work: Work
     model: Any
     round: int
     unless: Match | None = None
+    batch: int | None = None
 
 
 class Send(NamedTuple):
@@ -84,18 +92,19 @@ class Send(NamedTuple):
     round: int
     value: Any = None
     floats: int | None = None
-    index: int = 0
+    number: int = 0
 
 
 class Recv(NamedTuple):
     """Wait for the oldest message whose kind is in `match` and whose round is at least match[kind].
 
     `until` is an absolute time in seconds; a past time polls. None: wait for ever (the engine ends a wait
-    that nothing can end any more with a clear error).
+    that nothing can end any more with a clear error). `latest`: take the newest instead, and forget the older.
     """
 
     match: Match
     until: float | None = None
+    latest: bool = False
 
 
 class Close(NamedTuple):
@@ -145,7 +154,11 @@ class Plan:
     coefficients: Array
     parent: NDArray[np.int64]  # (ranks,) -1: none (the master; the workers of a ring)
     committers: tuple[int, ...] = (MASTER,)  # the ranks whose commits make a round complete
-    notes: Mapping[str, Any] = field(default_factory=dict)  # what figures may show: layer of a rank, code, ...
+    answers: int = 1  # messages that a worker sends per round at most
+    coordinates: int = 1  # a scheme that treats coordinates apart, modulo m, says m here (see `arithmetic`)
+    notes: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what figures may show: layer of a rank, code, ...
 
     @property
     def ranks(self) -> int:
@@ -214,6 +227,7 @@ class Node:
     floats: int  # model size p
     model: Any  # the model of round 0
     clock: Callable[[], float]
+    smoothness: Callable[[Work], float] = lambda work: 1.0  # of the mean loss over some work, from the data
 
     @property
     def children(self) -> tuple[int, ...]:
@@ -238,6 +252,7 @@ class Scheme(Settings):
     title: ClassVar[str] = ""  # a few words
     paper: ClassVar[str] = ""  # source
     exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
+    numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
     catalogue: ClassVar[dict[str, type[Scheme]]] = {}
 
     @classmethod
@@ -261,6 +276,10 @@ class Scheme(Settings):
     @abstractmethod
     def odds(self, setting: Setting, workers: int) -> Odds:
         """Round times over drawn compute times, vectorised: what `forecast` shows."""
+
+    def encoding(self, plan: Plan, round: int) -> Array:
+        """Encoding matrix of a round, shape (ranks, parts); schemes that shuffle override it."""
+        return plan.matrix()
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
         """Samples that each worker goes through per round, shape (workers,), without drawing the whole plan."""

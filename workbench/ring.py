@@ -6,6 +6,7 @@ program of explicit messages. Tests hold the two equal.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator
 from typing import Any
 
@@ -31,12 +32,19 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     """
     n = len(entry)
     transfer = BYTES_PER_FLOAT * slice_sizes(floats, n) / (link.bandwidth or np.inf)
-    before = np.roll(np.arange(n), 1)  # who sends to node i
-    ready, port = entry.astype(float), port_free.astype(float)
+    wrapped = np.concatenate([transfer, transfer])
+    ring = np.empty(n + 1)  # ring[i + 1] = when node i is ready; ring[0] repeats the last node
+    ring[1:] = entry
+    before, ready, port = ring[:-1], ring[1:], port_free.astype(float)
+    sent = np.empty(n)
     for k in range(2 * (n - 1)):
-        port = np.maximum(ready[before] + link.latency, port) + transfer[(before - k) % n]
-        ready = np.maximum(ready, port)
-    return ready, port
+        ring[0] = ring[n]
+        start = (-1 - k) % n  # node i receives slice i - 1 - k
+        np.add(before, link.latency, out=sent)
+        np.maximum(sent, port, out=port)
+        np.add(port, wrapped[start : start + n], out=port)
+        np.maximum(ready, port, out=ready)
+    return ready.copy(), port
 
 
 def ring_steps(node: Node, value: Array, round: int) -> Generator[Any, Any, Array]:
@@ -45,10 +53,10 @@ def ring_steps(node: Node, value: Array, round: int) -> Generator[Any, Any, Arra
     i = node.rank - 1
     after = 1 + (i + 1) % n
     bounds = np.concatenate([[0], np.cumsum(slice_sizes(node.floats, n))]).astype(int)
-    slices = [value[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    slices = [value[a:b] for a, b in itertools.pairwise(bounds)]
     for k in range(2 * (n - 1)):
         mine = slices[(i - k) % n]
-        yield Send(after, SLICE, round, mine, floats=len(mine), index=k)
+        yield Send(after, SLICE, round, mine, floats=len(mine), number=k)
         message = yield Recv({SLICE: round})
         j = (i - 1 - k) % n
         slices[j] = message.value + slices[j] if k < n - 1 else message.value

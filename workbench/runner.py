@@ -14,7 +14,7 @@ from workbench.experiment import Experiment
 from workbench.learning import Commits, Learnt, Progress, learn
 from workbench.problems import Problem, Request
 from workbench.protocol import Array
-from workbench.settings import unknown_name
+from workbench.settings import SettingError, unknown_name
 from workbench.trace import Trace, event_table, run_info
 
 ENGINES = ["sim"]
@@ -56,15 +56,30 @@ def compare(
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
-    if numeric:
-        return [_numeric(e, events) for e in experiments]
+    for e in experiments:
+        if not isinstance(e, Experiment):
+            raise SettingError(
+                f"experiment = {e!r:.60}: give a wb.Experiment (of a preset, preset['CR'] or another)"
+            )
+    needs_numbers = [numeric or e.build_scheme().numeric for e in experiments]
+    cheap = [e for e, needs in zip(experiments, needs_numbers, strict=True) if not needs]
+    traces = iter(_together(cheap, events, progress))
+    return [
+        _numeric(e, events) if needs else next(traces)
+        for e, needs in zip(experiments, needs_numbers, strict=True)
+    ]
+
+
+def _together(experiments: Sequence[Experiment], events: bool, progress: bool) -> list[Trace]:
+    """Simulate each, then learn all at once."""
     arithmetics = [Coefficients(e.plan) for e in experiments]
-    lines = [_timeline(e, a, events) for e, a in zip(experiments, arithmetics, strict=True)]
+    lines = [timeline(e, a, events) for e, a in zip(experiments, arithmetics, strict=True)]
     learnt = _learn(experiments, arithmetics, progress)
     return [_trace(e, line, known) for e, line, known in zip(experiments, lines, learnt, strict=True)]
 
 
-def _timeline(e: Experiment, arithmetic: Coefficients | Numbers, events: bool) -> Timeline:
+def timeline(e: Experiment, arithmetic: Coefficients | Numbers, events: bool) -> Timeline:
+    """Simulate one experiment; what it commits stays in `arithmetic`."""
     _, floats = e.shape()
     world = World(
         rounds=e.rounds,
@@ -78,11 +93,14 @@ def _timeline(e: Experiment, arithmetic: Coefficients | Numbers, events: bool) -
     return simulate(e.build_scheme(), e.plan, world, arithmetic)
 
 
-def _learn(experiments: Sequence[Experiment], arithmetics: Sequence[Coefficients], progress: bool) -> list[Learnt]:
+def _learn(
+    experiments: Sequence[Experiment], arithmetics: Sequence[Coefficients], progress: bool
+) -> list[Learnt]:
     """Learn together what shares a problem."""
     problems = [e.build_problem() for e in experiments]
     runs = [
-        Commits(e.build_optimiser(), a.weights, e.plan.sizes) for e, a in zip(experiments, arithmetics, strict=True)
+        Commits(e.build_optimiser(), a.weights, e.plan.sizes)
+        for e, a in zip(experiments, arithmetics, strict=True)
     ]
     learnt: dict[int, Learnt] = {}
     for problem in {id(p): p for p in problems}.values():
@@ -95,8 +113,8 @@ def _learn(experiments: Sequence[Experiment], arithmetics: Sequence[Coefficients
 
 def _numeric(e: Experiment, events: bool) -> Trace:
     problem = e.build_problem()
-    numbers = Numbers(e.plan, problem, e.build_optimiser())
-    line = _timeline(e, numbers, events)
+    numbers = Numbers(e.plan, problem, e.build_optimiser(), e.seed)
+    line = timeline(e, numbers, events)
     return _trace(e, line, _evaluate(problem, numbers.models))
 
 
@@ -104,8 +122,8 @@ def _evaluate(problem: Problem, models: list[Array]) -> Learnt:
     found = [problem.evaluate([Request(model, gradient=False)])[0] for model in models]
     learnt = Learnt(models[0], found[0].loss, found[0].metrics)
     for before, after, evaluation in zip(models[:-1], models[1:], found[1:], strict=True):
-        learnt.add(evaluation)
         learnt.moved(before, after, problem.truth)
+        learnt.add(evaluation)
     return learnt
 
 

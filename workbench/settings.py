@@ -5,6 +5,7 @@ Widgets, the command line's help and error sentences are all made from the same 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Self
@@ -60,9 +61,20 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     if first["type"] == "missing":
         return f"{where}: is missing; {_hint(cls, first['loc'])}"
     if first["type"] == "value_error":
-        message = str(first["ctx"]["error"])
-        return message if not where else f"{where}: {message}"
+        return _joined(where, str(first["ctx"]["error"]))
+    if first["type"] == "union_tag_invalid":
+        ctx = first["ctx"]
+        return f"{where}.{ctx['discriminator'].strip(chr(39))} = {ctx['tag']!r}: choose one of {ctx['expected_tags']}"
+    if first["type"] == "union_tag_not_found":
+        return f"{where}: has no kind; give one, e.g. {{kind: constant}}"
     return f"{where} = {_short(first['input'])}: {_lower(first['msg'])}"
+
+
+def _joined(where: str, message: str) -> str:
+    """Put the outer field before a message; with a dot where that begins with a field of its own."""
+    if not where:
+        return message
+    return f"{where}.{message}" if re.match(r"[\w.]+( = |: )", message) else f"{where}: {message}"
 
 
 def _unknown_key(key: str, known: list[str], owner: str) -> str:

@@ -11,18 +11,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import QuorumLost
-from workbench.protocol import CODED, LOST, MODEL, Close, Commit, Compute, Decode, Message, Node, Program, Recv, Send
+from workbench.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    Close,
+    Commit,
+    Compute,
+    Decode,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+)
 
-Got = dict[int, Message]
-Combine = Callable[[Got], tuple[Any, float]]  # -> decoded value, residual |b - 1|^2
+Answer = tuple[int, int]  # rank, number of its message in the round
+Got = dict[Answer, Message]
+Combine = Callable[[int, Got], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
 INFINITY = float("inf")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When a parent may go on: `ready(ranks that answered, start of the round, now)`. Join with & and |."""
+    """When a parent may go on: `ready(answers, start of the round, now)`. Join with & and |."""
 
-    ready: Callable[[Collection[int], float, float], bool]
+    ready: Callable[[Collection[Answer], float, float], bool]
     timers: tuple[float, ...] = ()  # seconds after the round's start at which to look again
 
     def __or__(self, other: Rule) -> Rule:
@@ -35,13 +49,15 @@ class Rule:
 
 
 def at_least(k: int) -> Rule:
-    """Hold once k children answered."""
+    """Hold once there are k answers."""
     return Rule(lambda got, start, now: len(got) >= k)
 
 
 def one_of_each(group: Callable[[int], int], groups: int) -> Rule:
     """Hold once every group of children has an answer (fractional repetition)."""
-    return Rule(lambda got, start, now: len(got) >= groups and len({group(r) for r in got}) == groups)
+    return Rule(
+        lambda got, start, now: len(got) >= groups and len({group(rank) for rank, _ in got}) == groups
+    )
 
 
 def after(seconds: float) -> Rule:
@@ -49,7 +65,9 @@ def after(seconds: float) -> Rule:
     return Rule(lambda got, start, now: now >= start + seconds, (seconds,))
 
 
-def gather(node: Node, round: int, rule: Rule, lost: set[int]) -> Generator[Any, Any, tuple[Got, Message | None]]:
+def gather(
+    node: Node, round: int, rule: Rule, lost: set[int]
+) -> Generator[Any, Any, tuple[Got, Message | None]]:
     """Collect the children's answers of a round until `rule` holds.
 
     Returns (answers, None), or (answers, message) when a newer model overtook the round. Raises `QuorumLost`
@@ -69,7 +87,7 @@ def gather(node: Node, round: int, rule: Rule, lost: set[int]) -> Generator[Any,
         if message is None:
             ask = Recv(match, next((bell for bell in bells if bell > now), None))
         elif message.kind == CODED:
-            got[message.src] = message
+            got[message.src, message.number] = message
         elif message.kind == MODEL:
             newer = message
             break
@@ -81,16 +99,12 @@ def gather(node: Node, round: int, rule: Rule, lost: set[int]) -> Generator[Any,
 
 
 def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: set[int]) -> None:
-    if lost and not rule.ready(set(node.children) - lost | set(got), 0.0, INFINITY):
+    if not lost:
+        return
+    numbers = range(node.plan.answers)
+    hoped = {(rank, number) for rank in set(node.children) - lost for number in numbers}
+    if not rule.ready(hoped | set(got), 0.0, INFINITY):
         raise QuorumLost(node.rank, round, sorted(lost))
-
-
-def newest(first: Message | None = None) -> Generator[Any, Any, Message]:
-    """Wait for a model, then skip to the newest one that is already there."""
-    message = first if first is not None else (yield Recv({MODEL: 0}))
-    while (newer := (yield Recv({MODEL: message.round + 1}, -1.0))) is not None:
-        message = newer
-    return message
 
 
 def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
@@ -99,7 +113,7 @@ def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
     for r in range(node.rounds):
         yield Send(node.children, MODEL, r, model)
         got, _ = yield from gather(node, r, rule, lost)
-        gradient, residual = combine(got)
+        gradient, residual = combine(r, got)
         yield Decode(len(got) * node.floats)
         model = yield Commit(gradient, r, residual)
     yield Send(node.children, MODEL, node.rounds, None, floats=0)
@@ -107,9 +121,9 @@ def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
 
 def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
     """A worker: take the newest model, pass it on, compute, add what the children sent, send it up."""
-    lost, newer = set[int](), None
+    lost, newer, ask = set[int](), None, Recv({MODEL: 0}, latest=True)
     while True:
-        job = yield from newest(newer)
+        job = newer if newer is not None else (yield ask)
         newer, r = None, job.round
         if node.children:
             yield Close(CODED, r)
@@ -123,7 +137,17 @@ def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
             got, newer = yield from gather(node, r, rule, lost)
             if newer is not None:
                 continue
-            decoded, _ = combine(got)
+            decoded, _ = combine(r, got)
             yield Decode(len(got) * node.floats)
             value = decoded + value
         yield Send(node.parent, CODED, r, value)
+
+
+def worker_program(node: Node, answer: Callable[[Node, Message], Program]) -> Program:
+    """A worker of a star whose `answer(node, model message)` computes and sends in a way of its own."""
+    ask = Recv({MODEL: 0}, latest=True)
+    while True:
+        job = yield ask
+        if job.round == node.rounds:
+            return
+        yield from answer(node, job)

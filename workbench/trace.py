@@ -89,7 +89,9 @@ class Trace:
         import pandas as pd
 
         path = Path(folder)
-        missing = [f for f in ("spec.json", "run.json", "rounds.parquet", "model.npy") if not (path / f).is_file()]
+        missing = [
+            f for f in ("spec.json", "run.json", "rounds.parquet", "model.npy") if not (path / f).is_file()
+        ]
         if missing:
             raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
         run = json.loads((path / "run.json").read_text())
@@ -97,8 +99,8 @@ class Trace:
         return cls(
             experiment=Experiment.read(path / "spec.json"),
             engine=run.pop("engine"),
-            columns={name: rounds[name].to_numpy() for name in rounds},
-            event_columns={name: events[name].to_numpy() for name in events},
+            columns={str(name): rounds[name].to_numpy() for name in rounds},
+            event_columns={str(name): events[name].to_numpy() for name in events},
             model=np.load(path / "model.npy", allow_pickle=False),
             initial=run.pop("initial"),
             info=run,

@@ -1,29 +1,85 @@
-"""Cyclic repetition code: part windows {i, ..., i+s} (Tandon et al. 2017, Algorithm 1 and 2)."""
+"""Cyclic repetition code: worker i holds the window of parts {i, ..., i+s}, any s workers may be missing.
+
+Two constructions. `stable`, the default, keeps the digits:
+
+* If s+1 divides n, B is the 0/1 matrix of the windows. The workers c, c+(s+1), c+2(s+1), ... tile the parts, so each of
+  these s+1 classes decodes with weights 1; s missing workers leave one class whole.
+* If g = gcd(n, s+1) > 1, workers in steps of g with the parts taken g at a time form g classes, each a cyclic code
+  (n/g, (s+1)/g - 1). Classes that all fail have lost (s+1)/g workers each, s+1 together: so one decodes. That
+  leaves systems of (s+1)/g - 1 unknowns instead of s.
+* What remains, n and s+1 without common factor, is designed from the decoder's side, see `workbench.codes.dual`.
+
+`tandon` is the textbook's matrix (Tandon et al. 2017, Algorithms 1 and 2).
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import gcd
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workbench.codes.base import GradientCode
+from workbench.codes.base import GradientCode, Span
+from workbench.codes.checks import stragglers_fit
+from workbench.codes.dual import Dual, best_dual, harmonics
 from workbench.protocol import Array
+from workbench.settings import unknown_name
+
+Construction = Literal["stable", "tandon"]
 
 
 @lru_cache(maxsize=32)
-def cyclic(workers: int, stragglers: int, seed: int = 0) -> GradientCode:
-    """Code of n workers and n parts that any n-s answers decode.
+def cyclic(
+    workers: int, stragglers: int, seed: int = 0, construction: Construction = "stable"
+) -> GradientCode:
+    """Code of n workers and n parts that any n-s answers decode; `matrix` is (n, n).
+
+    Weights are found among the workers of one class, so that fewer than n-s answers may do as well.
+
+    >>> cyclic(4, 1).matrix.astype(int).tolist()
+    [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]]
+    >>> cyclic(4, 1).decode((1, 2, 3)).weights.round(12).tolist()
+    [1.0, 0.0, 1.0]
+    """
+    stragglers_fit(workers, stragglers)
+    if construction == "tandon":
+        return GradientCode(textbook(workers, stragglers, seed), stragglers, instead="construction = 'stable'")
+    if construction != "stable":
+        raise unknown_name("construction", construction, ["stable", "tandon"])
+    classes = gcd(workers, stragglers + 1)
+    inner = coprime(workers // classes, (stragglers + 1) // classes, seed)
+    matrix = np.zeros((workers, workers))
+    parts = np.arange(workers)
+    for first in range(classes):
+        matrix[np.ix_(parts[first::classes], (first + parts) % workers)] = np.kron(inner.matrix, np.ones(classes))
+    spans = tuple(Span(parts[first::classes], inner.particular, inner.null) for first in range(classes))
+    return GradientCode(matrix, stragglers, spans=spans)
+
+
+def coprime(n: int, window: int, seed: int) -> Dual:
+    """Cyclic code of n workers, windows of that many parts; the two have no common factor."""
+    if window == 1:
+        return Dual(np.eye(n), np.ones((1, n)), np.zeros((0, n)))
+    return best_dual(harmonics(n, window), 1, cyclic_holders(n, window), seed)
+
+
+def cyclic_holders(n: int, window: int) -> list[NDArray[np.int64]]:
+    """Workers that hold each part if worker i holds {i, ..., i+window-1}.
+
+    >>> [holders.tolist() for holders in cyclic_holders(3, 2)]
+    [[0, 2], [1, 0], [2, 1]]
+    """
+    return [(part - np.arange(window)) % n for part in range(n)]
+
+
+def textbook(n: int, s: int, seed: int) -> Array:
+    """B of Tandon et al. 2017, Algorithm 2, (n, n).
 
     H is (s, n), standard normal, its last column minus the sum of the others, so H @ 1 = 0. Every row of the
     code lies in H's null space, which has dimension n-s and holds the all-ones vector.
-
-    >>> cyclic(4, 1).matrix.shape
-    (4, 4)
     """
-    return GradientCode(_matrix(workers, stragglers, seed), stragglers)
-
-
-def _matrix(n: int, s: int, seed: int) -> Array:
     if s == 0:
         return np.eye(n)
     H = np.random.default_rng(seed).standard_normal((s, n))

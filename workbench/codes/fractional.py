@@ -7,6 +7,8 @@ from functools import lru_cache
 import numpy as np
 
 from workbench.codes.base import GradientCode
+from workbench.codes.checks import nearest, stragglers_fit
+from workbench.settings import SettingError
 
 
 @lru_cache(maxsize=32)
@@ -16,7 +18,11 @@ def fractional(workers: int, stragglers: int) -> GradientCode:
     >>> fractional(4, 1).matrix.astype(int).tolist()
     [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]
     """
+    stragglers_fit(workers, stragglers)
     size = stragglers + 1
     if workers % size:
-        raise ValueError(f"stragglers = {stragglers}: groups of {size} do not divide {workers} workers")
+        fits = nearest(stragglers, [s for s in range(workers) if workers % (s + 1) == 0])
+        raise SettingError(
+            f"stragglers = {stragglers}: groups of {size} do not divide {workers} workers; take {fits}"
+        )
     return GradientCode(np.kron(np.eye(workers // size), np.ones((size, size))), stragglers)

@@ -3,6 +3,10 @@
 All linear algebra of a program works on either. With coefficients, the value of a message is the vector of
 weights that its parts have in it, so what a scheme commits is its decoding vector (the Unit problem), and the
 gradient is evaluated later, once, as one weighted pass over the data (see `learning`).
+
+A scheme that treats coordinates apart (blocks of m, as paper 2 does) sets `coordinates` = m in its plan. A value
+of p numbers is then an array (m, parts * m): for each coordinate modulo m, the weights of every part's
+coordinates. Reshaping a value's first axis does the same to both kinds.
 """
 
 from __future__ import annotations
@@ -11,11 +15,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from workbench.delays import Keyed
 from workbench.optimisers import Optimiser
-from workbench.problems.base import Problem
-from workbench.protocol import Array, Plan, Work
+from workbench.problems.base import Problem, Slice
+from workbench.protocol import Array, Compute, Plan, Work
 
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
+BATCHES = 1  # random stream of mini-batches; delays have stream 0
 
 
 class Arithmetic(Protocol):
@@ -24,8 +30,11 @@ class Arithmetic(Protocol):
     def start(self) -> Any:
         """Model of round 0."""
 
-    def compute(self, work: Work, model: Any) -> Any:
-        """Coded gradient of `work` at `model`."""
+    def compute(self, rank: int, effect: Compute) -> Any:
+        """Coded gradient(s) of the effect's work at its model."""
+
+    def smoothness(self, work: Work) -> float:
+        """Smoothness of the mean loss over some work."""
 
     def ring_sum(self, values: list[Any]) -> Any:
         """Sum over the workers, in the ring's order of additions."""
@@ -41,51 +50,99 @@ class Coefficients:
         self.plan = plan
         self.weights: list[Array | None] = []  # per round; None stands for all ones
         self._rows: dict[int, tuple[Work, Array]] = {}
+        m = plan.coordinates
+        self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
 
     def start(self) -> int:
         """Model of round 0."""
         return 0
 
-    def compute(self, work: Work, model: Any) -> Array:
-        """Row of the encoding matrix."""
+    def compute(self, rank: int, effect: Compute) -> Array:
+        """Row (or rows) of the encoding matrix."""
+        work = effect.work
         known = self._rows.get(id(work))
         if known is None:
-            row = np.zeros(self.plan.parts)
-            row[work.parts] = work.coefficients
+            weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
+            weights[..., work.parts] = work.coefficients
+            row = self._spread(weights)
             row.flags.writeable = False
             known = self._rows[id(work)] = (work, row)
         return known[1]
+
+    def _spread(self, weights: Array) -> Array:
+        """Weights (..., parts) as a value of p numbers; see the module's docstring."""
+        m = self.plan.coordinates
+        if m == 1:
+            return weights
+        spread = np.einsum("...i,uv->...uiv", weights, np.eye(m))
+        return spread.reshape(*weights.shape[:-1], m, self.plan.parts * m)
+
+    def smoothness(self, work: Work) -> float:
+        """No data, no curvature."""
+        return 1.0
 
     def ring_sum(self, values: list[Array]) -> Array:
         """Sum of the workers' weights."""
         return np.asarray(np.sum(values, axis=0))
 
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[int, float]:
-        """Keep the decoding vector."""
-        off = gradient - 1.0
+        """Keep the decoding vector. A scheme that got nothing may commit 0."""
+        value = np.broadcast_to(gradient, self._ones.shape)
+        off = (value - self._ones).ravel()
         if round == len(self.weights):
-            self.weights.append(None if np.abs(off).max() <= EXACT else np.array(gradient))
-        return round + 1, float(off @ off)
+            self.weights.append(None if np.abs(off).max() <= EXACT else self._by_part(value))
+        return round + 1, float(off @ off) / self.plan.coordinates
+
+    def _by_part(self, value: Array) -> Array:
+        m = self.plan.coordinates
+        if m == 1:
+            return np.array(value)
+        apart = value.reshape(m, self.plan.parts, m)
+        return np.asarray(np.einsum("uiu->i", apart) / m)
 
 
 class Numbers:
     """Messages carry the real vectors."""
 
-    def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser) -> None:
+    def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int = 0) -> None:
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
         self.models = [problem.start()]
         self.gradients: list[Array] = []
         self._state = optimiser.start(problem)
+        self._keyed = Keyed(seed, BATCHES)
 
     def start(self) -> Array:
         """Model of round 0."""
         return self.models[0]
 
-    def compute(self, work: Work, model: Array) -> Array:
-        """Weighted sum of the parts' gradients."""
+    def compute(self, rank: int, effect: Compute) -> Array:
+        """Weighted sum of the parts' gradients; several where the work has several rows of coefficients."""
+        work = effect.work
+        if work.coefficients.ndim == 2:
+            rows = [effect._replace(work=Work(work.parts, row, work.samples)) for row in work.coefficients]
+            return np.stack([self.compute(rank, row) for row in rows])
+        if effect.batch is not None and effect.batch < work.samples:
+            return self._batch(rank, effect, effect.batch)
+        return self.problem.gradient(self._slices(work), effect.model)
+
+    def _slices(self, work: Work) -> list[Slice]:
         bounds = self.plan.bounds
-        slices = [(int(bounds[p]), int(bounds[p + 1]), float(c)) for p, c in zip(work.parts, work.coefficients, strict=True)]
-        return self.problem.gradient(slices, model)
+        pairs = zip(work.parts, work.coefficients, strict=True)
+        return [(int(bounds[p]), int(bounds[p + 1]), float(c)) for p, c in pairs]
+
+    def _batch(self, rank: int, effect: Compute, size: int) -> Array:
+        """A mini-batch drawn without replacement, keyed by (seed, round, rank), scaled to stand for all."""
+        slices = self._slices(effect.work)
+        places = np.concatenate([np.arange(a, b) for a, b, _ in slices])
+        weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
+        chosen = self._keyed.rng(effect.round, rank).choice(len(places), size, replace=False)
+        scale = effect.work.samples / size
+        picked = [(int(places[i]), int(places[i]) + 1, float(weights[i]) * scale) for i in np.sort(chosen)]
+        return self.problem.gradient(picked, effect.model)
+
+    def smoothness(self, work: Work) -> float:
+        """Smoothness of the mean loss over the work's samples."""
+        return self.problem.smoothness(self._slices(work))
 
     def ring_sum(self, values: list[Array]) -> Array:
         """Sum slice by slice in the order in which the ring adds: slice j starts at worker j."""
@@ -97,9 +154,12 @@ class Numbers:
         return np.concatenate(total)
 
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[Array, float]:
-        """Update the model."""
+        """Update the model. A scheme that got nothing may commit 0."""
         if round + 1 == len(self.models):
-            model, self._state = self.optimiser.update(self._state, self.models[-1], gradient, self.problem, round)
-            self.gradients.append(gradient)
+            estimate = np.broadcast_to(gradient, self.models[-1].shape)
+            model, self._state = self.optimiser.update(
+                self._state, self.models[-1], estimate, self.problem, round
+            )
+            self.gradients.append(np.array(estimate))
             self.models.append(model)
         return self.models[round + 1], residual

@@ -49,8 +49,12 @@ class OnData(ProblemArgs):
     """Shared by all problems on a data set."""
 
     task: ClassVar[str] = ""
-    data: str = setting("synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file of yours")
-    samples: int | None = setting(None, "samples used (d); empty = all, 1000 of the synthetic", "samples", ge=1)
+    data: str = setting(
+        "synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file of yours"
+    )
+    samples: int | None = setting(
+        None, "samples used (d); empty = all, 1000 of the synthetic", "samples", ge=1
+    )
     features: int | None = setting(None, "features used; empty = all, 20 of the synthetic", ge=1)
     l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
     intercept: bool = setting(False, "add a column of ones")
@@ -59,17 +63,20 @@ class OnData(ProblemArgs):
 
     def open(self) -> DataSet:
         """Prepare the data once and map them into memory; raises `DataError`."""
-        from workbench.problems.data import load
+        from workbench.problems.data import DataError, load
 
-        return load(
-            self.data,
-            self.task,
-            samples=self.samples,
-            features=self.features,
-            intercept=self.intercept,
-            scale=self.scale,
-            seed=self.data_seed,
-        )
+        try:
+            return load(
+                self.data,
+                self.task,
+                samples=self.samples,
+                features=self.features,
+                intercept=self.intercept,
+                scale=self.scale,
+                seed=self.data_seed,
+            )
+        except DataError as error:
+            raise DataError(_in_our_words(str(error))) from error
 
     def known(self) -> tuple[int, int, int] | None:
         """(samples, columns, classes) where the arguments and the catalogue tell, else None."""
@@ -80,7 +87,11 @@ class OnData(ProblemArgs):
         features = self.features or (info.features if info else None)
         if samples is None or features is None:
             return None
-        if info is not None and info.name != "synthetic" and (samples > info.samples or features > info.features):
+        if (
+            info is not None
+            and info.name != "synthetic"
+            and (samples > info.samples or features > info.features)
+        ):
             return None
         return samples, features + self.intercept, info.classes if info else 0
 
@@ -164,6 +175,16 @@ class UnitArgs(ProblemArgs):
         from workbench.problems.unit import Unit
 
         return Unit(plan.sizes)
+
+
+def _in_our_words(message: str) -> str:
+    """Name the fields of an experiment where the data room names its own arguments."""
+    words = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
+    words["features"] = "problem_args.features"
+    for theirs, ours in words.items():
+        if message.startswith(theirs):
+            return ours + message.removeprefix(theirs)
+    return message
 
 
 def names() -> list[str]:

@@ -46,5 +46,5 @@ class Problem(Protocol):
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """Loss and weighted gradient at several models in one pass over the data."""
 
-    def smoothness(self) -> float:
-        """Largest curvature of the objective: the Lipschitz constant of its gradient."""
+    def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
+        """Lipschitz constant of the gradient of the objective (of the mean loss over some slices, with l2)."""

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from workbench.problems.base import Evaluation, Request, Slice
 from workbench.protocol import Array
 
-BLOCK_BYTES = 6_000_000
+BLOCK_BYTES = 12_000_000
+DENSE = 256  # features up to which the Gram matrix is formed
+
+
+@dataclass
+class _Sums:
+    gradient: Array | None
+    loss: float = 0.0
+    right: float = 0.0
 
 
 class LinearProblem(ABC):
@@ -44,38 +53,51 @@ class LinearProblem(ABC):
             for a, b in self._blocks(first, last):
                 X = self.X[a:b]
                 _, slope, _ = self.losses(self._scores(X, model), self.y[a:b])
-                total += weight * self._back(X, slope)
+                total += weight * self._back(slope, X)
         return total
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """One pass over the data for all requests."""
-        sums = [[0.0, 0.0] for _ in requests]
-        gradients = [np.zeros(self.size) if r.gradient else None for r in requests]
+        """One pass over memory for all requests; a request's bits do not depend on its company."""
+        found = [_Sums(np.zeros(self.size) if r.gradient else None) for r in requests]
         for a, b in self._blocks(0, self.samples):
             X, y = self.X[a:b], self.y[a:b]
-            for request, total, gradient in zip(requests, sums, gradients, strict=True):
+            for request, sums in zip(requests, found, strict=True):
                 loss, slope, right = self.losses(self._scores(X, request.model), y)
-                total[0] += loss
-                total[1] += right
-                if gradient is not None:
+                sums.loss += loss
+                sums.right += right
+                if sums.gradient is not None:
                     weighted = slope if request.weights is None else (slope.T * request.weights[a:b]).T
-                    gradient += self._back(X, weighted)
-        return [self._evaluation(*sums[i], gradients[i], r.model) for i, r in enumerate(requests)]
+                    sums.gradient += self._back(weighted, X)
+        return [self._evaluation(sums, r.model) for sums, r in zip(found, requests, strict=True)]
 
-    def smoothness(self) -> float:
-        """Curvature bound * largest eigenvalue of X^T X / d + l2, by power iteration."""
-        v = np.random.default_rng(0).standard_normal(self.features)
-        value = 0.0
-        for _ in range(60):
-            v /= np.linalg.norm(v)
-            w = np.zeros(self.features)
-            for a, b in self._blocks(0, self.samples):
-                w += (self.X[a:b] @ v) @ self.X[a:b]
-            before, value = value, float(v @ w)
-            if abs(value - before) <= 1e-3 * value:
-                break
-            v = w
-        return self.curvature * value / self.samples + self.l2
+    def _evaluation(self, sums: _Sums, model: Array) -> Evaluation:
+        metrics = {} if np.isnan(sums.right) else {"accuracy": sums.right / self.samples}
+        penalty = 0.5 * self.l2 * float(model @ model) if self.l2 else 0.0
+        return Evaluation(sums.loss / self.samples + penalty, sums.gradient, metrics)
+
+    def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
+        """Curvature bound * largest eigenvalue of X^T X / d, plus l2."""
+        ranges = [(0, self.samples)] if slices is None else [(a, b) for a, b, _ in slices if b > a]
+        count = sum(b - a for a, b in ranges)
+        blocks = [block for a, b in ranges for block in self._blocks(a, b)]
+        return self.curvature * self._top_eigenvalue(blocks) / max(count, 1) + self.l2
+
+    def _top_eigenvalue(self, blocks: list[tuple[int, int]]) -> float:
+        """Largest eigenvalue of X^T X: Lanczos from a fixed start, so that it has the same bits every time."""
+        if self.features <= DENSE:
+            gram = np.zeros((self.features, self.features))
+            for a, b in blocks:
+                gram += self.X[a:b].T @ self.X[a:b]
+            return float(np.linalg.eigvalsh(gram)[-1])
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
+        def product(v: Array) -> Array:
+            pieces = (self.X[a:b] for a, b in blocks)
+            return np.asarray(sum((X @ v.ravel()) @ X for X in pieces))
+
+        start = np.random.default_rng(0).standard_normal(self.features)
+        operator = LinearOperator((self.features, self.features), matvec=product, dtype=float)
+        return float(eigsh(operator, k=1, v0=start, tol=1e-3, return_eigenvectors=False)[0])
 
     def _blocks(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         for a in range(first, last, self.block):
@@ -84,13 +106,8 @@ class LinearProblem(ABC):
     def _scores(self, X: Array, model: Array) -> Array:
         return np.asarray(X @ model)
 
-    def _back(self, X: Array, slope: Array) -> Array:
+    def _back(self, slope: Array, X: Array) -> Array:
         return np.asarray(slope @ X)
-
-    def _evaluation(self, loss: float, right: float, gradient: Array | None, model: Array) -> Evaluation:
-        metrics = {} if np.isnan(right) else {"accuracy": right / self.samples}
-        penalty = 0.5 * self.l2 * float(model @ model) if self.l2 else 0.0
-        return Evaluation(loss / self.samples + penalty, gradient, metrics)
 
 
 class LeastSquares(LinearProblem):
@@ -139,5 +156,5 @@ class Softmax(LinearProblem):
     def _scores(self, X: Array, model: Array) -> Array:
         return np.asarray(X @ model.reshape(self.features, self.columns))
 
-    def _back(self, X: Array, slope: Array) -> Array:
+    def _back(self, slope: Array, X: Array) -> Array:
         return np.asarray(X.T @ slope).ravel()

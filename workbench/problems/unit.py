@@ -42,6 +42,6 @@ class Unit:
             out.append(Evaluation(0.0, weights[self.bounds[:-1]] if r.gradient else None))
         return out
 
-    def smoothness(self) -> float:
+    def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """A constant: nothing curves here."""
         return 1.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pkgutil import iter_modules
+
 from workbench.protocol import Scheme
 from workbench.settings import unknown_name
 
@@ -28,4 +29,3 @@ def get(name: str) -> type[Scheme]:
     if name not in Scheme.catalogue:
         raise unknown_name("scheme", name, names())
     return Scheme.catalogue[name]
-

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from workbench.codes import GradientCode, cyclic
 from workbench.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes
-from workbench.schemes.gradient_coding import decoder
+from workbench.schemes.gradient_coding import Matrix, decoder, own_code
 from workbench.settings import SettingError, setting
 from workbench.subprograms import at_least, child_program, parent_program
 
@@ -48,14 +48,18 @@ class CR(Scheme):
     layers: int = setting(2, "layers of workers below the master (L)", ge=1)
     stragglers: int = setting(1, "children per parent that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+    matrix: Matrix | None = setting(None, "encoding matrix of your own, n rows of n; empty = made for you")
 
     def check(self, workers: int) -> None:
-        """s < n, and the workers must fill the tree."""
+        """Refuse s >= n, workers that do not fill the tree, a matrix that does not decode."""
         if self.stragglers >= self.children:
             raise SettingError(
                 f"scheme_args.stragglers = {self.stragglers}: a parent with {self.children} children cannot"
                 f" tolerate it; take 0 to {self.children - 1}"
             )
+        if self.matrix is not None and any(len(row) != self.children for row in self.matrix):
+            raise SettingError(f"scheme_args.matrix: give {self.children} rows of {self.children} numbers")
+        self.code()
         size = tree_size(self.children, self.layers)
         if workers != size:
             raise SettingError(
@@ -65,6 +69,8 @@ class CR(Scheme):
 
     def code(self) -> GradientCode:
         """Code between a parent and its children."""
+        if self.matrix is not None:
+            return own_code(self.matrix, self.children, self.stragglers)
         return cyclic(self.children, self.stragglers, self.code_seed)
 
     @property
@@ -83,7 +89,9 @@ class CR(Scheme):
         return Plan(
             sizes=np.diff(cuts),
             indptr=np.concatenate([[0, 0], np.cumsum(counts)]),
-            indices=np.concatenate([np.arange(a, b) for a, b, _ in runs]) if runs else np.zeros(0, dtype=np.int64),
+            indices=np.concatenate([np.arange(a, b) for a, b, _ in runs])
+            if runs
+            else np.zeros(0, dtype=np.int64),
             coefficients=np.concatenate([np.full(b - a, w) for a, b, w in runs]) if runs else np.zeros(0),
             parent=tree_parents(self.children, self.layers),
             notes={"layer": tree_layers(self.children, self.layers), "children_code": self.code().matrix},
@@ -105,11 +113,11 @@ class CR(Scheme):
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
         """Samples per worker from the sizes alone (a tree of a million workers takes milliseconds)."""
-        n, window = self.children, (np.arange(self.children)[:, None] + np.arange(self.stragglers + 1)) % self.children
+        n, holds = self.children, (self.code().matrix != 0).astype(np.int64)
         rest, loads = np.array([samples]), []
         for layer in range(1, self.layers + 1):
             size, extra = np.divmod(rest[:, None], n)
-            level = (size + (np.arange(n) < extra))[:, window].sum(axis=2).ravel()
+            level = ((size + (np.arange(n) < extra)) @ holds.T).ravel()
             own = self._own(level, layer)
             loads.append(own)
             rest = level - own
@@ -117,16 +125,21 @@ class CR(Scheme):
 
     def _own(self, sizes: NDArray[np.int64], layer: int) -> NDArray[np.int64]:
         """How many samples of its subtree's set a node keeps: the share 1/(1 + q + ... + q^(layers below))."""
-        share = 1 / sum(self.q**k for k in range(self.layers - layer + 1))
+        share = 1 / Fraction(sum(self.q**k for k in range(self.layers - layer + 1)))
         distinct, place = np.unique(sizes, return_inverse=True)
-        kept = [(2 * size * share.numerator + share.denominator) // (2 * share.denominator) for size in distinct.tolist()]
+        kept = [
+            (2 * size * share.numerator + share.denominator) // (2 * share.denominator)
+            for size in distinct.tolist()
+        ]
         return np.array(kept, dtype=np.int64)[place]
 
     def program(self, node: Node) -> Program:
         """Master, relay or leaf: the same program, the leaf has no children."""
         rule = at_least(self.children - self.stragglers)
         combine = decoder(self.code(), first=node.children[0] if node.children else 0)
-        return parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
+        return (
+            parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
+        )
 
     def odds(self, setting: Setting, workers: int) -> Odds:
         """Order statistics layer by layer."""
@@ -183,4 +196,6 @@ def _around(workers: int, layers: int) -> list[int]:
 
 
 def _shapes(shapes: list[tuple[int, int]]) -> str:
-    return ", ".join(f"children {n}, layers {layers} ({tree_size(n, layers)} workers)" for n, layers in shapes)
+    return ", ".join(
+        f"children {n}, layers {layers} ({tree_size(n, layers)} workers)" for n, layers in shapes
+    )

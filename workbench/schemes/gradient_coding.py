@@ -6,6 +6,8 @@ learning", ICML 2017, Algorithms 1 and 2 (cyclic), section 3 (fractional repetit
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from workbench.forecasting import Odds, Setting
 
+Matrix = tuple[tuple[float, ...], ...]
+
 
 class GC(Scheme):
     """Gradient coding on a star: every part is held by S+1 workers, any N-S answers give the full gradient."""
@@ -33,10 +37,15 @@ class GC(Scheme):
         "cyclic", "cyclic windows with random coefficients, or groups that repeat one another"
     )
     code_seed: int = setting(0, "seed of the cyclic code's random numbers", ge=0)
+    matrix: Matrix | None = setting(
+        None, "encoding matrix of your own, one row per worker; empty = made for you"
+    )
 
     def check(self, workers: int) -> None:
         """S < N, and groups must divide."""
         check_stragglers(self.stragglers, workers)
+        if self.matrix is not None:
+            own_code(self.matrix, workers, self.stragglers)
         if self.code == "fractional" and workers % (self.stragglers + 1):
             fits = [s for s in range(workers) if workers % (s + 1) == 0]
             near = sorted(fits, key=lambda s: abs(s - self.stragglers))[:4]
@@ -47,6 +56,8 @@ class GC(Scheme):
 
     def build_code(self, workers: int) -> GradientCode:
         """Encoding matrix and decoder."""
+        if self.matrix is not None:
+            return own_code(self.matrix, workers, self.stragglers)
         if self.code == "fractional":
             return fractional(workers, self.stragglers)
         return cyclic(workers, self.stragglers, self.code_seed)
@@ -63,7 +74,9 @@ class GC(Scheme):
         else:
             rule = at_least(n - self.stragglers)
         combine = decoder(self.build_code(n), first=1)
-        return parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
+        return (
+            parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
+        )
 
     def odds(self, setting: Setting, workers: int) -> Odds:
         """The (N-S)-th answer; for groups, the last of the groups' first answers."""
@@ -80,12 +93,27 @@ class GC(Scheme):
         return np.asarray(groups.min(axis=2).max(axis=1) + 1)
 
 
+@lru_cache(maxsize=16)
+def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
+    """Code with a given matrix; raises `SettingError` unless any n-s rows decode (2000 sets are tried at most)."""
+    if len(matrix) != workers or len({len(row) for row in matrix}) != 1:
+        raise SettingError(f"scheme_args.matrix: has {len(matrix)} rows; give {workers} rows of equal length")
+    code = GradientCode(np.array(matrix, dtype=float), stragglers)
+    for late in islice(combinations(range(workers), stragglers), 2000):
+        answered = tuple(i for i in range(workers) if i not in late)
+        if code.decode(answered).residual > 1e-12:
+            raise SettingError(
+                f"scheme_args.matrix: without rows {list(late)} it does not decode; change it or lower s"
+            )
+    return code
+
+
 def decoder(code: GradientCode, first: int) -> Combine:
     """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set."""
 
-    def combine(got: Got) -> tuple[Any, float]:
-        ranks = sorted(got)
-        weights, residual = code.decode(tuple(rank - first for rank in ranks))
-        return weights @ np.stack([got[rank].value for rank in ranks]), residual
+    def combine(round: int, got: Got) -> tuple[Any, float]:
+        keys = sorted(got)
+        weights, residual = code.decode(tuple(rank - first for rank, _ in keys))
+        return weights @ np.stack([got[key].value for key in keys]), residual
 
     return combine

@@ -25,7 +25,8 @@ class RAR(Scheme):
     title: ClassVar[str] = "Ring all-reduce"
     paper: ClassVar[str] = "CodedReduce, section II-B"
     algorithm: Literal["mpi", "ring"] = setting(
-        "mpi", "the MPI library's own all-reduce, or the explicit ring; the virtual clock times both as the ring"
+        "mpi",
+        "the MPI library's own all-reduce, or the explicit ring; the virtual clock times both as the ring",
     )
 
     def check(self, workers: int) -> None:

@@ -37,8 +37,10 @@ class UMW(Scheme):
         """Master or worker."""
         rule = at_least(self.waits_for(node.plan.workers))
         if node.rank == MASTER:
-            return parent_program(node, rule, lambda got: (total(got), float(node.plan.workers - len(got))))
-        return child_program(node, rule, lambda got: (total(got), 0.0))
+            return parent_program(
+                node, rule, lambda r, got: (total(got), float(node.plan.workers - len(got)))
+            )
+        return child_program(node, rule, lambda r, got: (total(got), 0.0))
 
     def odds(self, setting: Setting, workers: int) -> Odds:
         """The slowest of those that are waited for, through one port."""
@@ -66,10 +68,12 @@ class SGD(UMW):
 
 def total(got: Got) -> Any:
     """Sum of the answers, by rank and never by arrival, so that the same set gives the same bits."""
-    return sum(got[rank].value for rank in sorted(got))
+    return sum(got[key].value for key in sorted(got))
 
 
 def check_stragglers(stragglers: int, workers: int, field: str = "scheme_args.stragglers") -> None:
     """Refuse to tolerate as many stragglers as there are workers."""
     if stragglers >= workers:
-        raise SettingError(f"{field} = {stragglers}: {workers} workers cannot tolerate it; take 0 to {workers - 1}")
+        raise SettingError(
+            f"{field} = {stragglers}: {workers} workers cannot tolerate it; take 0 to {workers - 1}"
+        )

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +67,31 @@ def test_damaged_data_are_rebuilt_with_a_warning(home: Path, damage: Callable[[P
     assert again.classes == 2
     np.testing.assert_array_equal(again.X, X)
     assert [path.name for path in (home / "data").iterdir()] == [first.folder.name]
+
+
+@pytest.mark.filterwarnings("error")
+def test_another_process_may_take_a_folder_away_while_we_read_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load("synthetic", "binary", samples=30)
+    checked = cache.open_folder
+
+    def taken(folder: Path) -> cache.Prepared:
+        monkeypatch.setattr(cache, "open_folder", checked)
+        shutil.rmtree(folder)
+        raise cache.DamagedError("gone")
+
+    monkeypatch.setattr(cache, "open_folder", taken)
+    assert load("synthetic", "binary", samples=30).digest == first.digest
+
+
+def test_another_process_may_take_a_folder_away_before_we_do(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load("synthetic", "binary", samples=30)
+    lose_y(first.folder)
+    monkeypatch.setattr("warnings.warn", lambda *_: shutil.rmtree(first.folder))
+    assert load("synthetic", "binary", samples=30).digest == first.digest
 
 
 def test_sound_data_are_not_rebuilt(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

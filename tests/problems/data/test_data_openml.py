@@ -1,5 +1,9 @@
 """OpenML: placed files, no network, and what scikit-learn delivers."""
 
+import hashlib
+import io
+import json
+import re
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -173,7 +177,7 @@ def test_many_categories_need_little_memory(home: Path, monkeypatch: pytest.Monk
 def test_missing_numbers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pd.DataFrame({"age": pd.array([1, None, 3], dtype="Int64"), "town": ["a", "b", "c"]})
     deliver(monkeypatch, frame, pd.Series([0, 1, 0]))
-    with pytest.raises(DataError, match="column 'age' has missing"):
+    with pytest.raises(DataError, match=r"column 'age' of .* has missing"):
         load("openml:people", "binary")
 
 
@@ -197,3 +201,89 @@ def test_an_unknown_set_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
     with pytest.raises(DataError, match="No active dataset nonsense found"):
         load("openml:nonsense", "binary")
+
+
+ARFF = """@RELATION people
+@ATTRIBUTE town {rome,'new york'}
+@ATTRIBUTE floor {1,2,3}
+@ATTRIBUTE age NUMERIC
+@ATTRIBUTE class {0,1}
+@DATA
+rome,1,20,0
+'new york',3,30.5,1
+rome,1,40,1
+?,2,50,0
+"""
+FEATURES = [("town", "nominal"), ("floor", "nominal"), ("age", "numeric"), ("class", "nominal")]
+
+
+class Answer(io.BytesIO):
+    """What urlopen returns."""
+
+    def info(self) -> dict[str, str]:
+        return {}
+
+
+def serve(request: object) -> Answer:
+    """Answer as OpenML does for the data set number 7."""
+    url: str = request if isinstance(request, str) else request.full_url  # type: ignore[attr-defined]
+    features = [
+        {
+            "index": str(index),
+            "name": name,
+            "data_type": kind,
+            "is_target": str(name == "class").lower(),
+            "is_ignore": "false",
+            "is_row_identifier": "false",
+            "number_of_missing_values": "0",
+        }
+        for index, (name, kind) in enumerate(FEATURES)
+    ]
+    description = {
+        "id": "7",
+        "name": "people",
+        "version": "1",
+        "description": "some",
+        "format": "ARFF",
+        "status": "active",
+        "md5_checksum": hashlib.md5(ARFF.encode()).hexdigest(),
+        "file_id": "7",  # for scikit-learn 1.5
+        "url": "https://localhost/data/v1/download/7/people.arff",
+    }
+    answers = {
+        "/download/": ARFF,
+        "/data_name/": {
+            "data": {"dataset": [{"did": 7, "name": "people", "version": 1, "status": "active"}]}
+        },
+        "/features/": {"data_features": {"feature": features}},
+        "/qualities/": {"data_qualities": {"quality": [{"name": "NumberOfInstances", "value": "4.0"}]}},
+        "/data/": {"data_set_description": description},
+    }
+    answer = next(answer for part, answer in answers.items() if part in url)
+    return Answer((answer if isinstance(answer, str) else json.dumps(answer)).encode())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("source", ["openml:people", "openml:7"])
+def test_scikit_learn_is_understood(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setattr("sklearn.datasets._openml.urlopen", serve)
+    data = load(source, "binary", scale=False)
+    order = np.argsort(data.X[:, 0])
+    # age, floor=1 (2), town=rome (2), then those that occur once: town=new york, floor=2, floor=3
+    assert data.X[order].tolist() == [
+        [20, 1, 1, 0, 0, 0],
+        [30.5, 0, 0, 1, 0, 1],
+        [40, 1, 1, 0, 0, 0],
+        [50, 0, 0, 0, 1, 0],
+    ]
+    assert data.y[order].tolist() == [0, 1, 1, 0]
+    assert data.note == "OpenML data set people, version 1."
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_known_set_is_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sklearn.datasets._openml.urlopen", serve)
+    monkeypatch.setitem(globals(), "ARFF", re.sub("rome|'new york'|[?]", "5", ARFF))
+    data = load("openml:boston", "regression", scale=False)
+    assert data.X.shape == (4, 3)
+    assert sorted(data.X[:, 1]) == [1, 1, 2, 3]

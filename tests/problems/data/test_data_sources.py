@@ -112,6 +112,8 @@ def test_regression_is_the_papers_model() -> None:
     np.testing.assert_allclose(np.cov(data.X.T), np.eye(30), atol=0.06)
     assert abs(np.corrcoef(noise, data.X[:, 0])[0, 1]) < 0.03
     assert 0.5 < data.truth.std() < 1.5
+    drawn = (data.truth[:9], data.X[0, :9], noise[:9])
+    assert len({tuple(values.round(6)) for values in drawn}) == 3  # from three streams
 
 
 def test_the_binary_truth_predicts_the_chances() -> None:

@@ -24,21 +24,26 @@ _AMAZON = Columns(targets=("target", "action"), encode=True, categorical=True)
 
 @dataclass(frozen=True)
 class OpenMLSet:
-    """A data set as OpenML knows it. `version` None: the oldest active one; `number` instead of a name."""
+    """A data set as OpenML knows it.
+
+    `version` None: the oldest active one. `number`: asked for by number, not by name. `plain`: what
+    OpenML calls categories are numbers, or `columns` says what they are.
+    """
 
     name: str
     version: int | None = None
     aliases: tuple[str, ...] = ()
     columns: Columns = _ENCODED
     number: int | None = None
+    plain: bool = False
 
 
 KNOWN = (
-    OpenMLSet("gisette", 1),
-    OpenMLSet("mnist_784", 1, ("mnist",)),
-    OpenMLSet("Amazon_employee_access", 1, ("amazon", "amazon_employee"), _AMAZON),
-    OpenMLSet("CIFAR_10", 1, ("cifar10", "cifar-10", "cifar")),
-    OpenMLSet("boston", 1, ("boston_housing",)),
+    OpenMLSet("gisette", 1, plain=True),
+    OpenMLSet("mnist_784", 1, ("mnist",), plain=True),
+    OpenMLSet("Amazon_employee_access", 1, ("amazon", "amazon_employee"), _AMAZON, plain=True),
+    OpenMLSet("CIFAR_10", 1, ("cifar10", "cifar-10", "cifar"), plain=True),
+    OpenMLSet("boston", 1, ("boston_housing",), plain=True),
 )
 
 INFO = {
@@ -92,21 +97,34 @@ def read(entry: OpenMLSet) -> Raw:
 
 
 def _fetch(entry: OpenMLSet) -> Any:
-    from sklearn.datasets import fetch_openml
-
-    chosen = (
-        {"data_id": entry.number}
-        if entry.number is not None
-        else {"name": entry.name, "version": entry.version or "active"}
-    )
+    """Download, or take from scikit-learn's own cache inside ours, with errors that say what to do."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="A network error occurred")  # our error says more
-            return fetch_openml(**chosen, data_home=cache.root(), n_retries=1, delay=0.2)
+            warnings.filterwarnings("ignore", message="Invalid cache, redownloading")  # see _parsed
+            return _parsed(entry)
     except (OSError, HTTPException) as error:
         raise DataError(_by_hand(entry, f"could not be downloaded ({error})")) from error
     except ValueError as error:
-        raise DataError(_by_hand(entry, f"was not understood or not found ({error})")) from error
+        raise DataError(_by_hand(entry, f"was not found or not understood ({error})")) from error
+
+
+def _parsed(entry: OpenMLSet) -> Any:
+    from sklearn.datasets import fetch_openml
+
+    common = {"data_home": cache.root(), "n_retries": 1, "delay": 0.2}
+    if entry.number is not None:
+        common["data_id"] = entry.number
+    else:
+        common |= {"name": entry.name, "version": entry.version or "active"}
+    if entry.plain:
+        return fetch_openml(**common, read_csv_kwargs={"dtype": None})
+    try:
+        return fetch_openml(**common)
+    except TypeError:
+        # With pandas 3.1, scikit-learn up to 1.9.1 trips over categories that look like numbers; its
+        # older parser is slower and does not.
+        return fetch_openml(**common, parser="liac-arff")
 
 
 def _by_hand(entry: OpenMLSet, why: str) -> str:

@@ -65,7 +65,8 @@ def _moments(table: Table, options: Options) -> tuple[Floats, Floats]:
     if not (np.isfinite(mean).all() and np.isfinite(span).all()):
         column = table.column(int(np.argmin(np.isfinite(mean) & np.isfinite(span))))
         raise DataError(
-            f"scale: column {column} of {options.source!r} is too large to standardise; divide it, or use scale=False"
+            f"scale: column {column} of {options.source!r} is too large to standardise; "
+            "divide it, or use scale=False"
         )
     # A constant column is left at exactly zero: its rounded mean would leave noise, blown up by 1/0.
     mean = np.where(span == 0, low, mean)
@@ -83,9 +84,10 @@ def _survey(table: Table, source: str) -> tuple[Floats, Floats, Floats]:
             total += block.sum(axis=0)
             gaps |= ~np.isfinite(block).all(axis=0)
     if gaps.any():
+        column = table.column(int(np.argmax(gaps)))
         raise DataError(
-            f"source: column {table.column(int(np.argmax(gaps)))} of {source!r} has missing or infinite values "
-            "(NaN, inf); fill them in, or remove those rows or the column"
+            f"source: column {column} of {source!r} has missing or infinite values (NaN, inf); "
+            "fill them in, or remove those rows or the column"
         )
     return low, high, total
 

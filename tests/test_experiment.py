@@ -1,0 +1,151 @@
+"""An experiment is validated, frozen, and goes through JSON and YAML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+import workbench as wb
+from workbench.settings import SettingError
+
+
+def example() -> dict[str, Any]:
+    """The specification that the design gives."""
+    return {
+        "scheme": "CR",
+        "scheme_args": {"children": 12, "layers": 2, "stragglers": 3},
+        "problem": "logistic",
+        "problem_args": {"data": "synthetic", "samples": 6552, "features": 5000},
+        "optimiser": "gd",
+        "optimiser_args": {"step": 0.1},
+        "workers": 156,
+        "rounds": 300,
+        "seed": 0,
+        "delays": {"kind": "shifted_exponential", "shift": 5e-5, "rate": 2e4},
+        "link": {"latency": 0.0, "bandwidth": 8e5},
+    }
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
+def test_files(tmp_path: Path, suffix: str) -> None:
+    e = wb.Experiment(**example())
+    path = e.write(tmp_path / f"spec{suffix}")
+    assert wb.Experiment.read(path) == e
+    assert wb.Experiment.model_validate(yaml.safe_load(path.read_text())) == e
+
+
+def test_every_field_says_what_it_is() -> None:
+    for field in wb.Experiment.fields():
+        assert field["description"], field
+    for name in wb.schemes.names():
+        assert all(f["description"] for f in wb.schemes.get(name).fields()), name
+
+
+def test_yaml_without_a_dot_is_a_number_all_the_same() -> None:
+    assert wb.Experiment(**yaml.safe_load("link: {latency: 1e-3}")).link.latency == 1e-3
+
+
+def test_it_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        wb.Experiment().rounds = 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"round": 3}, ["round:", "no such field", "'rounds'"]),
+        ({"rounds": 0}, ["rounds = 0", "greater than or equal to 1"]),
+        ({"rounds": 1.5}, ["rounds = 1.5", "integer"]),
+        ({"seed": -1}, ["seed = -1"]),
+        ({"scheme": "CRR"}, ["scheme = 'CRR'", "'CR'", "UMW"]),
+        ({"problem": "logistics"}, ["problem = 'logistics'", "'logistic'"]),
+        ({"optimiser": "sgd"}, ["optimiser = 'sgd'", "gd"]),
+        ({"optimiser_args": {"step": -1}}, ["optimiser_args.step = -1", "greater than 0"]),
+        ({"problem_args": {"sample": 3}}, ["problem_args.sample", "'samples'"]),
+        ({"workers": 155}, ["workers = 155", "156"]),
+        ({"delays": {"kind": "gauss"}}, ["delays.kind = 'gauss'", "pareto"]),
+        ({"delays": {"kind": "pareto", "shape": 0.5}}, ["shape = 0.5", "greater than 1"]),
+        ({"delays": {}}, ["delays", "kind"]),
+        ({"link": {"bandwidth": 0}}, ["link.bandwidth = 0", "greater than 0"]),
+        ({"link": {"latency": float("nan")}}, ["link.latency = nan", "finite"]),
+        ({"faults": [{"worker": 157, "round": 0}]}, ["faults.worker = 157", "1 to 156"]),
+        ({"scheme": "GC", "scheme_args": {"stragglers": 156}}, ["stragglers = 156", "0 to 155"]),
+        (
+            {"scheme": "GC", "scheme_args": {"stragglers": 4, "code": "fractional"}},
+            ["= 4", "groups of 5", "take 1, 2, 3, 5"],
+        ),
+        ({"scheme": "RAR", "scheme_args": {}, "workers": 1}, ["workers = 1", "2 or more"]),
+    ],
+)
+def test_a_bad_value_is_one_sentence(change: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(SettingError) as error:
+        wb.Experiment(**{**example(), **change})
+    text = str(error.value)
+    assert all(word in text for word in words), text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rounds: [", "not valid YAML"),
+        ("- 1", "must hold fields"),
+        ("rounds: -3", "rounds = -3"),
+        ("{}", None),
+    ],
+)
+def test_bad_files_name_the_file(tmp_path: Path, text: str, words: str | None) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    if words is None:
+        assert wb.Experiment.read(path) == wb.Experiment()
+        return
+    with pytest.raises(SettingError, match=words) as error:
+        wb.Experiment.read(path)
+    assert "spec.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file() -> None:
+    with pytest.raises(SettingError, match="no such file"):
+        wb.Experiment.read("nowhere.yaml")
+
+
+def test_presets_hold_the_papers_experiments() -> None:
+    assert list(wb.presets) == [
+        "fig2", "fig8", "fig9a", "fig9b", "fig9c", "fig10", "fig11a", "fig11b", "fig11c", "fig12", "fig13",
+    ]  # fmt: skip
+    fig9a = wb.presets["fig9a"]
+    assert [e.scheme for e in fig9a] == ["UMW", "GC", "RAR", "SGD", "CR"]
+    assert fig9a["GC"].scheme_args == {"stragglers": 13}  # alpha N = 156/12
+    assert fig9a["CR"].shape() == (6552, 5001)
+    assert fig9a.published["GC"] == 27.2
+    assert json.loads(fig9a["CR"].model_dump_json())["workers"] == 156
+    assert wb.presets["fig13"]["GC"].scheme_args == {"stragglers": 65}
+    with pytest.raises(SettingError, match="fig8"):
+        wb.presets["fig99"]
+    with pytest.raises(SettingError, match=r"preset\['CR'\]"):
+        wb.run(fig9a)
+
+
+def test_import_is_light() -> None:
+    """Nothing heavy is imported before it is asked for."""
+    import subprocess
+    import sys
+
+    heavy = "{'pandas', 'plotly', 'sklearn', 'scipy', 'IPython', 'mpi4py', 'pyarrow', 'numpy'}"
+    code = f"import sys, workbench; print(sorted({heavy} & set(sys.modules)))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "[]\n"
+    )
+    code = f"import sys, workbench as wb; wb.Experiment(); print(sorted({heavy} & set(sys.modules)))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "['numpy']\n"
+    )

@@ -1,0 +1,193 @@
+"""The command line. It only fills an Experiment; options and help come from the fields' own metadata."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench.settings import Settings
+
+
+def main() -> None:
+    """Entry point: a mistake of the user ends with one sentence, not with a traceback."""
+    from workbench.errors import RunError
+    from workbench.settings import SettingError
+
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except (SettingError, RunError, ValueError, OSError) as error:
+        click.echo(f"workbench: {error}", err=True)
+        sys.exit(2)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Experiments with straggler-tolerant gradient aggregation."""
+
+
+def settings_options(command: Callable[..., None]) -> Callable[..., None]:
+    """One option per simple field of an Experiment, made from its metadata."""
+    from workbench.experiment import Experiment
+
+    kinds = {"integer": int, "number": float, "string": str}
+    for field in reversed(Experiment.fields()):
+        kind = field.get("type") or next(
+            (o["type"] for o in field.get("anyOf", []) if o["type"] != "null"), None
+        )
+        if kind in kinds:
+            text = described(field)
+            command = click.option(f"--{field['name'].replace('_', '-')}", type=kinds[kind], help=text)(
+                command
+            )
+    return command
+
+
+def described(field: dict[str, Any]) -> str:
+    """Help text of a field: description, unit, range, default."""
+    bounds = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    places = [field, *field.get("anyOf", [])]
+    limits = [f"{sign} {place[key]}" for place in places for key, sign in bounds.items() if key in place]
+    choices = next((" | ".join(map(str, place["enum"])) for place in places if "enum" in place), "")
+    notes = [field.get("unit", ""), *limits, choices]
+    default = field.get("default")
+    shown = "" if default in (None, "", {}, [], ()) else f" (default {default})"
+    return f"{field.get('description', '')}{' [' + ', '.join(n for n in notes if n) + ']' if any(notes) else ''}{shown}"
+
+
+@cli.command()
+@click.argument("spec", type=click.Path(path_type=Path), required=False)
+@click.option("--engine", default="sim", show_default=True, help="sim: the virtual clock.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write; must not exist.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Any field, e.g. scheme_args.stragglers=2."
+)
+@settings_options
+def run(
+    spec: Path | None, engine: str, output: Path | None, changes: tuple[str, ...], **options: Any
+) -> None:
+    """Run the experiment of a SPEC file (.yaml, .json), changed by the options; no SPEC: the defaults."""
+    from workbench.experiment import Experiment
+    from workbench.runner import run as run_experiment
+    from workbench.settings import SettingError
+
+    if output is not None and output.exists():
+        raise SettingError(f"output = {str(output)!r}: exists already; choose a new name")
+    base = Experiment.read(spec).model_dump(exclude_unset=True) if spec else {}
+    base.update({name: value for name, value in options.items() if value is not None})
+    experiment = Experiment(**_changed(base, changes))
+    trace = run_experiment(experiment, engine, progress=True)
+    last = trace.rounds.iloc[-1]
+    click.echo(
+        f"{experiment.scheme}: {len(trace.rounds)} rounds, {last['time']:.4g} s ({engine}), loss {last['loss']:.6g}"
+    )
+    if output is not None:
+        click.echo(f"written to {trace.save(output)}")
+
+
+def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
+    import yaml
+
+    from workbench.settings import SettingError
+
+    for change in changes:
+        path, equals, text = change.partition("=")
+        if not equals:
+            raise SettingError(f"--set {change}: write FIELD=VALUE, e.g. scheme_args.stragglers=2")
+        place: Any = base
+        *outer, last = path.split(".")
+        for key in outer:
+            place = place.setdefault(key, {})
+        place[last] = yaml.safe_load(text)
+    return base
+
+
+@cli.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option(
+    "--rounds", type=click.IntRange(1), help="How many rounds to sample; default: the experiment's."
+)
+def forecast(spec: Path, rounds: int | None) -> None:
+    """Print the expected round time of a SPEC, without touching its data."""
+    from workbench.experiment import Experiment
+    from workbench.forecasting import forecast as expect
+
+    f = expect(Experiment.read(spec), rounds)
+    click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
+    click.echo(
+        f"load {100 * f.load:.3g} % of the data, {f.messages:.6g} messages, {f.bytes:.6g} bytes a round"
+    )
+
+
+@cli.command()
+@click.argument("name", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the preset's SPEC files.")
+def presets(name: str | None, output: Path | None) -> None:
+    """List the published experiments, or write one's SPEC files."""
+    from workbench.published import presets as known
+
+    if name is None:
+        for preset in known.values():
+            click.echo(f"{preset.name:8} {preset.title}")
+        return
+    folder = output or Path(name)
+    chosen = known[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    for experiment in chosen:
+        click.echo(experiment.write(folder / f"{experiment.scheme}.yaml"))
+
+
+@cli.command()
+@click.argument("name", required=False)
+def schemes(name: str | None) -> None:
+    """List the schemes, or the numbers of one."""
+    from workbench import schemes as known
+
+    if name is None:
+        for each in known.names():
+            cls = known.get(each)
+            click.echo(f"{each:8} {cls.title} ({cls.paper})")
+        return
+    _print_fields(known.get(name))
+
+
+@cli.command()
+@click.argument("kind", required=False)
+def delays(kind: str | None) -> None:
+    """List the delay models, or the numbers of one."""
+    from workbench.delays import delay_models
+    from workbench.settings import unknown_name
+
+    known = delay_models()
+    if kind is None:
+        for each, cls in known.items():
+            click.echo(f"{each:20} {(cls.__doc__ or '').splitlines()[0]}")
+        return
+    if kind not in known:
+        raise unknown_name("delays.kind", kind, list(known))
+    _print_fields(known[kind])
+
+
+def _print_fields(cls: type[Settings]) -> None:
+    click.echo((cls.__doc__ or "").splitlines()[0])
+    for field in cls.fields():
+        click.echo(f"  {field['name']:18} {described(field)}")
+
+
+@cli.command()
+def lab() -> None:
+    """Open JupyterLab at the first notebook, on this machine only."""
+    from workbench.straightline import NOTEBOOK, ROOT
+
+    where = f"--LabApp.default_url=/lab/tree/{NOTEBOOK.relative_to(ROOT)}"
+    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", where]
+    raise SystemExit(subprocess.call(command, cwd=ROOT))

@@ -1,0 +1,25 @@
+"""Figures: pure functions from traces, plans and experiments to plotly figures in one house style."""
+
+from workbench.figures.curves import convergence
+from workbench.figures.distributions import round_times
+from workbench.figures.matrix import code
+from workbench.figures.saving import NoBrowser, save
+from workbench.figures.speedup import speedups
+from workbench.figures.style import Style, register, scheme_style
+from workbench.figures.timeline import gantt
+from workbench.figures.topology import tree
+
+register()
+
+__all__ = [
+    "NoBrowser",
+    "Style",
+    "code",
+    "convergence",
+    "gantt",
+    "round_times",
+    "save",
+    "scheme_style",
+    "speedups",
+    "tree",
+]

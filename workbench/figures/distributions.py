@@ -1,0 +1,138 @@
+"""Distribution of the time per round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.inputs import labels
+from workbench.figures.style import Style, Theme, Unit, fade, new_figure, palette, scheme_style, time_unit
+from workbench.forecasting import Forecast
+from workbench.protocol import Array
+from workbench.settings import SettingError
+from workbench.trace import Trace
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+class _Row(NamedTuple):
+    label: str
+    style: Style
+    seconds: Array
+
+
+def round_times(
+    runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], theme: Theme = "light"
+) -> go.Figure:
+    """Draw how long rounds take: one box per run, on a logarithmic axis, so that ratios are distances.
+
+    Parameters
+    ----------
+    runs
+        Traces or forecasts; give a dict from name to forecast to name them. A name that starts with a
+        scheme's (such as "CR forecast") takes the scheme's colour.
+    theme
+        "light" or "dark".
+
+    Raises
+    ------
+    SettingError
+        There is nothing to draw, or something that is neither trace nor forecast.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> e = wb.Experiment(scheme="UMW", workers=4, rounds=20)
+    >>> figure = round_times({"UMW": wb.run(e), "UMW forecast": wb.forecast(e)})
+    >>> [box.name for box in figure.data if box.type == "box"]
+    ['UMW', 'UMW forecast']
+    """
+    rows = _rows(runs)
+    unit = time_unit(min(float(np.median(row.seconds)) for row in rows))
+    about = "box: middle half and median · whiskers: 5th to 95th percentile · diamond: mean"
+    figure = new_figure(theme, "Time per round", about, height=180 + 76 * len(rows))
+    figure.add_traces([_box(row, unit) for row in rows])
+    figure.add_traces([_mean(row, unit, theme) for row in rows])
+    for row in rows:
+        _say_mean(figure, row, unit)
+    figure.update_xaxes(title_text=f"time per round ({unit.name})", type="log", tickformat="~g", nticks=10)
+    order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
+    figure.update_yaxes(**order, showgrid=False, ticks="", range=[-0.6, len(rows) - 0.4])
+    figure.update_layout(showlegend=False, margin_r=150)
+    return figure
+
+
+def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast]) -> list[_Row]:
+    if isinstance(runs, (Trace, Forecast)):
+        runs = [runs]
+    if not len(runs):
+        raise SettingError("runs = []: is empty; give at least one Trace or Forecast")
+    pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))
+    seen: dict[str, int] = {}
+    rows = []
+    for label, run in pairs:
+        scheme = run.experiment.scheme if isinstance(run, Trace) else label.split(" ")[0]
+        rows.append(_Row(label, scheme_style(scheme, seen.get(scheme, 0)), _seconds(run)))
+        seen[scheme] = seen.get(scheme, 0) + 1
+    return rows
+
+
+def _name(runs: list[Trace | Forecast]) -> list[tuple[str, Trace | Forecast]]:
+    found = iter(labels([run for run in runs if isinstance(run, Trace)]))
+    return [
+        (next(found) if isinstance(run, Trace) else f"forecast {i}", run) for i, run in enumerate(runs, 1)
+    ]
+
+
+def _seconds(run: Trace | Forecast) -> Array:
+    if isinstance(run, Trace):
+        return np.diff(np.asarray(run.columns["time"], dtype=float), prepend=0.0)
+    if isinstance(run, Forecast):
+        return np.asarray(run.seconds)
+    raise SettingError(f"runs: a {type(run).__name__} has no round times; give Trace or Forecast")
+
+
+def _box(row: _Row, unit: Unit) -> go.Box:
+    """Box from quantiles, so that a figure of a million rounds stays small."""
+    low, q1, median, q3, high = (np.array([q]) for q in np.quantile(row.seconds, QUANTILES) * unit.scale)
+    return go.Box(
+        y=[row.label],
+        lowerfence=low,
+        q1=q1,
+        median=median,
+        q3=q3,
+        upperfence=high,
+        name=row.label,
+        orientation="h",
+        width=0.5,
+        line={"color": row.style.color, "width": 2.5},
+        fillcolor=fade(row.style.color, 0.3),
+        hoverinfo="x+name",
+    )
+
+
+def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
+    colors = palette(theme)
+    return go.Scatter(
+        x=[row.seconds.mean() * unit.scale],
+        y=[row.label],
+        mode="markers",
+        name=f"{row.label} mean",
+        marker={
+            "symbol": "diamond",
+            "size": 11,
+            "color": colors.text,
+            "line": {"color": colors.background, "width": 1.5},
+        },
+        hovertemplate=f"<b>{row.label}</b><br>mean %{{x:.4g}} {unit.name}<extra></extra>",
+    )
+
+
+def _say_mean(figure: go.Figure, row: _Row, unit: Unit) -> None:
+    text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
+    figure.add_annotation(
+        text=text, xref="paper", x=1.01, xanchor="left", y=row.label, yref="y", showarrow=False, font_size=16
+    )

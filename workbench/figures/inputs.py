@@ -1,0 +1,128 @@
+"""What the figures are given: checked, named, with one look each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from workbench.experiment import Experiment
+from workbench.figures.style import Style, scheme_style
+from workbench.protocol import Plan
+from workbench.settings import SettingError
+from workbench.trace import Trace
+
+_MOST_FACTS = 3  # a legend entry stays readable
+
+
+class Series(NamedTuple):
+    """A trace with the name and the look that it has in a figure."""
+
+    label: str
+    style: Style
+    trace: Trace
+
+
+def named(traces: Sequence[Trace]) -> list[Series]:
+    """Give every trace its label (scheme, and what differs where it occurs more than once) and its look."""
+    if isinstance(traces, Trace):
+        traces = [traces]
+    if not len(traces):
+        raise SettingError(
+            "traces = []: is empty; give at least one Trace, as wb.run and wb.compare return them"
+        )
+    seen: Counter[str] = Counter()
+    series = []
+    for trace, label in zip(traces, labels(traces), strict=True):
+        scheme = trace.experiment.scheme
+        series.append(Series(label, scheme_style(scheme, seen[scheme]), trace))
+        seen[scheme] += 1
+    return series
+
+
+def labels(traces: Sequence[Trace]) -> list[str]:
+    """Labels, all different: the trace's own, plus the settings in which equal ones differ."""
+    groups: dict[str, list[int]] = {}
+    for i, trace in enumerate(traces):
+        groups.setdefault(trace.label, []).append(i)
+    found = [trace.label for trace in traces]
+    for label, members in groups.items():
+        if len(members) > 1:
+            for i, words in zip(members, _told_apart([traces[i] for i in members]), strict=True):
+                found[i] = f"{label} {words}"
+    return found
+
+
+def _told_apart(traces: Sequence[Trace]) -> list[str]:
+    facts = [_facts(trace) for trace in traces]
+    keys = {key: None for fact in facts for key in fact}
+    differing = [key for key in keys if len({repr(fact.get(key)) for fact in facts}) > 1]
+    words = [", ".join(f"{k}={f[k]}" for k in differing[:_MOST_FACTS] if k in f) for f in facts]
+    if len(set(words)) == len(words):
+        return words
+    return [f"{text} #{i}".strip() for i, text in enumerate(words, 1)]
+
+
+def _facts(trace: Trace) -> dict[str, Any]:
+    """Every setting of a run by name, the scheme's own first."""
+    e = trace.experiment
+    rest = e.model_dump(exclude={"scheme", "scheme_args"})
+    return {**e.build_scheme().model_dump(), "engine": trace.engine, **_flat(rest)}
+
+
+def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        inner = _flat(value, f"{key}.") if isinstance(value, Mapping) else {key: value}
+        flat.update({prefix + name: item for name, item in inner.items()})
+    return flat
+
+
+def shared(traces: Sequence[Trace]) -> str:
+    """Say what all runs have in common: problem, workers, rounds."""
+    e = [trace.experiment for trace in traces]
+    facts = [
+        {x.problem for x in e},
+        {_count(x.workers, "worker") for x in e},
+        {_count(len(t.columns["time"]), "round") for t in traces},
+    ]
+    return " · ".join(fact.pop().replace("_", " ") for fact in facts if len(fact) == 1)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+class Source(NamedTuple):
+    """A plan and what to call it."""
+
+    plan: Plan
+    name: str
+
+
+def plan_of(source: Plan | Experiment) -> Source:
+    """Plan of an experiment, or the plan itself."""
+    if isinstance(source, Plan):
+        return Source(source, "")
+    if isinstance(source, Experiment):
+        args = ", ".join(f"{key} {value}" for key, value in source.scheme_args.items())
+        return Source(source.plan, f"{source.scheme} ({args})" if args else source.scheme)
+    raise SettingError(
+        f"plan = {type(source).__name__}: cannot be drawn; give a Plan or an Experiment (such as trace.experiment)"
+    )
+
+
+def runs(numbers: Sequence[int], most: int = 8) -> str:
+    """Write whole numbers compactly.
+
+    >>> runs([0, 1, 2, 5, 7, 8])
+    '0–2, 5, 7–8'
+    """
+    pieces: list[list[int]] = []
+    for number in numbers:
+        if pieces and number == pieces[-1][1] + 1:
+            pieces[-1][1] = number
+        else:
+            pieces.append([number, number])
+    text = [str(a) if a == b else f"{a}–{b}" for a, b in pieces[:most]]
+    return ", ".join(text) + (", …" if len(pieces) > most else "") if text else "none"

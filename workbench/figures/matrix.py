@@ -1,0 +1,136 @@
+"""The encoding matrix as a heat map."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.experiment import Experiment
+from workbench.figures.inputs import plan_of
+from workbench.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
+from workbench.protocol import Array, Plan
+
+MOST_WORKERS, MOST_COLUMNS = 400, 1024
+_PRINTED = 16  # workers and parts up to which the numbers stand in the cells
+_FEW = 40  # up to which cells have gaps and every row a label
+
+
+class Cells(NamedTuple):
+    """What the heat map shows of a plan: rows are workers 1, 2, ..., columns start at parts `first`."""
+
+    values: Array  # (workers, columns)
+    first: Array  # (columns,)
+    width: int  # parts per column
+
+
+def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
+    """Draw the encoding matrix: which worker holds which parts with which coefficients.
+
+    Large plans are cut to the first workers; neighbouring parts share a column, which then shows the
+    coefficient largest in size among them. The subtitle says so.
+
+    Parameters
+    ----------
+    source
+        A plan, or an experiment.
+    theme
+        "light" or "dark".
+
+    Raises
+    ------
+    SettingError
+        Neither a plan nor an experiment, or the theme is unknown.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> figure = code(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12))
+    >>> figure.data[0].z.shape
+    (12, 12)
+    """
+    plan, name = plan_of(source)
+    cells = cells_of(plan)
+    rows, columns = cells.values.shape
+    title = f"Encoding matrix of {name}" if name else "Encoding matrix"
+    figure = new_figure(theme, title, _subtitle(plan, cells), height=int(210 + np.clip(rows * 34, 240, 620)))
+    figure.add_trace(_heat_map(cells))
+    figure.update_layout(coloraxis=coefficient_scale(cells.values, theme))
+    step = 1 if columns <= _FEW else None
+    figure.update_xaxes(title_text="part", showgrid=False, showline=False, dtick=step)
+    step = 1 if rows <= _FEW else None
+    figure.update_yaxes(
+        title_text="worker", range=[rows + 0.5, 0.5], showgrid=False, showline=False, dtick=step
+    )
+    return figure
+
+
+def cells_of(plan: Plan) -> Cells:
+    """Coefficients of the workers shown, without making the whole matrix."""
+    workers = min(plan.workers, MOST_WORKERS)
+    a, b = int(plan.indptr[1]), int(plan.indptr[workers + 1])
+    parts, coefficients = plan.indices[a:b], plan.coefficients[a:b]
+    rows = np.repeat(np.arange(workers), np.diff(plan.indptr[1 : workers + 2]))
+    low, high = (
+        (0, plan.parts) if workers == plan.workers or not len(parts) else (parts.min(), parts.max() + 1)
+    )
+    width = -(-(high - low) // MOST_COLUMNS)
+    values = np.zeros((workers, -(-(high - low) // width)))
+    order = np.argsort(np.abs(coefficients), kind="stable")  # the largest is written last and stays
+    values[rows[order], (parts[order] - low) // width] = coefficients[order]
+    return Cells(values, low + width * np.arange(values.shape[1]), int(width))
+
+
+def _heat_map(cells: Cells) -> go.Heatmap:
+    rows, columns = cells.values.shape
+    small = max(rows, columns) <= _PRINTED
+    gap = 1 if max(rows, columns) <= _FEW else 0
+    part = "part" if cells.width == 1 else f"{cells.width} parts from"
+    return go.Heatmap(
+        z=np.where(cells.values == 0.0, np.nan, cells.values),
+        x=cells.first + (cells.width - 1) / 2,
+        y=np.arange(1, rows + 1),
+        customdata=np.broadcast_to(cells.first, cells.values.shape) if cells.width > 1 else None,
+        coloraxis="coloraxis",
+        xgap=gap,
+        ygap=gap,
+        hoverongaps=False,
+        texttemplate="%{z:.2~f}" if small else None,
+        textfont={"size": 14},
+        hovertemplate=f"worker %{{y}}<br>{part} %{{{'customdata' if cells.width > 1 else 'x'}}}"
+        "<br>coefficient %{z:.5g}<extra></extra>",
+    )
+
+
+def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
+    """Diverging colours around zero, whose grey stands out from the background.
+
+    A code may hold a few huge coefficients; the scale ends where they would wash out all others, and says so.
+    """
+    sizes = np.abs(coefficients[coefficients != 0.0])
+    most = float(sizes.max()) if len(sizes) else 1.0
+    limit = min(most, 2.5 * float(np.median(sizes))) if len(sizes) else 1.0
+    ticks = np.linspace(-limit, limit, 5)
+    text = [f"{tick:.3g}".replace("-", "−") for tick in ticks]
+    if limit < most:
+        text[0], text[-1] = f"≤ {text[0]}", f"≥ {text[-1]}"
+    bar = {
+        "title": {"text": "coefficient<br>\u00a0", "font": {"size": 15}},
+        "tickvals": ticks,
+        "ticktext": text,
+    }
+    colors = [[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, VERMILLION]]
+    return {"colorscale": colors, "cmin": -limit, "cmax": limit, "colorbar": bar}
+
+
+def _subtitle(plan: Plan, cells: Cells) -> str:
+    held = np.diff(plan.indptr)[1:]
+    few, most = int(held.min()), int(held.max())
+    each = f"{few}" if few == most else f"{few} to {most}"
+    words = [f"{plan.workers} workers × {plan.parts} parts, {each} parts a worker"]
+    if len(cells.values) < plan.workers:
+        words.append(f"workers 1 to {len(cells.values)} and their parts shown")
+    if cells.width > 1:
+        words.append(f"a column is {cells.width} parts, largest coefficient shown")
+    return " · ".join(words)

@@ -1,0 +1,201 @@
+"""One round of a trace as bars per rank: who did what, from when to when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.protocol import Array, Plan
+from workbench.settings import SettingError
+from workbench.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Table = pd.DataFrame
+
+Ranks = NDArray[np.int64]
+
+
+class Bars(NamedTuple):
+    """Bars of one kind: rows, and times in s since the round's start; `text` says more on hovering."""
+
+    rank: Ranks
+    start: Array
+    end: Array
+    text: Sequence[str]
+
+    @property
+    def lasting(self) -> Bars:
+        """The bars without those that take no time."""
+        return self.where(self.end > self.start)
+
+    def where(self, keep: NDArray[np.bool_]) -> Bars:
+        """Keep some of the bars."""
+        text = [word for word, kept in zip(self.text, keep, strict=True) if kept]
+        return Bars(self.rank[keep], self.start[keep], self.end[keep], text)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round's events, and when it was; 0 s is the commit that ended the round before."""
+
+    plan: Plan
+    table: Table  # the round's events, absolute times
+    start: float  # s since the run's start
+    duration: float
+    dead: frozenset[int]
+
+    @property
+    def early(self) -> float:
+        """Start of the first event; below 0 where ranks began before the round before had ended everywhere."""
+        return min(0.0, float(self.table["start"].min()) - self.start)
+
+    def bars(self, rows: Table, ranks: Ranks, starts: object, ends: object) -> Bars:
+        """Bars of some events, cut at the round's end."""
+        first, last = (
+            np.clip(np.asarray(t, dtype=float) - self.start, self.early, self.duration)
+            for t in (starts, ends)
+        )
+        return Bars(ranks, first, last, [_words(self, row) for row in rows.itertuples()])
+
+    def of(self, *kinds: str) -> Table:
+        """Events of some kinds."""
+        return self.table[self.table["kind"].isin(kinds)]
+
+    def downward(self, sends: Table) -> NDArray[np.bool_]:
+        """Which messages go from a parent to its child: models on their way down."""
+        return np.asarray(self.plan.parent[sends["to"].to_numpy()] == sends["rank"].to_numpy())
+
+
+def events_of(trace: Trace, round: int) -> Round:
+    """Look up a round; raises `SettingError` when the trace has no such round or kept no events."""
+    count = len(trace.columns["time"])
+    if not 0 <= round < count:
+        raise SettingError(f"round = {round}: the run has rounds 0 to {count - 1}; choose one of them")
+    events = trace.events
+    table = events[events["round"] == round]
+    if table.empty:
+        raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
+    times = np.asarray(trace.columns["time"], dtype=float)
+    start = float(times[round - 1]) if round else 0.0
+    dead = frozenset(f.worker for f in trace.experiment.faults if f.round <= round)
+    return Round(trace.experiment.plan, table, start, float(times[round]) - start, dead)
+
+
+def computing(r: Round) -> Bars:
+    """Find who computed."""
+    rows = r.of("compute")
+    return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
+
+
+def decoding(r: Round) -> Bars:
+    """Find who decoded, where the experiment charges it."""
+    rows = r.of("decode")
+    return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
+
+
+def waiting(r: Round) -> Bars:
+    """Find accepted messages on the wire and in the receiver's queue, on the sender's row."""
+    rows = _upward(r)
+    return r.bars(rows, _ranks(rows), rows["start"], rows["begun"]).lasting
+
+
+def passing(r: Round) -> Bars:
+    """Find accepted messages going through the receiver's port, on the sender's row."""
+    rows = _upward(r)
+    rows = rows[rows["messages"] == 1]
+    return r.bars(rows, _ranks(rows), rows["begun"], rows["end"]).lasting
+
+
+def exchanging(r: Round) -> Bars:
+    """Find series of messages that the trace keeps as one event, such as a ring's steps."""
+    rows = _upward(r)
+    rows = rows[rows["messages"] > 1]
+    return r.bars(rows, _ranks(rows), rows["begun"], rows["end"]).lasting
+
+
+def receiving(r: Round) -> Bars:
+    """Find when the port of a rank with children was busy, on that rank's row."""
+    rows = _upward(r)
+    parents = np.array([bool(kids) for kids in r.plan.children])
+    rows = rows[parents[rows["to"].to_numpy()]]
+    return r.bars(rows, _ranks(rows, "to"), rows["begun"], rows["end"]).lasting
+
+
+def downloading(r: Round) -> Bars:
+    """Find models on their way down, on the receiver's row."""
+    rows = r.of("send")
+    rows = rows[r.downward(rows)]
+    return r.bars(rows, _ranks(rows, "to"), rows["start"], rows["end"]).lasting
+
+
+def dropped(r: Round) -> Bars:
+    """Find answers that came too late: from being sent to being refused, or to the round's end."""
+    rows = r.of("drop")
+    return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
+
+
+def cut_off(r: Round) -> Bars:
+    """Find workers whose computing the end of the round cut off: no compute event at all."""
+    idle = [rank for rank in _workers(r) if rank not in _computed(r)]
+    sends = r.of("send")
+    models = sends[r.downward(sends)]
+    since = dict(zip(models["to"], models["end"] - r.start, strict=True))
+    starts = np.array([max(r.early, min(since.get(rank, 0.0), r.duration)) for rank in idle], dtype=float)
+    return _open(r, idle, starts, "still computing when the round ended: cut off")
+
+
+def silent(r: Round) -> Bars:
+    """Find workers that computed, and of which no message was accepted or refused within the round."""
+    spoke = {*_upward(r)["rank"], *r.of("drop")["rank"]}
+    done = {rank: end for rank, end in _computed(r).items() if rank not in spoke and end < r.duration}
+    starts = np.array(list(done.values()), dtype=float)
+    return _open(r, list(done), starts, "computed, but no answer went out or arrived in this round")
+
+
+def commits(r: Round) -> Bars:
+    """Find the instants at which ranks had a gradient estimate."""
+    rows = r.of("commit")
+    return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
+
+
+def _upward(r: Round) -> Table:
+    sends = r.of("send")
+    return sends[~r.downward(sends)]
+
+
+def _workers(r: Round) -> list[int]:
+    """List ranks that have something to compute and are alive."""
+    return [rank for rank in np.flatnonzero(r.plan.loads).tolist() if rank not in r.dead]
+
+
+def _computed(r: Round) -> dict[int, float]:
+    """Look up when each rank that computed was done, in s since the round's start."""
+    rows = r.of("compute")
+    return dict(zip(rows["rank"].tolist(), (rows["end"] - r.start).tolist(), strict=True))
+
+
+def _open(r: Round, ranks: Sequence[int], starts: Array, text: str) -> Bars:
+    return Bars(np.array(ranks, dtype=np.int64), starts, np.full(len(ranks), r.duration), [text] * len(ranks))
+
+
+def _ranks(rows: Table, name: str = "rank") -> Ranks:
+    return np.asarray(rows[name], dtype=np.int64)
+
+
+def _words(r: Round, row: object) -> str:
+    """Say on hovering what an event was: times in s since the round's start, receiver, bytes."""
+    kind, start, begun, end, to, size, count = (
+        getattr(row, name) for name in ("kind", "start", "begun", "end", "to", "bytes", "messages")
+    )
+    text = f"{kind}: {start - r.start:.4g} s to {end - r.start:.4g} s"
+    if to < 0:
+        return text
+    many = f"{count} messages, " if count > 1 else ""
+    port = f", at the port from {begun - r.start:.4g} s" if kind == "send" else ""
+    return f"{text}{port}<br>to rank {to}, {many}{size} bytes"

@@ -1,0 +1,108 @@
+"""How long each run takes to a target, and how many times faster the reference is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.figures.inputs import Series, named
+from workbench.protocol import Array
+from workbench.settings import SettingError, unknown_name
+from workbench.trace import Trace
+
+RISING = frozenset({"accuracy", "auc"})  # metrics of which more is better; every other one is to fall
+AXES = {
+    "time": "time since start (s)",
+    "round": "rounds done",
+    "bytes": "gradient bytes received, cumulative (B)",
+    "samples": "samples gone through by all workers, cumulative",
+}
+_NO_METRICS = frozenset({"round", "time"})
+
+
+def speedups(
+    traces: Sequence[Trace], target: float, metric: str = "loss", reference: str = "CR"
+) -> pd.DataFrame:
+    """Seconds to a target per run, and how many times faster the reference gets there.
+
+    Parameters
+    ----------
+    traces
+        Runs to compare.
+    target
+        Value of the metric that counts as solved: at or below it (at or above it for accuracy and auc).
+    metric
+        A column of `trace.rounds`.
+    reference
+        A scheme among the traces, or the label of one of them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `speedup` (seconds
+        divided by the reference's seconds).
+
+    Raises
+    ------
+    SettingError
+        The metric or the reference is unknown, or there are no traces.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> traces = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "GC", "CR")])
+    >>> table = speedups(traces, target=0.65)
+    >>> table["scheme"].tolist(), float(table["speedup"].iloc[-1])
+    (['UMW', 'GC', 'CR'], 1.0)
+    """
+    series = named(traces)
+    check_target(target)
+    seconds = [crossing(s.trace, metric, target) for s in series]
+    base = seconds[position(series, reference)]
+    return pd.DataFrame(
+        {"scheme": [s.label for s in series], "seconds": seconds, "speedup": [t / base for t in seconds]}
+    )
+
+
+def position(series: Sequence[Series], reference: str) -> int:
+    """Where the reference stands: by its label, else the first run of that scheme."""
+    known = [s.label for s in series]
+    if reference in known:
+        return known.index(reference)
+    schemes = [s.trace.experiment.scheme for s in series]
+    if reference in schemes:
+        return schemes.index(reference)
+    raise unknown_name("reference", reference, known)
+
+
+def crossing(trace: Trace, metric: str, target: float, x: str = "time") -> float:
+    """Where on the x axis a run first meets the target after a round (NaN: never)."""
+    values = column(trace, metric)
+    hits = np.flatnonzero(values >= target if metric in RISING else values <= target)
+    return float(abscissa(trace, x)[hits[0]]) if len(hits) else float("nan")
+
+
+def column(trace: Trace, metric: str) -> Array:
+    """Values of a metric after each round."""
+    if metric in _NO_METRICS or metric not in trace.columns:
+        raise unknown_name("metric", metric, [name for name in trace.columns if name not in _NO_METRICS])
+    return np.asarray(trace.columns[metric], dtype=float)
+
+
+def abscissa(trace: Trace, x: str) -> Array:
+    """Where each round's end lies on the x axis."""
+    if x not in AXES:
+        raise unknown_name("x", x, list(AXES))
+    if x == "round":
+        return np.asarray(trace.columns["round"], dtype=float) + 1.0
+    values: Any = np.asarray(trace.columns[x], dtype=float)
+    return values if x == "time" else np.cumsum(values)
+
+
+def check_target(target: float) -> None:
+    """Refuse what no metric can reach."""
+    if not np.isfinite(target):
+        raise SettingError(f"target = {target}: must be a finite number, a value that the metric can reach")

@@ -1,0 +1,181 @@
+"""House style: two plotly templates, one fixed look per scheme, units that fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal, NamedTuple
+
+import plotly.graph_objects as go
+import plotly.io as pio
+
+from workbench.settings import unknown_name
+
+Theme = Literal["light", "dark"]
+
+FONT = "Open Sans, Arial, Helvetica, DejaVu Sans, sans-serif"
+CLEAR = "rgba(0,0,0,0)"
+
+# Okabe and Ito's colours without yellow and black, which vanish on a white or a dark ground; grey instead.
+BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
+ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
+HUES = (BLUE, VERMILLION, SKY, ORANGE, GREEN, PINK, GREY)
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of a theme that are no scheme's."""
+
+    background: str
+    text: str
+    muted: str  # secondary text, edges of a graph
+    grid: str
+    neutral: str  # a value near zero on a diverging scale; stands out from the background
+
+
+PALETTES: dict[str, Palette] = {
+    "light": Palette("#FFFFFF", "#1B1F24", "#5B636E", "#E4E7EB", "#D3D7DC"),
+    "dark": Palette("#14171C", "#EEF0F3", "#A9B1BC", "#2D333B", "#4A525D"),
+}
+
+
+class Style(NamedTuple):
+    """How a scheme is drawn, whatever the figure: line colour, line dash, marker symbol."""
+
+    color: str
+    dash: str
+    symbol: str
+
+
+# Schemes that one paper compares differ in colour; no two schemes share colour and dash, or the marker.
+_KNOWN = {
+    "UMW": Style(GREY, "solid", "circle"),
+    "SGD": Style(ORANGE, "dot", "triangle-up"),
+    "RAR": Style(SKY, "dashdot", "diamond"),
+    "GC": Style(VERMILLION, "dash", "square"),
+    "CR": Style(BLUE, "solid", "star"),
+    "CEGC": Style(GREEN, "longdash", "triangle-down"),
+    "FRC": Style(BLUE, "dashdot", "hexagon"),
+    "CRC": Style(ORANGE, "longdash", "pentagon"),
+    "UC-MMC": Style(SKY, "dash", "cross"),
+    "GC-MMC": Style(PINK, "solid", "hexagram"),
+    "LCC": Style(GREEN, "dot", "bowtie"),
+    "D-SGD": Style(ORANGE, "solid", "triangle-left"),
+    "D-Adam": Style(VERMILLION, "dot", "triangle-right"),
+    "CADA": Style(SKY, "longdash", "diamond-tall"),
+    "G-CADA": Style(BLUE, "dash", "hourglass"),
+}
+_OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", "triangle-sw", "diamond-wide")
+_FILLS = ("", "-open", "-dot", "-open-dot")
+
+
+def scheme_style(name: str, variant: int = 0) -> Style:
+    """Look of a scheme, the same in every figure and both themes; an unknown name gets one from its hash.
+
+    Parameters
+    ----------
+    name
+        The scheme's name as users write it.
+    variant
+        Tells apart several experiments of one scheme in a figure: the colour stays, dash and marker change.
+
+    Examples
+    --------
+    >>> scheme_style("CR")
+    Style(color='#0072B2', dash='solid', symbol='star')
+    >>> scheme_style("CR", 1)
+    Style(color='#0072B2', dash='dash', symbol='star-open')
+    """
+    style = _KNOWN.get(name) or _from_hash(name)
+    dash = DASHES[(DASHES.index(style.dash) + variant) % len(DASHES)]
+    return Style(style.color, dash, style.symbol + _FILLS[variant % len(_FILLS)])
+
+
+def _from_hash(name: str) -> Style:
+    # Python's own hash changes from process to process; a scheme's colour must not.
+    a, b, c = sha256(name.encode()).digest()[:3]
+    return Style(HUES[a % len(HUES)], DASHES[b % len(DASHES)], _OTHER_SYMBOLS[c % len(_OTHER_SYMBOLS)])
+
+
+def palette(theme: str) -> Palette:
+    """Colours of a theme; raises `SettingError` for another name than light and dark."""
+    if theme not in PALETTES:
+        raise unknown_name("theme", theme, list(PALETTES))
+    return PALETTES[theme]
+
+
+def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) -> go.Figure:
+    """Empty figure in house style; its width follows the page."""
+    colors = palette(theme)
+    heading = {
+        "text": title,
+        "subtitle": {"text": subtitle, "font": {"size": 16, "color": colors.muted}},
+        "y": 1 - 22 / height,  # the same distance from the top whatever the height
+    }
+    return go.Figure(layout={"template": f"workbench_{theme}", "title": heading, "height": height})
+
+
+def fade(color: str, opacity: float) -> str:
+    """Make a colour see-through.
+
+    >>> fade("#0072B2", 0.5)
+    'rgba(0,114,178,0.5)'
+    """
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+class Unit(NamedTuple):
+    """A unit of time: multiply seconds by `scale`."""
+
+    scale: float
+    name: str
+
+
+def time_unit(seconds: float) -> Unit:
+    """Choose s, ms or µs so that numbers of this size read well.
+
+    >>> time_unit(0.02)
+    Unit(scale=1000.0, name='ms')
+    """
+    if seconds >= 1.0 or seconds <= 0.0:
+        return Unit(1.0, "s")
+    return Unit(1e3, "ms") if seconds >= 1e-3 else Unit(1e6, "µs")
+
+
+def _axis(colors: Palette) -> dict[str, object]:
+    return {
+        "gridcolor": colors.grid,
+        "zeroline": False,
+        "linecolor": colors.muted,
+        "showline": True,
+        "ticks": "outside",
+        "tickcolor": colors.muted,
+        "tickfont": {"size": 15},
+        "title": {"font": {"size": 17}, "standoff": 10},
+        "automargin": True,
+    }
+
+
+def _template(colors: Palette) -> go.layout.Template:
+    layout = {
+        "font": {"family": FONT, "size": 16, "color": colors.text},
+        "title": {"font": {"size": 22}, "x": 0.0, "xref": "paper", "xanchor": "left", "yanchor": "top"},
+        "paper_bgcolor": colors.background,
+        "plot_bgcolor": colors.background,
+        "colorway": list(HUES),
+        "margin": {"l": 70, "r": 30, "t": 96, "b": 64},
+        "xaxis": _axis(colors),
+        "yaxis": _axis(colors),
+        "legend": {"font": {"size": 15}, "title": {"font": {"size": 15}}, "bgcolor": CLEAR},
+        "hoverlabel": {"font": {"size": 15, "family": FONT}},
+        "coloraxis": {"colorbar": {"outlinewidth": 0, "thickness": 16, "tickfont": {"size": 14}}},
+    }
+    return go.layout.Template(layout=layout)
+
+
+def register() -> None:
+    """Make plotly know the templates workbench_light and workbench_dark; its default stays what it is."""
+    for theme, colors in PALETTES.items():
+        pio.templates[f"workbench_{theme}"] = _template(colors)

@@ -1,0 +1,201 @@
+"""Who talks to whom, and which samples everybody holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.experiment import Experiment
+from workbench.figures.inputs import plan_of, runs
+from workbench.figures.layout import LAYERED, Layout, place
+from workbench.figures.matrix import coefficient_scale
+from workbench.figures.style import BLUE, Theme, fade, new_figure, palette
+from workbench.protocol import MASTER, Array, Plan
+
+MOST_RANKS, MOST_STRIPS = 800, 12_000
+
+
+class Strips(NamedTuple):
+    """Consecutive samples that a rank holds with one coefficient."""
+
+    rank: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    coefficient: Array
+
+
+def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
+    """Draw who talks to whom, and beside it which samples of the data set every worker holds.
+
+    Node size is the load. Few workers are drawn layer by layer from the top, many around the master, a ring
+    as a ring. Of very large plans the first ranks are drawn, and the subtitle says so.
+
+    Parameters
+    ----------
+    source
+        A plan, or an experiment.
+    theme
+        "light" or "dark".
+
+    Raises
+    ------
+    SettingError
+        Neither a plan nor an experiment, or the theme is unknown.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "stragglers": 1}, workers=12)
+    >>> [panel.name for panel in tree(e).data]
+    ['edges', 'nodes', 'data held']
+    """
+    plan, name = plan_of(source)
+    layout = place(plan, MOST_RANKS)
+    strips = strips_of(plan, min(plan.ranks, MOST_RANKS))
+    shown = int(strips.rank.max(initial=0))
+    figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, shown), _height(len(layout.x)))
+    figure.add_traces([_edges(layout, theme), _nodes(plan, layout, theme), _held(strips)])
+    figure.update_layout(
+        coloraxis=coefficient_scale(strips.coefficient, theme), showlegend=False, margin_l=40
+    )
+    if layout.ring:
+        _arrows(figure, layout, theme)
+    _axes(figure, plan, layout, shown)
+    return figure
+
+
+def _subtitle(plan: Plan, layout: Layout, shown: int) -> str:
+    loads = plan.loads[1:]
+    low, high = int(loads.min()), int(loads.max())
+    each = f"{high}" if low == high else f"{low} to {high}"
+    words = [
+        f"{plan.workers} workers hold {each} of {plan.samples} samples ({high / plan.samples:.3g} of all)"
+    ]
+    if len(layout.x) < plan.ranks:
+        words.append(f"ranks 0 to {len(layout.x) - 1} drawn")
+    if shown < plan.workers:
+        words.append(f"data of workers 1 to {shown}")
+    return " · ".join(words)
+
+
+def _height(ranks: int) -> int:
+    return int(np.clip(190 + 26 * ranks, 480, 860))
+
+
+# ---------------------------------------------------------------- the graph
+
+
+def _edges(layout: Layout, theme: str) -> go.Scatter:
+    gap = np.full(len(layout.edges), np.nan)
+    ends = layout.edges.T
+    xs, ys = (np.stack([side[ends[0]], side[ends[1]], gap], axis=1).ravel() for side in (layout.x, layout.y))
+    few = len(layout.x) - 1 <= LAYERED
+    line = {"color": fade(palette(theme).muted, 1.0 if few else 0.6), "width": 1.5 if few else 1}
+    return go.Scatter(x=xs, y=ys, mode="lines", name="edges", line=line, hoverinfo="skip")
+
+
+def _nodes(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
+    colors, ranks = palette(theme), np.arange(len(layout.x))
+    few = len(ranks) - 1 <= LAYERED
+    master = ranks == MASTER
+    return go.Scatter(
+        x=layout.x,
+        y=layout.y,
+        mode="markers+text" if few else "markers",
+        name="nodes",
+        text=["" if m else str(r) for r, m in zip(ranks, master, strict=True)] if few else None,
+        textfont={"size": 14, "color": "#FFFFFF"},
+        marker={
+            "size": np.where(master, 22, _sizes(plan.loads[: len(ranks)], len(ranks))),
+            "symbol": np.where(master, "square", "circle"),
+            "color": np.where(master, colors.text, BLUE),
+            "line": {"color": colors.background, "width": 1.5},
+            "opacity": 1.0,
+        },
+        customdata=[_words(plan, layout, rank) for rank in ranks.tolist()],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+
+
+def _sizes(loads: NDArray[np.int64], ranks: int) -> Array:
+    """Marker sizes: area in proportion to the load."""
+    largest = float(np.clip(1500 / ranks, 5, 30))
+    return np.maximum(4.0, largest * np.sqrt(loads / max(1, loads.max())))
+
+
+def _words(plan: Plan, layout: Layout, rank: int) -> str:
+    if rank == MASTER:
+        return "<b>master</b>" + (
+            ", outside the ring" if layout.ring else f"<br>{len(plan.children[0])} children"
+        )
+    held = plan.indices[plan.indptr[rank] : plan.indptr[rank + 1]]
+    where = "in the ring" if layout.ring else f"layer {layout.layer[rank]}"
+    return f"<b>rank {rank}</b>, {where}<br>{plan.loads[rank]} samples<br>parts {runs(sorted(held.tolist()))}"
+
+
+def _arrows(figure: go.Figure, layout: Layout, theme: str) -> None:
+    """Arrowheads in the middle of a ring's edges, while there is room for them."""
+    if len(layout.edges) > 60:
+        return
+    for a, b in layout.edges:
+        x, y = (layout.x[a] + layout.x[b]) / 2, (layout.y[a] + layout.y[b]) / 2
+        dx, dy = layout.x[b] - layout.x[a], layout.y[b] - layout.y[a]
+        figure.add_annotation(
+            x=x, y=y, ax=x - 0.1 * dx, ay=y - 0.1 * dy, xref="x", yref="y", axref="x", ayref="y",
+            text="", showarrow=True, arrowhead=2, arrowsize=1.6, arrowcolor=palette(theme).muted,
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------- the data
+
+
+def strips_of(plan: Plan, ranks: int) -> Strips:
+    """Join parts held with one coefficient to runs of samples, for as many ranks as can be drawn."""
+    counts = np.diff(plan.indptr[: ranks + 1])
+    rank = np.repeat(np.arange(ranks), counts)
+    part, coefficient = plan.indices[: len(rank)], plan.coefficients[: len(rank)]
+    order = np.lexsort((part, rank))
+    rank, part, coefficient = rank[order], part[order], coefficient[order]
+    same = (
+        (np.diff(rank) == 0) & (np.diff(part) == 1) & np.isclose(coefficient[1:], coefficient[:-1], rtol=1e-9)
+    )
+    first = np.flatnonzero(np.concatenate([[True], ~same])) if len(rank) else np.zeros(0, dtype=np.int64)
+    last = np.append(first[1:] - 1, len(rank) - 1)[: len(first)]
+    strips = Strips(rank[first], plan.bounds[part[first]], plan.bounds[part[last] + 1], coefficient[first])
+    if len(first) <= MOST_STRIPS:
+        return strips
+    whole = strips.rank < strips.rank[MOST_STRIPS]  # never half of a rank's data
+    return Strips(*(column[whole] for column in strips))
+
+
+def _held(strips: Strips) -> go.Bar:
+    return go.Bar(
+        name="data held",
+        orientation="h",
+        y=strips.rank,
+        base=strips.start,
+        x=strips.stop - strips.start,
+        width=0.8,
+        marker={"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}},
+        customdata=np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1),
+        hovertemplate="<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
+        "<br>coefficient %{customdata[2]:.5g}<extra></extra>",
+        xaxis="x2",
+        yaxis="y2",
+    )
+
+
+def _axes(figure: go.Figure, plan: Plan, layout: Layout, shown: int) -> None:
+    bare = {"visible": False, "domain": [0.0, 0.47]}
+    radial = layout.ring or len(layout.x) - 1 > LAYERED
+    figure.update_layout(
+        xaxis=bare,
+        yaxis={"visible": False, "scaleanchor": "x" if radial else None},
+        xaxis2={"domain": [0.54, 1.0], "anchor": "y2", "title_text": "sample", "range": [0, plan.samples]},
+        yaxis2={"anchor": "x2", "title_text": "worker", "range": [shown + 0.6, 0.4], "showgrid": False},
+    )
+    if shown <= LAYERED:
+        figure.update_layout(yaxis2_dtick=1)

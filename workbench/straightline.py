@@ -1,0 +1,103 @@
+"""`make run`: the first notebook on the bundled data, from settings to pictures in `runs/`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workbench.settings import SettingError
+from workbench.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOK = ROOT / "notebooks" / "01-straight-line.ipynb"
+
+
+def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
+    """Value of the metric that every trace reaches: the worst of their best."""
+    return float(max(np.nanmin(trace.columns[metric]) for trace in traces))
+
+
+def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
+    """Scheme, seconds to the target, speedup of CR; without a target, to the value that all of them reach."""
+    from workbench.figures import speedups
+
+    return speedups(traces, common_target(traces, metric) if target is None else target, metric)
+
+
+def story(traces: Sequence[Trace]) -> str:
+    """Say in words (Markdown) what the comparison shows, from its numbers."""
+    target = common_target(traces)
+    seconds = {t.label: t.time_to(target) for t in traces}
+    ranked = sorted(seconds, key=lambda name: seconds[name])
+    lines = [f"All schemes reach a loss of **{target:.4g}**. The first to do so is **{ranked[0]}**."]
+    if "CR" in seconds:
+        others = [f"{n} {seconds[n] / seconds['CR']:.2g}x" for n in ranked if n != "CR"]
+        lines.append(
+            f"Time of the others over CodedReduce's: {', '.join(others)}; below 1 means faster than CR."
+        )
+    for trace in traces:
+        per_round = trace.columns["time"][-1] / len(trace.columns["time"])
+        load = trace.info["load"]
+        late = int(np.sum(trace.columns["stale"]))
+        lines.append(
+            f"- **{trace.label}**: {1e3 * per_round:.3g} ms a round; a worker goes through {100 * load:.2g} % of the"
+            f" data; {late} answers came too late and were dropped."
+        )
+    return "\n".join([lines[0] + (" " + lines[1] if len(lines) > 1 else ""), "", *lines[2:]])
+
+
+def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
+    """Write a run folder per scheme and the convergence figure (HTML; PNG and SVG where a browser is found)."""
+    from workbench import figures
+
+    target = Path(folder)
+    paths = [trace.save(target / trace.label) for trace in traces]
+    figure = figures.convergence(traces, target=common_target(traces))
+    for suffix in (".html", ".png", ".svg"):
+        path = target / f"convergence{suffix}"
+        try:
+            figures.save(figure, path)
+        except figures.NoBrowser as error:
+            print(error, file=sys.stderr)
+            break
+        paths.append(path)
+    return paths
+
+
+def main(folder: Path | None = None) -> int:
+    """Execute the notebook, then print where things are and the summary."""
+    import papermill
+
+    if not NOTEBOOK.is_file():
+        raise SettingError(
+            f"notebook = {NOTEBOOK.name!r}: not found; run this from a clone of the repository"
+        )
+    target = folder or Path("runs") / datetime.now().strftime("straight-line-%Y%m%d-%H%M%S")
+    target.mkdir(parents=True)
+    executed = target / NOTEBOOK.name
+    papermill.execute_notebook(
+        str(NOTEBOOK),
+        str(executed),
+        parameters={"out": str(target.resolve())},
+        cwd=str(ROOT),
+        log_output=False,
+    )
+    traces = [Trace.load(path.parent) for path in sorted(target.glob("*/spec.json"))]
+    print("\nWritten:")
+    for path in [executed, *sorted(p for p in target.iterdir() if p != executed)]:
+        print(f"  {path}")
+    print(f"\nSeconds (virtual clock) until the loss is {common_target(traces):.4g}:\n")
+    print(summary(traces).to_string(index=False, float_format=lambda x: f"{x:.3g}"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

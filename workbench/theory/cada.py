@@ -1,0 +1,185 @@
+"""Paper 3, CADA and G-CADA: how many are selected, and the expected time of an iteration.
+
+F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
+distributed SGD". M workers, or G groups of M_G = M / G; a worker takes Exp(mean eta). Section VI calls eta "mu", which
+equation (6) uses for the mini-batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from workbench.protocol import Array
+from workbench.settings import SettingError
+from workbench.theory._checks import positive, real, whole
+from workbench.theory.order_statistics import exponential_order_mean, harmonic
+
+
+def cada_selected(
+    smoothness: Sequence[float] | Array, c: float, max_age: int, form: Literal["rule", "published"] = "rule"
+) -> float:
+    """Upper bound on the average number of workers (or groups) that the adaptive rule selects per iteration.
+
+    A worker with L_m^2 <= c / d cannot break rule (7) before its age is d + 1, so it is selected at most once in
+    d + 1 iterations (and at least once in D); worker m adds 1 / min(d_m + 1, D), d_m = min(floor(c / L_m^2), D).
+
+    Parameters
+    ----------
+    smoothness : sequence of float
+        L_m of every worker's loss, or L_g of every group's; shape (M,) or (G,), not negative.
+    c : float
+        The rule's constant, above 0.
+    max_age : int
+        D >= 1: whoever was not selected for D iterations is.
+    form : {"rule", "published"}
+        "rule": the bound that rule (7) gives. "published": equation (12) or (15) to the letter, with every c_d = c.
+
+    Returns
+    -------
+    float
+        M-bar or G-bar, 0 to M or G.
+
+    Raises
+    ------
+    SettingError
+        If an argument is out of its range or form is neither of the two.
+
+    Notes
+    -----
+    Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d / (d + 1), n_d the number of workers with
+    Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, Lbar_d^2 = c_d / (d M^2). It prints Lbar_0 = 0, which counts no worker of class 0
+    (those selected in every iteration): Lbar_0 must be infinite. Class D is selected when its age is D (algorithm 1,
+    line 3, "tau >= D"), which is 1 / D of the time, not 1 / (D + 1). The M^2 belongs to a rule scaled otherwise (LAG,
+    the paper's reference 8).
+
+    Examples
+    --------
+    >>> cada_selected([3.0, 1.0, 0.1], c=2.0, max_age=10)  # every, every third and every tenth iteration
+    1.4333333333333333
+    >>> round(cada_selected([3.0, 1.0, 0.1], c=2.0, max_age=10, form="published"), 6)
+    0.090909
+    """
+    squares = np.asarray(smoothness, dtype=float) ** 2
+    if squares.ndim != 1 or not len(squares) or not np.isfinite(squares).all():
+        raise SettingError(
+            f"smoothness: must be a non-empty list of finite numbers, not shape {squares.shape}"
+        )
+    c, max_age = positive("c", c), whole("max_age", max_age, 1)
+    if form == "published":
+        return _published(squares, c, max_age)
+    if form != "rule":
+        raise SettingError(f"form = {form!r}: choose one of rule, published")
+    with np.errstate(divide="ignore"):
+        ages = np.minimum(np.floor(c / squares), max_age)
+    return float((1.0 / np.minimum(ages + 1, max_age)).sum())
+
+
+def _published(squares: Array, c: float, max_age: int) -> float:
+    ages = np.arange(max_age + 2)
+    limits = np.zeros(max_age + 2)  # Lbar_0 and Lbar_(D+1) are 0
+    limits[1:-1] = c / (ages[1:-1] * len(squares) ** 2)
+    within = (limits[1:, None] < squares) & (squares < limits[:-1, None])
+    return float((within.sum(1) / (ages[:-1] + 1)).sum())
+
+
+def dadam_time(workers: int, mean: float = 1.0) -> float:
+    """Expected time per iteration of distributed Adam (and SGD): the slowest of all workers, eta H_M.
+
+    Parameters
+    ----------
+    workers : int
+        M >= 1.
+    mean : float
+        Mean time of one mini-batch, eta, s.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    SettingError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    Paper 3, equation (11).
+
+    Examples
+    --------
+    >>> round(dadam_time(12, mean=1e-4), 9)
+    0.000310321
+    """
+    return exponential_order_mean(whole("workers", workers, 1), workers, mean)
+
+
+def cada_time(selected: float, mean: float = 1.0) -> float:
+    """Expected time per iteration of CADA: the slowest of the selected workers, eta H_Mbar.
+
+    Parameters
+    ----------
+    selected : float
+        Workers selected per iteration on average, M-bar; need not be whole.
+    mean : float
+        Mean time of one mini-batch, eta, s.
+
+    Returns
+    -------
+    float
+        Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is concave.
+
+    Raises
+    ------
+    SettingError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    Paper 3, equation (13), with `harmonic` between whole numbers.
+
+    Examples
+    --------
+    >>> round(cada_time(2, mean=1.0), 9)
+    1.5
+    """
+    return gcada_time(selected, 1, mean)
+
+
+def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
+    """Expected time per iteration of G-CADA: the slowest selected group's fastest worker, (eta / M_G) H_Gbar.
+
+    Parameters
+    ----------
+    selected : float
+        Groups selected per iteration on average, G-bar; need not be whole.
+    group_size : int
+        Workers per group, M_G >= 1 (1 is CADA).
+    mean : float
+        Mean time of one mini-batch, eta, s.
+
+    Returns
+    -------
+    float
+        Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is concave.
+
+    Raises
+    ------
+    SettingError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    Paper 3, equations (14) and (16): the fastest of M_G exponentials is one with mean eta / M_G, so the integral (14)
+    is that of H. (14) is the mean of the largest of a groups; its printed subscript a : M_G should read a : a.
+
+    Examples
+    --------
+    >>> gcada_time(2, group_size=3, mean=1.0)
+    0.5
+    """
+    size = whole("group_size", group_size, 1)
+    return positive("mean", mean) / size * harmonic(real("selected", selected))

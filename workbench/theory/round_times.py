@@ -1,0 +1,129 @@
+"""Paper 1: exact expected round times of CodedReduce and gradient coding, at any size.
+
+Model of section III-C: computing on x of the d samples takes a x + Exp(mean x / mu); a parent takes one message at a
+time, t_c each, while its children go on computing. Times in s, a (shift) in s/sample, mu (rate) in samples/s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from workbench.protocol import Array
+from workbench.theory._checks import positive, real
+from workbench.theory._port import through, through_at_once
+from workbench.theory._quadrature import mean_time
+from workbench.theory.coded_reduce import checked_tree, cr_load, gc_load
+from workbench.theory.order_statistics import exponential_order_mean
+
+
+def cr_time(
+    children: int,
+    layers: int,
+    stragglers: int,
+    samples: float,
+    shift: float,
+    rate: float,
+    transfer: float = 0.0,
+) -> float:
+    """Expected round time of CodedReduce on a given tree, by exact recursion over its layers and quadrature.
+
+    A relay sends when both its own work and the first n - s of its children's messages are through its port; sibling
+    subtrees are independent, so the distribution climbs the tree layer by layer.
+
+    Parameters
+    ----------
+    children, layers, stragglers : int
+        n, L and s (per parent), 0 <= s < n.
+    samples : float
+        Samples of the whole data set, d.
+    shift : float
+        Least time per sample, a, s/sample.
+    rate : float
+        Rate of the exponential part, mu, samples/s.
+    transfer : float
+        Time that one message occupies its receiver's port, t_c, s.
+
+    Returns
+    -------
+    float
+        E[T_CR], s.
+
+    Raises
+    ------
+    SettingError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    Our own; paper 1 gives the limit for many children (theorem 2, `cr_time_bounds`).
+
+    Examples
+    --------
+    >>> round(cr_time(12, 2, 5, 49920, 5e-5, 2e4, 0.05), 4)  # figure 13
+    1.135
+    """
+    n, depth, s = checked_tree(children, layers, stragglers)
+    load = cr_load(n, depth, s)
+    return tree_time(n, depth, n - s, load * positive("samples", samples), shift, rate, transfer)
+
+
+def gc_time(
+    workers: int, stragglers: int, samples: float, shift: float, rate: float, transfer: float = 0.0
+) -> float:
+    """Expected round time of gradient coding with a cyclic code: the first N - S answers.
+
+    Parameters
+    ----------
+    workers, stragglers : int
+        N and S, 0 <= S < N.
+    samples, shift, rate, transfer : float
+        d samples, a s/sample, mu samples/s, t_c s, as in `cr_time`.
+
+    Returns
+    -------
+    float
+        E[T_GC], s; without transfer times load d (a + (H_N - H_S) / mu).
+
+    Raises
+    ------
+    SettingError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    Paper 1, sections II-C and III-C; its remark 4 has this as Theta(1) + Theta(N).
+
+    Examples
+    --------
+    >>> round(gc_time(40, 9, samples=40, shift=0.01, rate=10), 4)
+    1.5496
+    """
+    load = gc_load(workers, stragglers) * positive("samples", samples)
+    return tree_time(workers, 1, workers - stragglers, load, shift, rate, transfer)
+
+
+def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float, transfer: float) -> float:
+    """Mean until the master has k of n, every parent waiting for k of n; `load` in samples."""
+    start, mean = load * real("shift", shift), load / positive("rate", rate)
+    t_c = real("transfer", transfer)
+    if depth == 1 and t_c == 0.0:
+        return exponential_order_mean(k, n, mean, start)
+
+    def done(t: Array) -> Array:
+        """1 - P(the master is done by t)."""
+        back = t_c * np.arange(depth * k + 1) if t_c else np.zeros(1)
+        computed = -np.expm1(-np.maximum(t[:, None] - back - start, 0.0) / mean)
+        sent = computed  # of the leaves, at t, t - t_c, t - 2 t_c, ...
+        for _ in range(depth):
+            received = _through(sent, k, n) if t_c else through_at_once(sent, k, n)
+            sent = received * computed[:, : received.shape[1]]
+        return 1.0 - received[:, 0]
+
+    return mean_time(done, start + depth * k * t_c)  # each layer passes on k messages one by one
+
+
+def _through(sent: Array, k: int, n: int) -> Array:
+    """P(k of n through the port) at t, t - t_c, ... from P(sent by then): k columns fewer."""
+    windows = sliding_window_view(sent[:, 1:], k, axis=1)[:, :, ::-1]
+    return through(windows.reshape(-1, k), n).reshape(windows.shape[:2])
