@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from workbench.delays import DelayStream
 from workbench.links import BYTES_PER_FLOAT, Link
-from workbench.protocol import Array
+from workbench.protocol import Array, Plan, Scheme
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -93,7 +93,7 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     batches, carry = [], None
     for start in range(0, total, at_once):
         chosen = range(start, min(start + at_once, total))
-        seconds = np.stack([stream.whole(r, loads, plan) for r in chosen])
+        seconds = np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
         setting = Setting(seconds, _sender(stream, chosen, floats), e.link, floats, e.decode_rate, carry)
         odds = scheme.odds(setting, workers)
         batches.append(odds)
@@ -102,6 +102,16 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
         np.concatenate([getattr(b, k) for b in batches]) for k in ("seconds", "messages", "bytes")
     )
     return Forecast(seconds, float(loads.max()) / samples, float(messages.mean()), float(size.mean()))
+
+
+def _whole(
+    stream: DelayStream, scheme: Scheme, round: int, loads: NDArray[np.int64], plan: Plan | None
+) -> Array:
+    """Seconds of every worker's whole load, (workers,), by what it holds in that round."""
+    rows = scheme.rows(stream.workers, round)
+    if rows is None:
+        return stream.whole(round, loads, plan)
+    return stream.whole(round, loads[rows], plan and plan.shuffled(rows))
 
 
 def _sender(stream: DelayStream, rounds: range, floats: int) -> Callable[[int], Array | float]:
@@ -134,6 +144,25 @@ def star_odds(setting: Setting, needed: int | Ready) -> Odds:
     end = end + (0.0 if setting.decode_rate is None else count * setting.floats / setting.decode_rate)
     sent = count.astype(np.float64)
     return Odds(end, sent, sent * (BYTES_PER_FLOAT * setting.floats))
+
+
+def deadline_odds(setting: Setting, deadline: float) -> Odds:
+    """A master that takes what is through the port `deadline` seconds after the round's start, be it nothing."""
+    link, floats = setting.link, setting.floats
+    arrivals = setting.seconds + setting.send(floats) + link.latency + setting.down
+    count = np.count_nonzero(port(arrivals, link.transfer(floats)) <= deadline, axis=1).astype(np.float64)
+    decode = 0.0 if setting.decode_rate is None else count * floats / setting.decode_rate
+    return Odds(np.full(len(count), deadline) + decode, count, count * (BYTES_PER_FLOAT * floats))
+
+
+def earlier(one: Odds, other: Odds) -> Odds:
+    """Two rules joined with |: of every round the outcome that comes first."""
+    first = one.seconds <= other.seconds
+    return Odds(
+        np.where(first, one.seconds, other.seconds),
+        np.where(first, one.messages, other.messages),
+        np.where(first, one.bytes, other.bytes),
+    )
 
 
 def tree_odds(setting: Setting, children: int, layers: int, needed: int) -> Odds:
@@ -182,4 +211,15 @@ def ring_odds(setting: Setting) -> Odds:
     return Odds(np.diff(ends), messages, size, (free, ports))
 
 
-__all__ = ["Forecast", "Odds", "Setting", "forecast", "port", "ring_odds", "star_odds", "tree_odds"]
+__all__ = [
+    "Forecast",
+    "Odds",
+    "Setting",
+    "deadline_odds",
+    "earlier",
+    "forecast",
+    "port",
+    "ring_odds",
+    "star_odds",
+    "tree_odds",
+]

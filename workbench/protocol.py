@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -209,6 +209,16 @@ class Plan:
                 kids[parent].append(rank)
         return [tuple(k) for k in kids]
 
+    def shuffled(self, rows: NDArray[np.int64]) -> Plan:
+        """Give worker i (rank i + 1) what worker rows[i] holds; who talks to whom stays."""
+        places = np.concatenate([[0], rows + 1])
+        counts = np.diff(self.indptr)[places]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        take = np.repeat(self.indptr[places] - indptr[:-1], counts) + np.arange(indptr[-1])
+        return replace(
+            self, indptr=indptr, indices=self.indices[take], coefficients=self.coefficients[take]
+        )
+
     def matrix(self) -> Array:
         """Encoding matrix as a dense array: shape (ranks, parts)."""
         dense = np.zeros((self.ranks, self.parts))
@@ -277,9 +287,21 @@ class Scheme(Settings):
     def odds(self, setting: Setting, workers: int) -> Odds:
         """Round times over drawn compute times, vectorised: what `forecast` shows."""
 
+    def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
+        """Worker of the plan whose parts each worker takes in a round, (workers,); None: its own, always.
+
+        Counted from 0. Schemes that shuffle override it; `held` and `encoding`, delays and forecasts follow.
+        """
+        return None
+
+    def held(self, plan: Plan, round: int) -> Plan:
+        """Plan as it is in one round."""
+        rows = self.rows(plan.workers, round)
+        return plan if rows is None else plan.shuffled(rows)
+
     def encoding(self, plan: Plan, round: int) -> Array:
-        """Encoding matrix of a round, shape (ranks, parts); schemes that shuffle override it."""
-        return plan.matrix()
+        """Encoding matrix of a round, shape (ranks, parts)."""
+        return self.held(plan, round).matrix()
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
         """Samples that each worker goes through per round, shape (workers,), without drawing the whole plan."""

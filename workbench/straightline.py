@@ -90,12 +90,12 @@ def main(folder: Path | None = None) -> int:
         cwd=str(ROOT),
         log_output=False,
     )
-    traces = [Trace.load(path.parent) for path in sorted(target.glob("*/spec.json"))]
+    traces = [Trace.load(path.parent) for path in target.glob("*/spec.json")]
     print("\nWritten:")
     for path in [executed, *sorted(p for p in target.iterdir() if p != executed)]:
         print(f"  {path}")
     print(f"\nSeconds (virtual clock) until the loss is {common_target(traces):.4g}:\n")
-    print(summary(traces).to_string(index=False, float_format=lambda x: f"{x:.3g}"))
+    print(summary(traces).sort_values("seconds").to_string(index=False, float_format=lambda x: f"{x:.3g}"))
     return 0
 
 

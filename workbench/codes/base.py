@@ -12,9 +12,11 @@ from scipy.linalg import lapack
 
 from workbench.protocol import Array
 
-REMEMBERED = 2_000_000  # numbers kept in decoded survivor sets, 8 bytes each; a set costs its rows and its weights
+REMEMBERED = (
+    2_000_000  # numbers kept in decoded survivor sets, 8 bytes each; a set costs its rows and its weights
+)
 MOST_SETS = 20_000  # survivor sets kept at most: each has some hundred bytes besides its numbers
-GOOD = 1e-10  # squared residual below which the quick solution is taken as it is
+GOOD = 1e-16  # squared residual below which the quick solution is taken as it is
 SMALL = 1e-13  # directions this much weaker than the strongest count as absent
 
 
@@ -40,12 +42,13 @@ class Span(NamedTuple):
 class GradientCode:
     """Row i of `matrix` holds the coefficients of worker i's message over the parts.
 
-    Decoding solves a @ matrix[answered] = target, by least squares where it cannot be met. With a = a0 + c N, a0 any
-    solution over all workers and N a basis of the left null space (s x n), only the s x s system a[missing] = 0
-    is left to solve: microseconds instead of the milliseconds of a fresh least-squares problem.
+    Decoding solves a @ matrix[answered] = target, by least squares where it cannot be met. With a = a0 + c N,
+    a0 any solution over all workers and N a basis of the left null space (s x n), only the s x s system
+    a[missing] = 0 is left to solve: microseconds instead of the milliseconds of a fresh least-squares
+    problem.
 
-    A code may know disjoint `spans`, sets of rows that decode on their own; then the one with the most rows to spare
-    is used. Without them the rows are one span, found by a singular value decomposition.
+    A code may know disjoint `spans`, sets of rows that decode on their own; then the one with the most rows
+    to spare is used. Without them the rows are one span, found by a singular value decomposition.
 
     >>> code = GradientCode(np.array([[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]]), stragglers=1)
     >>> code.decode((1, 2)).weights.round(12).tolist()
@@ -147,8 +150,8 @@ def without(span: Span, missing: NDArray[np.bool_]) -> Array:
 def least_squares(system: Array, right: Array) -> Array:
     """The shortest least-squares solution, (columns, m), of system @ x = right.
 
-    By QR with column pivoting (LAPACK gelsy): it copes with a missing rank as the singular value decomposition
-    does, in a quarter of the time, and small systems spend most of theirs in the call itself.
+    By QR with column pivoting (LAPACK gelsy): it copes with a missing rank as the singular value
+    decomposition does, in a quarter of the time, and small systems spend most of theirs in the call itself.
     """
     rows, columns = system.shape
     if not columns:

@@ -2,12 +2,13 @@
 
 Two constructions. `stable`, the default, keeps the digits:
 
-* If s+1 divides n, B is the 0/1 matrix of the windows. The workers c, c+(s+1), c+2(s+1), ... tile the parts, so each of
-  these s+1 classes decodes with weights 1; s missing workers leave one class whole.
-* If g = gcd(n, s+1) > 1, workers in steps of g with the parts taken g at a time form g classes, each a cyclic code
-  (n/g, (s+1)/g - 1). Classes that all fail have lost (s+1)/g workers each, s+1 together: so one decodes. That
-  leaves systems of (s+1)/g - 1 unknowns instead of s.
-* What remains, n and s+1 without common factor, is designed from the decoder's side, see `workbench.codes.dual`.
+* If s+1 divides n, B is the 0/1 matrix of the windows. The workers c, c+(s+1), c+2(s+1), ... tile the parts,
+  so each of these s+1 classes decodes with weights 1; s missing workers leave one class whole.
+* If g = gcd(n, s+1) > 1, workers in steps of g with the parts taken g at a time form g classes, each a cyclic
+  code (n/g, (s+1)/g - 1). Classes that all fail have lost (s+1)/g workers each, s+1 together: so one decodes.
+  That leaves systems of (s+1)/g - 1 unknowns instead of s.
+* What remains, n and s+1 without common factor, is designed from the decoder's side, see
+  `workbench.codes.dual`.
 
 `tandon` is the textbook's matrix (Tandon et al. 2017, Algorithms 1 and 2).
 """
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import stragglers_fit
-from workbench.codes.dual import Dual, best_dual, harmonics
+from workbench.codes.dual import Dual, best_dual, harmonics, perturbed
 from workbench.protocol import Array
 from workbench.settings import unknown_name
 
@@ -45,7 +46,9 @@ def cyclic(
     """
     stragglers_fit(workers, stragglers)
     if construction == "tandon":
-        return GradientCode(textbook(workers, stragglers, seed), stragglers, instead="construction = 'stable'")
+        return GradientCode(
+            textbook(workers, stragglers, seed), stragglers, instead="construction = 'stable'"
+        )
     if construction != "stable":
         raise unknown_name("construction", construction, ["stable", "tandon"])
     classes = gcd(workers, stragglers + 1)
@@ -53,7 +56,9 @@ def cyclic(
     matrix = np.zeros((workers, workers))
     parts = np.arange(workers)
     for first in range(classes):
-        matrix[np.ix_(parts[first::classes], (first + parts) % workers)] = np.kron(inner.matrix, np.ones(classes))
+        matrix[np.ix_(parts[first::classes], (first + parts) % workers)] = np.kron(
+            inner.matrix, np.ones(classes)
+        )
     spans = tuple(Span(parts[first::classes], inner.particular, inner.null) for first in range(classes))
     return GradientCode(matrix, stragglers, spans=spans)
 
@@ -62,7 +67,7 @@ def coprime(n: int, window: int, seed: int) -> Dual:
     """Cyclic code of n workers, windows of that many parts; the two have no common factor."""
     if window == 1:
         return Dual(np.eye(n), np.ones((1, n)), np.zeros((0, n)))
-    return best_dual(harmonics(n, window), 1, cyclic_holders(n, window), seed)
+    return best_dual(perturbed(harmonics(n, window), 1, seed), 1, cyclic_holders(n, window))
 
 
 def cyclic_holders(n: int, window: int) -> list[NDArray[np.int64]]:

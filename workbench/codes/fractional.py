@@ -25,4 +25,5 @@ def fractional(workers: int, stragglers: int) -> GradientCode:
         raise SettingError(
             f"stragglers = {stragglers}: groups of {size} do not divide {workers} workers; take {fits}"
         )
-    return GradientCode(np.kron(np.eye(workers // size), np.ones((size, size))), stragglers)
+    matrix = np.asarray(np.kron(np.eye(workers // size), np.ones((size, size))), dtype=np.float64)
+    return GradientCode(matrix, stragglers)

@@ -121,7 +121,7 @@ def _uncollected() -> Iterator[None]:
 
 class _Simulation:
     def __init__(self, scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic) -> None:
-        self.plan, self.world, self.arithmetic = plan, world, arithmetic
+        self.scheme, self.plan, self.world, self.arithmetic = scheme, plan, world, arithmetic
         self.now, self.serial = 0.0, 0
         self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self.soon: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
@@ -133,7 +133,7 @@ class _Simulation:
         self.committed = [0] * world.rounds
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
         self.port_free = np.zeros(plan.workers)
-        self.computing: dict[int, list[float]] = {}  # round -> seconds of whole loads, by worker
+        self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> seconds of whole loads, by worker
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
         self.ranks = [
@@ -209,16 +209,20 @@ class _Simulation:
 
     def _seconds(self, r: int, effect: Compute) -> float:
         samples = effect.work.samples if effect.batch is None else min(effect.batch, effect.work.samples)
-        own = self.plan.work[r]
+        if effect.round not in self.computing:
+            self._draw(effect.round)
+        held, seconds = self.computing[effect.round]
+        own = held.work[r]
         if samples != own.samples or len(effect.work.parts) != len(own.parts):
             slots = np.flatnonzero(own.parts == effect.work.parts[0])
             return self.world.delays.piece(effect.round, r - 1, int(slots[0]) if len(slots) else 0, samples)
-        if effect.round not in self.computing:
-            self.computing.pop(effect.round - 2, None)
-            self.computing[effect.round] = self.world.delays.whole(
-                effect.round, self.plan.loads[1:], self.plan
-            ).tolist()
-        return self.computing[effect.round][r - 1]
+        return seconds[r - 1]
+
+    def _draw(self, round: int) -> None:
+        """Look up who holds what in a round, and how long everybody's whole load takes."""
+        self.computing.pop(round - 2, None)
+        held = self.scheme.held(self.plan, round)
+        self.computing[round] = (held, self.world.delays.whole(round, held.loads[1:], held).tolist())
 
     def _computed(self, r: int, ticket: int, effect: Compute, start: float) -> None:
         rank = self.ranks[r]

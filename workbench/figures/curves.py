@@ -9,8 +9,18 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.figures.inputs import Series, named, shared
-from workbench.figures.speedup import AXES, RISING, abscissa, check_target, column, crossing, position
-from workbench.figures.style import CLEAR, Theme, new_figure, palette
+from workbench.figures.speedup import (
+    AXES,
+    RISING,
+    abscissa,
+    check_target,
+    column,
+    crossing,
+    ratio,
+    reached,
+    reference_of,
+)
+from workbench.figures.style import CLEAR, Theme, log_ticks, new_figure, palette
 from workbench.protocol import Array
 from workbench.trace import Trace
 
@@ -38,15 +48,13 @@ def convergence(
     Parameters
     ----------
     traces
-        Runs to compare; several of one scheme are labelled by the settings in which they differ.
+        Several runs of one scheme are labelled by the settings in which they differ.
     metric
         A column of `trace.rounds`, such as loss, accuracy, relative_error.
     x
         "time" (s), "round", "bytes" or "samples" (cumulative). Time is logarithmic where runs differ widely.
     target
-        Draws a line there; the legend says where each run meets it, as a multiple of CR's (or the fastest's).
-    theme
-        "light" or "dark".
+        The legend says where each run meets it, and in what multiple of CR's (or the fastest's) time.
 
     Raises
     ------
@@ -56,9 +64,8 @@ def convergence(
     Examples
     --------
     >>> import workbench as wb
-    >>> traces = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "CR")])
-    >>> figure = convergence(traces, target=0.6)
-    >>> [curve.legendgroup for curve in figure.data if curve.mode == "lines+markers"]
+    >>> runs = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "CR")])
+    >>> [curve.name for curve in convergence(runs).data]
     ['UMW', 'CR']
     """
     series = named(traces)
@@ -67,9 +74,9 @@ def convergence(
     names = [s.label for s in series]
     if target is not None:
         names = _with_target(figure, series, metric, x, target, theme)
-    figure.add_traces([_curve(s, metric, x, logs[0], name) for s, name in zip(series, names, strict=True)])
+    figure.add_traces(_curves(series, names, metric, x, logs[0]))
     figure.update_layout(legend_itemwidth=44)
-    _axes(figure, metric, x, logs)
+    _axes(figure, series, metric, x, logs)
     return figure
 
 
@@ -84,21 +91,33 @@ def _short(metric: str) -> str:
     return _NAMES.get(metric, metric.replace("_", " ")).split(" ‖")[0]
 
 
-def _axes(figure: go.Figure, metric: str, x: str, logs: tuple[bool, bool]) -> None:
+def _axes(figure: go.Figure, series: Sequence[Series], metric: str, x: str, logs: tuple[bool, bool]) -> None:
+    ends = np.concatenate([abscissa(s.trace, x)[[0, -1]] for s in series])
+    ticks = log_ticks(ends.min(), ends.max()) if logs[0] else {}
     kinds = ["log" if log else "linear" for log in logs]
-    figure.update_xaxes(title_text=AXES[x], type=kinds[0])
+    figure.update_xaxes(title_text=AXES[x], type=kinds[0], **ticks)
     figure.update_yaxes(title_text=_NAMES.get(metric, metric.replace("_", " ")), type=kinds[1])
     figure.update_xaxes(tickformat="~g" if x == "time" else "~s")  # "~g": no shrunken digits between decades
     if logs[1]:
         figure.update_yaxes(exponentformat="power")
 
 
-def _curve(s: Series, metric: str, x: str, log: bool, name: str) -> go.Scatter:
+def _curves(
+    series: Sequence[Series], names: Sequence[str], metric: str, x: str, log: bool
+) -> list[go.Scatter]:
+    phases = np.arange(len(series)) / len(series)
+    curves = [_curve(s, metric, x, log, phase) for s, phase in zip(series, phases, strict=True)]
+    for rank, (curve, name) in enumerate(zip(curves, names, strict=True), start=1000):
+        curve.update(name=name, legendrank=rank)
+    # Where curves are equal, a dashed one drawn later lets a solid one show through its gaps.
+    return sorted(curves, key=lambda curve: curve.line.dash != "solid")
+
+
+def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatter:
     xs, ys = points(s.trace, metric, x, log)
     return go.Scatter(
         x=xs,
         y=ys,
-        name=name,
         legendgroup=s.label,
         mode="lines+markers",
         line={"color": s.style.color, "dash": s.style.dash, "width": 3},
@@ -106,7 +125,7 @@ def _curve(s: Series, metric: str, x: str, log: bool, name: str) -> go.Scatter:
         marker={
             "symbol": s.style.symbol,
             "size": 11,
-            "color": np.where(marked(xs, log), s.style.color, CLEAR),
+            "color": np.where(marked(xs, log, phase), s.style.color, CLEAR),
         },
         hovertemplate=f"<b>{s.label}</b><br>{metric} %{{y:.5g}}<br>{x} %{{x:.5~g}}<extra></extra>",
     )
@@ -135,18 +154,21 @@ def thin(count: int, most: int) -> NDArray[np.int64]:
     return np.unique(np.concatenate([even, dense]).round().astype(np.int64))
 
 
-def marked(xs: Array, log: bool) -> NDArray[np.bool_]:
-    """Choose the few points that carry a marker, evenly along the axis."""
+def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
+    """Choose the few points that carry a marker: the first, and some evenly along the axis.
+
+    The phase (0 to 1) shifts them, so that the markers of equal curves do not hide one another.
+    """
     along = np.log(xs) if log else xs
-    wanted = np.linspace(along[0], along[-1], MARKERS)
+    wanted = along[0] + (along[-1] - along[0]) * (np.arange(MARKERS) + phase) / MARKERS
     places = np.clip(np.searchsorted(along, wanted), 0, len(xs) - 1)
-    return np.isin(np.arange(len(xs)), places)
+    return np.isin(np.arange(len(xs)), [0, *places])
 
 
 def _log_x(series: Sequence[Series], x: str) -> bool:
     """Say whether runs differ so much in length that equal speedups should be equal distances."""
-    ends = [abscissa(s.trace, x)[-1] for s in series]
-    return x == "time" and min(ends) > 0 and max(ends) / min(ends) > _RATIO_X
+    starts, ends = ([abscissa(s.trace, x)[at] for s in series] for at in (0, -1))
+    return bool(x == "time" and min(starts) > 0 and max(ends) > _RATIO_X * min(ends))
 
 
 def _log_y(series: Sequence[Series], metric: str) -> bool:
@@ -154,7 +176,7 @@ def _log_y(series: Sequence[Series], metric: str) -> bool:
     values = values[np.isfinite(values)]
     if metric in RISING or not len(values) or values.min() <= 0:
         return False
-    return bool(values.max() / values.min() > _RATIO_Y)
+    return bool(values.max() > _RATIO_Y * values.min())
 
 
 # ---------------------------------------------------------------- target
@@ -166,25 +188,17 @@ def _with_target(
     """Draw the target and where each run meets it; returns legend entries that say so."""
     check_target(target)
     found = [crossing(s.trace, metric, target, x) for s in series]
-    base = _reference(series, found)
+    base = reference_of(series, found)
     _target_line(figure, metric, target, theme)
     figure.add_traces(
-        [_met(s, metric, at, x, theme) for s, at in zip(series, found, strict=True) if at == at]
+        [_met(s, metric, target, x, theme) for s, at in zip(series, found, strict=True) if at == at]
     )
-    heading = f"{_word(x)} to {_short(metric)} {target:g}"
+    heading = f"{_word(x)} to {_short(metric)} {target:.4g}"
     if base is not None:
         heading += f"<br>(multiple of {series[base].label}’s)"
     figure.update_layout(legend_title_text=heading)
     unit = found[base] if base is not None else float("nan")
     return [f"{s.label}  {_entry(at, unit, x)}" for s, at in zip(series, found, strict=True)]
-
-
-def _reference(series: Sequence[Series], found: Sequence[float]) -> int | None:
-    """CR where it is there and meets the target, else the fastest, else none."""
-    if any(s.trace.experiment.scheme == "CR" for s in series) and found[position(series, "CR")] > 0:
-        return position(series, "CR")
-    reached = [i for i, at in enumerate(found) if at > 0]
-    return min(reached, key=lambda i: found[i]) if reached else None
 
 
 def _word(x: str) -> str:
@@ -194,7 +208,7 @@ def _word(x: str) -> str:
 def _entry(at: float, base: float, x: str) -> str:
     if at != at:
         return "never"
-    return f"{quantity(at, x)}  ({at / base:.3g}×)" if base == base else quantity(at, x)
+    return f"{quantity(at, x)}  ({ratio(at, base):.3g}×)" if base == base else quantity(at, x)
 
 
 def quantity(value: float, x: str) -> str:
@@ -215,7 +229,7 @@ def _target_line(figure: go.Figure, metric: str, target: float, theme: str) -> N
     # At the right end curves have passed the target: falling ones are below the line, rising ones above.
     side = "top" if metric in RISING else "bottom"
     label = {
-        "text": f"{_short(metric)} {target:g}",
+        "text": f"{_short(metric)} {target:.4g}",
         "textposition": "end",
         "yanchor": side,
         "font": {"size": 15},
@@ -223,12 +237,12 @@ def _target_line(figure: go.Figure, metric: str, target: float, theme: str) -> N
     figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=target, y1=target, line=line, label=label)
 
 
-def _met(s: Series, metric: str, at: float, x: str, theme: str) -> go.Scatter:
+def _met(s: Series, metric: str, target: float, x: str, theme: str) -> go.Scatter:
     """Ring around the first point of a curve that meets the target."""
-    place = int(np.flatnonzero(abscissa(s.trace, x) == at)[0])
+    places = [reached(s.trace, metric, target)]
     return go.Scatter(
-        x=[at],
-        y=[column(s.trace, metric)[place]],
+        x=abscissa(s.trace, x)[places],
+        y=column(s.trace, metric)[places],
         mode="markers",
         name=f"{s.label} meets the target",
         legendgroup=s.label,

@@ -9,7 +9,17 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.inputs import labels
-from workbench.figures.style import Style, Theme, Unit, fade, new_figure, palette, scheme_style, time_unit
+from workbench.figures.style import (
+    Style,
+    Theme,
+    Unit,
+    fade,
+    log_ticks,
+    new_figure,
+    palette,
+    scheme_style,
+    time_unit,
+)
 from workbench.forecasting import Forecast
 from workbench.protocol import Array
 from workbench.settings import SettingError
@@ -34,8 +44,6 @@ def round_times(
     runs
         Traces or forecasts; give a dict from name to forecast to name them. A name that starts with a
         scheme's (such as "CR forecast") takes the scheme's colour.
-    theme
-        "light" or "dark".
 
     Raises
     ------
@@ -58,11 +66,18 @@ def round_times(
     figure.add_traces([_mean(row, unit, theme) for row in rows])
     for row in rows:
         _say_mean(figure, row, unit)
-    figure.update_xaxes(title_text=f"time per round ({unit.name})", type="log", tickformat="~g", nticks=10)
+    figure.update_xaxes(
+        title_text=f"time per round ({unit.name})", type="log", tickformat="~g", **_ticks(rows)
+    )
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
     figure.update_yaxes(**order, showgrid=False, ticks="", range=[-0.6, len(rows) - 0.4])
     figure.update_layout(showlegend=False, margin_r=150)
     return figure
+
+
+def _ticks(rows: Sequence[_Row]) -> dict[str, object]:
+    ends = np.array([np.quantile(row.seconds, (QUANTILES[0], QUANTILES[-1])) for row in rows])
+    return log_ticks(float(ends.min()), float(ends.max()))
 
 
 def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast]) -> list[_Row]:

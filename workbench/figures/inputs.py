@@ -27,10 +27,7 @@ def named(traces: Sequence[Trace]) -> list[Series]:
     """Give every trace its label (scheme, and what differs where it occurs more than once) and its look."""
     if isinstance(traces, Trace):
         traces = [traces]
-    if not len(traces):
-        raise SettingError(
-            "traces = []: is empty; give at least one Trace, as wb.run and wb.compare return them"
-        )
+    _check(traces)
     seen: Counter[str] = Counter()
     series = []
     for trace, label in zip(traces, labels(traces), strict=True):
@@ -38,6 +35,20 @@ def named(traces: Sequence[Trace]) -> list[Series]:
         series.append(Series(label, scheme_style(scheme, seen[scheme]), trace))
         seen[scheme] += 1
     return series
+
+
+def _check(traces: Sequence[Trace]) -> None:
+    if not len(traces):
+        raise SettingError(
+            "traces = []: is empty; give at least one Trace, as wb.run and wb.compare return them"
+        )
+    for i, trace in enumerate(traces):
+        if not isinstance(trace, Trace):
+            raise SettingError(f"traces[{i}] = {type(trace).__name__}: is no Trace; give what wb.run returns")
+        if not len(trace.columns["time"]):
+            raise SettingError(
+                f"traces[{i}]: the run of {trace.label} finished no round; draw one with rounds"
+            )
 
 
 def labels(traces: Sequence[Trace]) -> list[str]:

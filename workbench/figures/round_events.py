@@ -142,7 +142,8 @@ def dropped(r: Round) -> Bars:
 
 def cut_off(r: Round) -> Bars:
     """Find workers whose computing the end of the round cut off: no compute event at all."""
-    idle = [rank for rank in _workers(r) if rank not in _computed(r)]
+    done = _computed(r)
+    idle = [rank for rank in _workers(r) if rank not in done]
     sends = r.of("send")
     models = sends[r.downward(sends)]
     since = dict(zip(models["to"], models["end"] - r.start, strict=True))

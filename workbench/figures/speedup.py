@@ -24,20 +24,18 @@ _NO_METRICS = frozenset({"round", "time"})
 
 
 def speedups(
-    traces: Sequence[Trace], target: float, metric: str = "loss", reference: str = "CR"
+    traces: Sequence[Trace], target: float, metric: str = "loss", reference: str | None = None
 ) -> pd.DataFrame:
     """Seconds to a target per run, and how many times faster the reference gets there.
 
     Parameters
     ----------
-    traces
-        Runs to compare.
     target
         Value of the metric that counts as solved: at or below it (at or above it for accuracy and auc).
     metric
         A column of `trace.rounds`.
     reference
-        A scheme among the traces, or the label of one of them.
+        Label of a trace, or a scheme. None: CR where it meets the target, else the fastest.
 
     Returns
     -------
@@ -61,9 +59,14 @@ def speedups(
     series = named(traces)
     check_target(target)
     seconds = [crossing(s.trace, metric, target) for s in series]
-    base = seconds[position(series, reference)]
+    place = reference_of(series, seconds) if reference is None else position(series, reference)
+    base = float("nan") if place is None else seconds[place]
     return pd.DataFrame(
-        {"scheme": [s.label for s in series], "seconds": seconds, "speedup": [t / base for t in seconds]}
+        {
+            "scheme": [s.label for s in series],
+            "seconds": seconds,
+            "speedup": [ratio(t, base) for t in seconds],
+        }
     )
 
 
@@ -78,11 +81,30 @@ def position(series: Sequence[Series], reference: str) -> int:
     raise unknown_name("reference", reference, known)
 
 
+def reference_of(series: Sequence[Series], found: Sequence[float]) -> int | None:
+    """Choose CR where it meets the target, else the fastest, else None."""
+    met = [i for i, at in enumerate(found) if np.isfinite(at)]
+    reduced = [i for i in met if series[i].trace.experiment.scheme == "CR"]
+    return min(reduced or met, key=lambda i: found[i], default=None)
+
+
 def crossing(trace: Trace, metric: str, target: float, x: str = "time") -> float:
     """Where on the x axis a run first meets the target after a round (NaN: never)."""
+    place = reached(trace, metric, target)
+    return float("nan") if place is None else float(abscissa(trace, x)[place])
+
+
+def reached(trace: Trace, metric: str, target: float) -> int | None:
+    """Round after which a run first meets the target, None for never."""
     values = column(trace, metric)
     hits = np.flatnonzero(values >= target if metric in RISING else values <= target)
-    return float(abscissa(trace, x)[hits[0]]) if len(hits) else float("nan")
+    return int(hits[0]) if len(hits) else None
+
+
+def ratio(seconds: float, base: float) -> float:
+    """Divide; where rounds take no time at all, the answer is infinite or no number, not an error."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.divide(seconds, base))
 
 
 def column(trace: Trace, metric: str) -> Array:

@@ -67,7 +67,6 @@ _KNOWN = {
     "G-CADA": Style(BLUE, "dash", "hourglass"),
 }
 _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", "triangle-sw", "diamond-wide")
-_FILLS = ("", "-open", "-dot", "-open-dot")
 
 
 def scheme_style(name: str, variant: int = 0) -> Style:
@@ -89,7 +88,9 @@ def scheme_style(name: str, variant: int = 0) -> Style:
     """
     style = _KNOWN.get(name) or _from_hash(name)
     dash = DASHES[(DASHES.index(style.dash) + variant) % len(DASHES)]
-    return Style(style.color, dash, style.symbol + _FILLS[variant % len(_FILLS)])
+    others = [symbol for symbol in _OTHER_SYMBOLS if symbol != style.symbol]
+    symbol = [style.symbol, *others][variant // 2 % (1 + len(others))]
+    return Style(style.color, dash, symbol + ("-open" if variant % 2 else ""))
 
 
 def _from_hash(name: str) -> Style:
@@ -124,6 +125,13 @@ def fade(color: str, opacity: float) -> str:
     """
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
+
+
+def log_ticks(low: float, high: float) -> dict[str, object]:
+    """Choose ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten; few of them on a short axis."""
+    if low <= 0 or high / low < 8:
+        return {"nticks": 10}
+    return {"dtick": "D2" if high / low < 1e4 else 1}
 
 
 class Unit(NamedTuple):

@@ -25,7 +25,7 @@ from workbench.figures.style import (
 )
 from workbench.trace import Trace
 
-MOST_RANKS = 500
+MOST_RANKS = 300
 _FEW = 40  # ranks up to which rows are labelled one by one
 
 
@@ -42,8 +42,6 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
         A run with events.
     round
         From 0.
-    theme
-        "light" or "dark".
 
     Raises
     ------

@@ -15,7 +15,7 @@ from workbench.figures.matrix import coefficient_scale
 from workbench.figures.style import BLUE, Theme, fade, new_figure, palette
 from workbench.protocol import MASTER, Array, Plan
 
-MOST_RANKS, MOST_STRIPS = 800, 12_000
+MOST_RANKS, MOST_STRIPS = 400, 8_000
 
 
 class Strips(NamedTuple):
@@ -93,7 +93,10 @@ def _edges(layout: Layout, theme: str) -> go.Scatter:
     ends = layout.edges.T
     xs, ys = (np.stack([side[ends[0]], side[ends[1]], gap], axis=1).ravel() for side in (layout.x, layout.y))
     few = len(layout.x) - 1 <= LAYERED
-    line = {"color": fade(palette(theme).muted, 1.0 if few else 0.6), "width": 1.5 if few else 1}
+    line = {
+        "color": fade(palette(theme).muted, 1.0 if few else min(0.6, 60 / len(layout.x))),
+        "width": 1.5 if few else 1,
+    }
     return go.Scatter(x=xs, y=ys, mode="lines", name="edges", line=line, hoverinfo="skip")
 
 
@@ -112,7 +115,7 @@ def _nodes(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
             "size": np.where(master, 22, _sizes(plan.loads[: len(ranks)], len(ranks))),
             "symbol": np.where(master, "square", "circle"),
             "color": np.where(master, colors.text, BLUE),
-            "line": {"color": colors.background, "width": 1.5},
+            "line": {"color": colors.background, "width": 1.5 if len(ranks) < 200 else 0.0},
             "opacity": 1.0,
         },
         customdata=[_words(plan, layout, rank) for rank in ranks.tolist()],

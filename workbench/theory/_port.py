@@ -32,8 +32,8 @@ def through(arrived: Array, n: int) -> Array:
         (m,) probabilities.
     """
     result = (arrived[:, -1] > 0).astype(float)
-    open_ = (arrived[:, -1] > 0) & (arrived[:, 0] < 1)  # neither impossible nor certain
-    result[open_] = _path(arrived[open_], n)
+    uncertain = (arrived[:, -1] > 0) & (arrived[:, 0] < 1)  # neither impossible nor certain
+    result[uncertain] = _path(arrived[uncertain], n)
     return result
 
 
@@ -45,12 +45,12 @@ def _path(arrived: Array, n: int) -> Array:
         counts = _convolve(counts, _poisson(n * moments[:, j], n))
         counts[:, : j + 1] = 0.0
     after = _poisson(n * np.maximum(1.0 - arrived[:, -1], 0.0), n)
-    return cast(Array, (counts * after[:, ::-1]).sum(1) / _poisson(np.array([float(n)]), n)[0, n])
+    return np.asarray((counts * after[:, ::-1]).sum(1) / _poisson(np.array([float(n)]), n)[0, n])
 
 
 def through_at_once(arrived: Array, k: int, n: int) -> Array:
     """P(k of n messages are there by t) where transfers take no time; `arrived` is P(a message arrived by t)."""
-    return cast(Array, 1.0 - order_survival(1.0 - arrived, k, n))
+    return 1.0 - order_survival(1.0 - arrived, k, n)
 
 
 def _poisson(mean: Array, most: int) -> Array:

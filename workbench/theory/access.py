@@ -7,7 +7,6 @@ iteration with probability p_ss, an active one with p_as. Every part is on s wor
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from math import comb
 
 import numpy as np
@@ -242,5 +241,9 @@ def mean_over_slow(n: int, p_slow: float, given: Callable[[int], float]) -> floa
 
 
 def _binomial(n: int, p: float) -> Array:
-    """Probabilities of 0..n successes, by n convolutions: exact at p = 0 and 1, and nothing overflows."""
-    return reduce(np.convolve, [np.array([1 - p, p])] * n, np.ones(1))
+    """Probabilities of 0..n successes, by convolution: exact at p = 0 and 1, and nothing overflows."""
+    if n == 0:
+        return np.ones(1)
+    half = _binomial(n // 2, p)
+    both = np.convolve(half, half)
+    return np.convolve(both, [1 - p, p]) if n % 2 else both

@@ -119,7 +119,7 @@ def lcc_threshold(workers: int, load: int) -> int:
     """
     workers = whole("workers", workers, 1)
     least = -(-workers // ((workers + 1) // 2))  # from this load on, the threshold is at most K
-    load = whole("load", load, least, workers, "2 ceil(workers / load) - 1 answers must be there")
+    load = whole("load", load, least, workers, "2 ceil(workers / load) - 1 of them must answer")
     return 2 * -(-workers // load) - 1
 
 

@@ -228,7 +228,7 @@ def order_survival(survival: Array, k: int, n: int) -> Array:
     """P(k-th smallest of n > t) from P(T > t), elementwise."""
     from scipy.special import betainc
 
-    return cast(Array, betainc(n - k + 1, k, survival))
+    return cast(Array, betainc(n - k + 1, k, np.clip(survival, 0.0, 1.0)))  # rounding may leave 0..1
 
 
 def last_group(survival: Array, groups: int) -> Array:

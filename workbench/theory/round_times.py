@@ -10,11 +10,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from workbench.protocol import Array
+from workbench.settings import SettingError
 from workbench.theory._checks import positive, real
 from workbench.theory._port import through, through_at_once
 from workbench.theory._quadrature import mean_time
 from workbench.theory.coded_reduce import checked_tree, cr_load, gc_load
 from workbench.theory.order_statistics import exponential_order_mean
+
+MOST_STAR, MOST_TREE = 400, 64  # children per parent, where the port is a bottleneck: half a minute each
 
 
 def cr_time(
@@ -107,6 +110,11 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
     """Mean until the master has k of n, every parent waiting for k of n; `load` in samples."""
     start, mean = load * real("shift", shift), load / positive("rate", rate)
     t_c = real("transfer", transfer)
+    if t_c and n > (MOST_STAR if depth == 1 else MOST_TREE):
+        limits = f"at most {MOST_STAR} workers in one layer or {MOST_TREE} children in several"
+        raise SettingError(
+            f"transfer = {t_c:g}: with {n} per parent give 0, or {limits}; a forecast samples any size"
+        )
     if depth == 1 and t_c == 0.0:
         return exponential_order_mean(k, n, mean, start)
 

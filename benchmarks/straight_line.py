@@ -1,0 +1,133 @@
+"""Cost of the straight line, as ratios measured side by side in one run (absolute times drift with the machine).
+
+    python benchmarks/straight_line.py [--rounds 300]
+
+Each part runs in a process of its own, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+from tqdm import tqdm
+
+import workbench as wb
+from workbench.engines.arithmetic import Coefficients
+from workbench.runner import timeline
+
+STEP = 1e-4
+
+
+def figure_9a(rounds: int) -> list[wb.Experiment]:
+    """The five schemes of figure 9a: 156 workers, 6552 x 5001 float64, a given step (no smoothness to measure)."""
+    preset = wb.presets["fig9a"].replace(rounds=rounds)
+    return [
+        e.replace(optimiser_args={"step": STEP} if e.optimiser == "gd" else {"c1": 100 * STEP, "c2": 100.0})
+        for e in preset
+    ]
+
+
+def bare(rounds: int) -> dict[str, float]:
+    """A plain NumPy gradient-descent loop: one trajectory on the same data."""
+    problem = figure_9a(rounds)[0].build_problem()
+    X, y, model = problem.X, problem.y, np.zeros(problem.size)
+    X @ model  # pages in
+    start = time.perf_counter()
+    for _ in range(rounds):
+        probability = 1 / (1 + np.exp(-(X @ model)))
+        model = model - STEP * (X.T @ (probability - y)) / len(y)
+    return {"seconds": time.perf_counter() - start}
+
+
+def five(rounds: int) -> dict[str, float]:
+    """wb.compare of all five schemes, from settings to traces."""
+    experiments = figure_9a(rounds)
+    data = experiments[0].build_problem().X
+    start = time.perf_counter()
+    wb.compare(experiments)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": seconds, "peak_over_data": peak / data.nbytes}
+
+
+def events(rounds: int) -> dict[str, float]:
+    """The event engine alone: computes, sends and receipts a second, per scheme that works by messages."""
+    found = {}
+    for e in figure_9a(rounds):
+        if e.scheme == "RAR":
+            continue  # its slices are not events of their own
+        arithmetic = Coefficients(e.plan)
+        start = time.perf_counter()
+        line = timeline(e, arithmetic, events=True)
+        found[e.scheme] = line.handled / (time.perf_counter() - start)
+    return found
+
+
+def forecast(rounds: int) -> dict[str, float]:
+    """CR on the (10,6) tree, 1,111,110 workers, 100 rounds."""
+    e = wb.Experiment(
+        scheme="CR", scheme_args={"children": 10, "layers": 6, "stragglers": 2}, workers=1_111_110, rounds=100,
+        problem_args={"samples": 5_000_000, "features": 100}, link={"bandwidth": 1e6},
+    )  # fmt: skip
+    start = time.perf_counter()
+    wb.forecast(e)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    return {"seconds": time.perf_counter() - start, "peak_GiB": peak}
+
+
+def imports(rounds: int) -> dict[str, float]:
+    """`import workbench`, then the first experiment, each in a fresh interpreter; median of five."""
+    found = {}
+    for name, more in {"import_seconds": "", "first_experiment_seconds": "; workbench.Experiment()"}.items():
+        code = f"import time; t = time.perf_counter(); import workbench{more}; print(time.perf_counter() - t)"
+        times = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5)]
+        found[name] = float(np.median(times))
+    return found
+
+
+PARTS: dict[str, Callable[[int], dict[str, float]]] = {
+    f.__name__: f for f in (bare, five, events, forecast, imports)
+}
+
+
+def apart(part: str, rounds: int) -> dict[str, float]:
+    """Run one part in a process of its own."""
+    command = [sys.executable, __file__, "--part", part, "--rounds", str(rounds)]
+    return dict(json.loads(subprocess.check_output(command)))
+
+
+def main() -> None:
+    """Print the ratios beside their goals."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--part", choices=PARTS)
+    options = parser.parse_args()
+    if options.part:
+        print(json.dumps(PARTS[options.part](options.rounds)))
+        return
+    order = ["bare", "five", "bare", "five", "bare", "events", "forecast", "imports"]
+    found: dict[str, list[dict[str, float]]] = {}
+    for part in tqdm(order, unit="part"):
+        found.setdefault(part, []).append(apart(part, options.rounds))
+    loops = [run["seconds"] for run in found["bare"]]
+    ratios = [run["seconds"] / ((a + b) / 2) for run, a, b in zip(found["five"], loops[:-1], loops[1:], strict=True)]
+    print(f"five schemes of figure 9a / bare NumPy loop: {min(ratios):.2f} .. {max(ratios):.2f}  (goal: at most 2.5)")
+    print(f"peak memory / data: {max(run['peak_over_data'] for run in found['five']):.2f}  (goal: below 3)")
+    for scheme, rate in found["events"][0].items():
+        print(f"events a second, {scheme}: {rate:,.0f}  (goal: at least 100,000)")
+    million = found["forecast"][0]
+    took = f"{million['seconds']:.1f} s, {million['peak_GiB']:.2f} GiB"
+    print(f"forecast of 1,111,110 workers: {took}  (goals: 30 s, 4 GiB)")
+    for name, seconds in found["imports"][0].items():
+        print(f"{name}: {seconds:.2f}  (goal for the import: below 0.7)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Several coded messages per worker and iteration, GC-MMC: what each one combines, and who sends it.
+
+E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW
+2019, sections III-A (correlated) and III-B (uncorrelated). K workers and parts; worker w computes on parts w,
+w+1, ... in this order. A clustered scheme uses one code per cluster, with K the cluster's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.codes.base import GradientCode, Span
+from workbench.codes.checks import between, stragglers_fit
+from workbench.codes.cyclic import cyclic
+from workbench.codes.dual import best_dual, gaussian
+from workbench.protocol import Array
+from workbench.settings import SettingError, unknown_name
+
+
+@dataclass(frozen=True, eq=False)
+class MultiMessage(GradientCode):
+    """Code whose rows are distinct messages. Worker w's j-th one is row messages[w, j], ready after[j] computations.
+
+    Any `needed` distinct messages decode.
+    """
+
+    messages: NDArray[np.int64] = field(kw_only=True)  # (K, l): row numbers
+    after: tuple[int, ...] = field(kw_only=True)  # (l,): how many parts the worker has computed on by then
+
+    @property
+    def needed(self) -> int:
+        """Number of distinct messages that always suffice."""
+        return len(self.matrix) - self.stragglers
+
+
+@lru_cache(maxsize=32)
+def correlated(parts: int, load: int, order: int, seed: int = 0) -> MultiMessage:
+    """Correlated code: K coded gradients of `order` parts each, any K - order + 1 distinct ones decode; (K, K).
+
+    A worker sends coded gradients w, w+1, ..., w + load - order, so workers may send the same one. Order 1 is
+    the uncoded scheme, UC-MMC.
+
+    >>> code = correlated(6, load=3, order=2)
+    >>> code.messages[0].tolist(), code.after, code.needed
+    ([0, 1], (2, 3), 5)
+    """
+    stragglers_fit(parts, 0)
+    between("load", load, 1, parts, f"a worker computes on some of the {parts} parts")
+    between(
+        "order", order, 1, load, f"a message combines some of the {load} gradients that a worker computes"
+    )
+    base = cyclic(parts, order - 1, seed)
+    messages = (np.arange(parts)[:, None] + np.arange(load - order + 1)) % parts
+    after = tuple(range(order, load + 1))
+    return MultiMessage(base.matrix, order - 1, spans=base.spans, messages=messages, after=after)
+
+
+@lru_cache(maxsize=32)
+def uncorrelated(
+    parts: int, orders: tuple[int, ...], seed: int = 0, construction: Literal["joint", "separate"] = "joint"
+) -> MultiMessage:
+    """Uncorrelated code: message j of worker w combines parts w, ..., w + orders[j] - 1, and only w can send it.
+
+    The matrix is (K l, K), row w*l + j; any K l - sum(orders) + 1 messages decode. Both constructions promise
+    that: "joint" is one code over all messages, as in the paper, where fewer messages never do (random
+    decoding weights instead of the paper's Reed-Solomon code, which loses all digits at a few dozen
+    messages); "separate" is a cyclic code for each j. If too many messages are missing in every one of them,
+    orders[j] for each j, their sum is missing; so one decodes, with small weights, and often long before. It
+    also holds the paper's hybrid rule where orders[j] = K.
+
+    >>> code = uncorrelated(6, (3, 2))
+    >>> code.matrix.shape, code.needed, code.messages[1].tolist()
+    ((12, 6), 8, [2, 3])
+    """
+    _check_orders(parts, orders)
+    size = len(orders)
+    messages = np.arange(parts * size).reshape(parts, size)
+    stragglers = sum(orders) - 1
+    if construction == "separate":
+        matrix, spans = _separate(parts, orders, seed)
+    elif construction == "joint":
+        code = best_dual(gaussian(parts * size, sum(orders), seed), 1, _holders(parts, orders))
+        matrix, spans = code.matrix, (Span(np.arange(parts * size), code.particular, code.null),)
+    else:
+        raise unknown_name("construction", construction, ["joint", "separate"])
+    instead = "construction = 'separate'" if construction == "joint" else "fewer messages"
+    return MultiMessage(
+        matrix, stragglers, spans=spans, instead=instead, messages=messages, after=tuple(orders)
+    )
+
+
+def _check_orders(parts: int, orders: Sequence[int]) -> None:
+    stragglers_fit(parts, 0)
+    if not orders:
+        raise SettingError("orders = (): a worker sends at least one message; take one number for each")
+    for order in orders:
+        between("orders", order, 1, parts, f"a message combines some of the {parts} parts")
+
+
+def _holders(parts: int, orders: Sequence[int]) -> list[NDArray[np.int64]]:
+    """Messages that hold each part: those of the workers w = k - t, t < orders[j]."""
+    size = len(orders)
+    steps = [(t, j) for j, order in enumerate(orders) for t in range(order)]
+    return [np.array([(k - t) % parts * size + j for t, j in steps]) for k in range(parts)]
+
+
+def _separate(parts: int, orders: Sequence[int], seed: int) -> tuple[Array, tuple[Span, ...]]:
+    size = len(orders)
+    matrix = np.zeros((parts * size, parts))
+    spans: list[Span] = []
+    for j, order in enumerate(orders):
+        code = cyclic(parts, order - 1, seed)
+        matrix[j::size] = code.matrix
+        spans += [Span(span.rows * size + j, span.particular, span.null) for span in code.spans]
+    return matrix, tuple(spans)

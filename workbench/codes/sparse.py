@@ -1,0 +1,58 @@
+"""Codes for approximate aggregation: whoever answers within a deadline, the least-squares weights do their best."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd
+from typing import Literal
+
+import numpy as np
+
+from workbench.codes.base import GradientCode
+from workbench.codes.checks import between, stragglers_fit
+from workbench.codes.cyclic import textbook
+from workbench.settings import unknown_name
+
+
+@lru_cache(maxsize=32)
+def circulant(
+    workers: int, replication: int, coefficients: Literal["ones", "random"] = "ones", seed: int = 0
+) -> GradientCode:
+    """Cyclic repetition code of the approximate scheme, CRC: every part on `replication` (its s) workers.
+
+    A. Johri, A. Yardi, T. Bodas, "Approximate gradient coding for heterogeneous nodes", sections II and IV-B.
+    With "ones" a worker sends the plain sum of its window {i, ..., i+s-1} (Theorem 2 needs a circulant
+    matrix) and any gcd(n, s) - 1 workers may be missing without an error; with "random", the coefficients of
+    Tandon et al. 2017, any s-1.
+
+    >>> circulant(4, 2).matrix.astype(int).tolist()
+    [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]]
+    """
+    stragglers_fit(workers, 0)
+    between("replication", replication, 1, workers, f"each part is held by some of the {workers} workers")
+    if coefficients == "random":
+        return GradientCode(textbook(workers, replication - 1, seed), replication - 1, instead="the ones")
+    if coefficients != "ones":
+        raise unknown_name("coefficients", coefficients, ["ones", "random"])
+    matrix = np.zeros((workers, workers))
+    window = (np.arange(workers)[:, None] + np.arange(replication)) % workers
+    np.put_along_axis(matrix, window, 1.0, axis=1)
+    return GradientCode(matrix, gcd(workers, replication) - 1)
+
+
+@lru_cache(maxsize=32)
+def bernoulli(workers: int, parts: int, load: float, seed: int = 0) -> GradientCode:
+    """Bernoulli gradient code: every worker holds every part with probability load / parts, on its own.
+
+    Z. Charles, D. Papailiopoulos, J. Ellenberg, "Approximate gradient coding via sparse random graphs", 2017,
+    section 5. `load` is the expected number of parts per worker. A worker may hold no part, and a part may
+    have no worker; nothing is promised for any number of stragglers, so `stragglers` is 0.
+
+    >>> bernoulli(6, 4, load=2.0).matrix.shape
+    (6, 4)
+    """
+    stragglers_fit(workers, 0)
+    between("parts", parts, 1, 10**9, "there must be something to compute on")
+    between("load", load, 0, parts, f"a worker holds some of the {parts} parts")
+    held = np.random.default_rng(seed).random((workers, parts)) < load / parts
+    return GradientCode(held.astype(np.float64), 0)

@@ -1,0 +1,184 @@
+"""Approximate gradient coding for heterogeneous nodes, AGC: FRC and CRC, with and without shuffling.
+
+A. Johri, A. Yardi, T. Bodas, "Approximate gradient coding for heterogeneous nodes", sections II (deadline, codes,
+optimal decoding) and III (shuffling: every iteration the rows of the encoding matrix change workers; the data sit in a
+memory that all workers read).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from workbench.codes import Decoding, GradientCode, circulant, fractional
+from workbench.delays import Keyed
+from workbench.protocol import CODED, MASTER, MODEL, Compute, Message, Node, Plan, Program, Scheme, Send, star_plan
+from workbench.settings import SettingError, setting
+from workbench.subprograms import Got, Rule, after, at_least, parent_program, worker_program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from workbench.forecasting import Odds, Setting
+
+SHUFFLES = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
+
+
+class Approximate(Scheme):
+    """A star whose master decodes as well as possible from whoever answered: by a deadline, or first."""
+
+    exact: ClassVar[bool] = False
+    replication: int = setting(2, "workers that hold each part (s)", ge=1)
+    deadline: float | None = setting(
+        None, "the master takes what came within this time of every round; empty = it counts answers", "s", gt=0
+    )
+    wait_for: int | None = setting(
+        None, "answers that the master waits for; empty, without a deadline = all but s-1", ge=1
+    )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if self.deadline is not None and self.wait_for is not None:
+            raise SettingError(
+                f"deadline = {self.deadline:g}: the master cannot also count answers (wait_for = {self.wait_for});"
+                " give one of the two"
+            )
+        return self
+
+    def check(self, workers: int) -> None:
+        """A part has no more holders, the master no more answers than there are workers."""
+        for field, value in (("replication", self.replication), ("wait_for", self.wait_for or 1)):
+            if value > workers:
+                raise SettingError(
+                    f"scheme_args.{field} = {value}: there are {workers} workers; take 1 to {workers}"
+                )
+
+    @abstractmethod
+    def build_code(self, workers: int) -> GradientCode:
+        """Encoding matrix and decoder."""
+
+    def weigh(self, code: GradientCode, answered: tuple[int, ...]) -> Decoding:
+        """Weights of some rows' answers: the optimal decoding of the paper's equation 2."""
+        return code.decode(answered)
+
+    def waits_for(self, workers: int) -> int:
+        """How many answers a master without a deadline waits for."""
+        return workers - self.replication + 1 if self.wait_for is None else self.wait_for
+
+    def rule(self, workers: int) -> Rule:
+        """When the master goes on."""
+        return at_least(self.waits_for(workers)) if self.deadline is None else after(self.deadline)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """One row of the code per worker: who holds what in a round that is not shuffled."""
+        return star_plan(self.build_code(workers).matrix, samples)
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        if node.rank != MASTER:
+            return worker_program(node, self._answer)
+        code = self.build_code(node.plan.workers)
+        return parent_program(node, self.rule(code.workers), lambda r, got: self._combine(code, r, got))
+
+    def _answer(self, node: Node, job: Message) -> Program:
+        """Compute this round's row, unless the master has gone on."""
+        rows = self.rows(node.plan.workers, job.round)
+        work = node.work if rows is None else node.plan.work[rows[node.rank - 1] + 1]
+        value = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
+        if value is not None:
+            yield Send(node.parent, CODED, job.round, value)
+
+    def _combine(self, code: GradientCode, round: int, got: Got) -> tuple[Any, float]:
+        """Decode; nobody answered: 0, with every part missing."""
+        if not got:
+            return 0.0, float(code.matrix.shape[1])
+        rows = self.rows(code.workers, round)
+        row_of = np.arange(code.workers) if rows is None else rows
+        answers = sorted((int(row_of[src - 1]), message.value) for (src, _), message in _by_rank(got))
+        weights, residual = self.weigh(code, tuple(row for row, _ in answers))
+        return weights @ np.stack([value for _, value in answers]), residual
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The deadline, or the k-th answer."""
+        from workbench.forecasting import deadline_odds, star_odds
+
+        if self.deadline is None:
+            return star_odds(setting, self.waits_for(workers))
+        return deadline_odds(setting, self.deadline)
+
+
+class Shuffled(Approximate):
+    """An approximate scheme whose workers may change places every round, as everybody can work out alone."""
+
+    shuffle: Literal["none", "random", "cyclic"] = setting(
+        "none", "every round the workers change places: not, at random, or each one place on"
+    )
+    code_seed: int = setting(0, "seed of the code's and of the shuffling's random numbers", ge=0)
+
+    def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
+        """Row of the code that each worker takes (section III; cyclic: remark 1)."""
+        if self.shuffle == "none":
+            return None
+        if self.shuffle == "cyclic":
+            return (np.arange(workers) + round) % workers
+        return permutation(workers, round, self.code_seed)
+
+
+class FRC(Shuffled):
+    """Approximate gradient coding by fractional repetition: groups of s workers hold the same s parts."""
+
+    name: ClassVar[str] = "FRC"
+    title: ClassVar[str] = "Approximate gradient coding, fractional repetition"
+    paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
+
+    def check(self, workers: int) -> None:
+        """Groups must divide."""
+        super().check(workers)
+        groups_divide(self.replication, workers)
+
+    def build_code(self, workers: int) -> GradientCode:
+        """Groups of s."""
+        return fractional(workers, self.replication - 1)
+
+
+class CRC(Shuffled):
+    """Approximate gradient coding by cyclic repetition: worker i holds the parts i, ..., i+s-1."""
+
+    name: ClassVar[str] = "CRC"
+    title: ClassVar[str] = "Approximate gradient coding, cyclic repetition"
+    paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
+    coefficients: Literal["ones", "random"] = setting(
+        "ones", "plain sums, as Theorem 2 needs, or random coefficients that decode exactly from any n-s+1 answers"
+    )
+
+    def build_code(self, workers: int) -> GradientCode:
+        """Cyclic windows of s parts."""
+        return circulant(workers, self.replication, self.coefficients, self.code_seed)
+
+
+def groups_divide(size: int, workers: int) -> None:
+    """Refuse groups that do not divide the workers."""
+    if workers % size:
+        fits = sorted(
+            (s for s in range(1, workers + 1) if workers % s == 0), key=lambda s: abs(s - size)
+        )[:4]
+        raise SettingError(
+            f"scheme_args.replication = {size}: groups of {size} do not divide {workers} workers;"
+            f" take {', '.join(map(str, sorted(fits)))}"
+        )
+
+
+@lru_cache(maxsize=64)
+def permutation(workers: int, round: int, seed: int) -> NDArray[np.int64]:
+    """Random order of the rows in a round: the same on every node, without a message.
+
+    >>> sorted(permutation(4, round=7, seed=0).tolist())
+    [0, 1, 2, 3]
+    """
+    order = Keyed(seed, SHUFFLES).rng(round).permutation(workers)
+    order.flags.writeable = False
+    return order
