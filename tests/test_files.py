@@ -1,10 +1,10 @@
 """Files and folders appear whole or not at all."""
 
 import hashlib
-import multiprocessing
 import stat
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from hypothesis import given
@@ -110,17 +110,18 @@ def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path: Path) -> None:
     assert names(tmp_path) == ["taken"]
 
 
-def _fill(path: Path, mark: int) -> None:
-    with atomic_folder(path) as folder:
-        for name in ("first", "second"):
-            (folder / name).write_text(str(mark))
+def test_of_many_writers_one_wins(tmp_path: Path) -> None:
+    together = Barrier(4)
 
+    def fill(path: Path, mark: int) -> None:
+        with atomic_folder(path) as folder:
+            for name in ("first", "second"):
+                (folder / name).write_text(str(mark))
+            together.wait(timeout=60)  # all rename at once
 
-def test_of_many_processes_one_wins(tmp_path: Path) -> None:
-    # Forked, not spawned: a spawned process cannot import a test module by name.
-    with multiprocessing.get_context("fork").Pool(4) as pool:
-        for round in range(10):
+    with ThreadPoolExecutor(4) as pool:
+        for round in range(20):
             path = tmp_path / str(round)
-            pool.map(partial(_fill, path), range(4), chunksize=1)
+            list(pool.map(fill, [path] * 4, range(4)))
             assert (path / "first").read_text() == (path / "second").read_text()
-    assert len(names(tmp_path)) == 10
+    assert len(names(tmp_path)) == 20

@@ -326,9 +326,9 @@ class DelayStream:
     def whole(self, round: int, loads: NDArray[Any], plan: Plan | None = None) -> Array:
         """Seconds that every worker takes for its whole load of a round; both (workers,).
 
-        The plan is needed where every part has a draw of its own.
+        The plan is needed where every part has a draw of its own; a mini-batch is drawn as one.
         """
-        if not self.parts_apart or plan is None:
+        if not self.parts_apart or plan is None or plan.batch is not None:
             return self.model.compute(self.draw(round), loads)
         held = np.diff(plan.indptr)[1:]
         total = np.zeros(self.workers)

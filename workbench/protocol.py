@@ -155,6 +155,7 @@ class Plan:
     parent: NDArray[np.int64]  # (ranks,) -1: none (the master; the workers of a ring)
     committers: tuple[int, ...] = (MASTER,)  # the ranks whose commits make a round complete
     answers: int = 1  # messages that a worker sends per round at most
+    batch: int | None = None  # samples that a worker draws per round from what it holds; None: all of them
     coordinates: int = 1  # a scheme that treats coordinates apart, modulo m, says m here (see `arithmetic`)
     notes: Mapping[str, Any] = field(
         default_factory=dict
@@ -186,17 +187,22 @@ class Plan:
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
     @cached_property
-    def loads(self) -> NDArray[np.int64]:
-        """Samples that each rank goes through per round: shape (ranks,)."""
+    def stored(self) -> NDArray[np.int64]:
+        """Samples that each rank holds: shape (ranks,)."""
         held = np.concatenate([[0], np.cumsum(self.sizes[self.indices])])
         return np.asarray(held[self.indptr[1:]] - held[self.indptr[:-1]])
 
     @cached_property
+    def loads(self) -> NDArray[np.int64]:
+        """Samples that each rank goes through per round: shape (ranks,)."""
+        return self.stored if self.batch is None else np.minimum(self.stored, self.batch)
+
+    @cached_property
     def work(self) -> list[Work]:
         """Work of every rank (rank 0 has none of it)."""
-        loads = self.loads.tolist()
+        stored = self.stored.tolist()
         return [
-            Work(self.indices[a:b], self.coefficients[a:b], loads[r])
+            Work(self.indices[a:b], self.coefficients[a:b], stored[r])
             for r, (a, b) in enumerate(zip(self.indptr[:-1], self.indptr[1:], strict=True))
         ]
 
@@ -215,9 +221,7 @@ class Plan:
         counts = np.diff(self.indptr)[places]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         take = np.repeat(self.indptr[places] - indptr[:-1], counts) + np.arange(indptr[-1])
-        return replace(
-            self, indptr=indptr, indices=self.indices[take], coefficients=self.coefficients[take]
-        )
+        return replace(self, indptr=indptr, indices=self.indices[take], coefficients=self.coefficients[take])
 
     def matrix(self) -> Array:
         """Encoding matrix as a dense array: shape (ranks, parts)."""

@@ -133,7 +133,7 @@ def _trace(e: Experiment, line: Timeline, learnt: Learnt) -> Trace:
         "time": np.array(line.times),
         "loss": np.array(learnt.loss),
         **{name: np.array(values) for name, values in learnt.metrics.items()},
-        **{k: np.array(getattr(line, k)) for k in ("messages", "bytes", "downloads", "samples")},
+        **{k: np.array(getattr(line, k)) for k in ("messages", "bytes", "downloads", "samples", "started")},
         "residual": np.array(line.residuals),
         "stale": np.array(line.stale),
     }

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traitlets.config import Config
+
 from workbench.settings import SettingError
 from workbench.trace import Trace
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
+PRIVATE = Config({"KernelManager": {"transport": "ipc"}})  # the kernel listens on no network port
 NOTEBOOK = ROOT / "notebooks" / "01-straight-line.ipynb"
 
 

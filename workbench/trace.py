@@ -74,6 +74,7 @@ class Trace:
         target = Path(folder)
         if target.exists():
             raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
+        target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(target) as temporary:
             (temporary / "spec.json").write_text(self.experiment.model_dump_json(indent=2) + "\n")
             run = {"engine": self.engine, "initial": self.initial, **self.info}

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from workbench.protocol import Array
 
@@ -153,6 +152,8 @@ def least_squares(system: Array, right: Array) -> Array:
     By QR with column pivoting (LAPACK gelsy): it copes with a missing rank as the singular value
     decomposition does, in a quarter of the time, and small systems spend most of theirs in the call itself.
     """
+    from scipy.linalg import lapack  # here, so that importing the workbench stays quick
+
     rows, columns = system.shape
     if not columns:
         return np.zeros((0, right.shape[1]))

@@ -61,38 +61,37 @@ def correlated(parts: int, load: int, order: int, seed: int = 0) -> MultiMessage
     return MultiMessage(base.matrix, order - 1, spans=base.spans, messages=messages, after=after)
 
 
-@lru_cache(maxsize=32)
 def uncorrelated(
-    parts: int, orders: tuple[int, ...], seed: int = 0, construction: Literal["joint", "separate"] = "joint"
+    parts: int, orders: Sequence[int], seed: int = 0, construction: Literal["joint", "separate"] = "joint"
 ) -> MultiMessage:
     """Uncorrelated code: message j of worker w combines parts w, ..., w + orders[j] - 1, and only w can send it.
 
-    The matrix is (K l, K), row w*l + j; any K l - sum(orders) + 1 messages decode. Both constructions promise
-    that: "joint" is one code over all messages, as in the paper, where fewer messages never do (random
-    decoding weights instead of the paper's Reed-Solomon code, which loses all digits at a few dozen
-    messages); "separate" is a cyclic code for each j. If too many messages are missing in every one of them,
-    orders[j] for each j, their sum is missing; so one decodes, with small weights, and often long before. It
-    also holds the paper's hybrid rule where orders[j] = K.
+    The matrix is (K l, K), row w*l + j; any K l - sum(orders) + 1 messages decode: fewer may lose a part. Both
+    constructions promise that. "joint" is one code over all messages, as in the paper, but from random decoding
+    weights: its Reed-Solomon code loses all digits at a hundred messages. "separate" is a cyclic code for each j.
+    As that fails only without orders[j] of its messages, all fail only without sum(orders); so one decodes, with
+    small weights, and often long before. Where orders[j] = K it contains the paper's hybrid rule.
 
-    >>> code = uncorrelated(6, (3, 2))
+    >>> code = uncorrelated(6, [3, 2])
     >>> code.matrix.shape, code.needed, code.messages[1].tolist()
     ((12, 6), 8, [2, 3])
     """
     _check_orders(parts, orders)
-    size = len(orders)
-    messages = np.arange(parts * size).reshape(parts, size)
-    stragglers = sum(orders) - 1
+    return _uncorrelated(parts, tuple(orders), seed, construction)
+
+
+@lru_cache(maxsize=32)
+def _uncorrelated(parts: int, orders: tuple[int, ...], seed: int, construction: str) -> MultiMessage:
+    rows = np.arange(parts * len(orders)).reshape(parts, -1)
+    instead = "fewer messages"
     if construction == "separate":
         matrix, spans = _separate(parts, orders, seed)
     elif construction == "joint":
-        code = best_dual(gaussian(parts * size, sum(orders), seed), 1, _holders(parts, orders))
-        matrix, spans = code.matrix, (Span(np.arange(parts * size), code.particular, code.null),)
+        matrix = best_dual(gaussian(rows.size, sum(orders), seed), 1, _holders(parts, orders)).matrix
+        spans, instead = (), "construction = 'separate'"
     else:
         raise unknown_name("construction", construction, ["joint", "separate"])
-    instead = "construction = 'separate'" if construction == "joint" else "fewer messages"
-    return MultiMessage(
-        matrix, stragglers, spans=spans, instead=instead, messages=messages, after=tuple(orders)
-    )
+    return MultiMessage(matrix, sum(orders) - 1, spans=spans, instead=instead, messages=rows, after=orders)
 
 
 def _check_orders(parts: int, orders: Sequence[int]) -> None:

@@ -51,8 +51,9 @@ class Timeline:
     residuals: list[float] = field(default_factory=list)
     messages: list[int] = field(default_factory=list)  # gradient messages received, per round
     bytes: list[int] = field(default_factory=list)
-    downloads: list[int] = field(default_factory=list)  # models sent, per round
+    downloads: list[int] = field(default_factory=list)  # models that arrived, per round
     samples: list[int] = field(default_factory=list)  # samples gone through, per round
+    started: list[int] = field(default_factory=list)  # samples of work begun, cut off or not, per round
     stale: list[int] = field(default_factory=list)  # answers that came too late, per round
     events: list[Event] = field(default_factory=list)
     handled: int = 0  # computes, sends and receipts that the engine went through
@@ -126,7 +127,7 @@ class _Simulation:
         self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self.soon: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
         self.line = Timeline()
-        for name in ("messages", "bytes", "downloads", "samples", "stale"):
+        for name in ("messages", "bytes", "downloads", "samples", "started", "stale"):
             setattr(self.line, name, [0] * (world.rounds + 1))
         self.log = self.line.events.append if world.record else (lambda row: None)
         self.open = len(plan.committers)
@@ -169,7 +170,7 @@ class _Simulation:
             else:
                 raise self._stalled()
         rounds = self.world.rounds
-        for name in ("messages", "bytes", "downloads", "samples", "stale"):
+        for name in ("messages", "bytes", "downloads", "samples", "started", "stale"):
             setattr(self.line, name, getattr(self.line, name)[:rounds])
         return self.line
 
@@ -203,17 +204,18 @@ class _Simulation:
         if effect.unless and self._find(rank, effect.unless) is not None:
             return None
         rank.unless = effect.unless
-        end = self.now + self._seconds(r, effect)
+        samples = min(effect.batch or effect.work.samples, effect.work.samples)
+        self.line.started[effect.round] += samples
+        end = self.now + self._seconds(r, effect, samples)
         self._at(end, self._computed, r, rank.ticket, effect, self.now)
         return _BLOCKED
 
-    def _seconds(self, r: int, effect: Compute) -> float:
-        samples = effect.work.samples if effect.batch is None else min(effect.batch, effect.work.samples)
+    def _seconds(self, r: int, effect: Compute, samples: int) -> float:
         if effect.round not in self.computing:
             self._draw(effect.round)
         held, seconds = self.computing[effect.round]
         own = held.work[r]
-        if samples != own.samples or len(effect.work.parts) != len(own.parts):
+        if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
             slots = np.flatnonzero(own.parts == effect.work.parts[0])
             return self.world.delays.piece(effect.round, r - 1, int(slots[0]) if len(slots) else 0, samples)
         return seconds[r - 1]
@@ -354,7 +356,7 @@ class _Simulation:
         line, round = self.line, message.round
         line.handled += 2  # a send and its receipt
         if message.kind == MODEL:
-            line.downloads[round] += 1
+            line.downloads[round] += floats > 0  # without one it is a mere word: stop, or the end
         else:
             line.messages[round] += 1
             line.bytes[round] += BYTES_PER_FLOAT * floats

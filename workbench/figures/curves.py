@@ -190,9 +190,9 @@ def _with_target(
     found = [crossing(s.trace, metric, target, x) for s in series]
     base = reference_of(series, found)
     _target_line(figure, metric, target, theme)
-    figure.add_traces(
-        [_met(s, metric, target, x, theme) for s, at in zip(series, found, strict=True) if at == at]
-    )
+    places = [reached(s.trace, metric, target) for s in series]
+    hits = [(s, place) for s, place in zip(series, places, strict=True) if place is not None]
+    figure.add_traces([_met(s, metric, place, x, theme) for s, place in hits])
     heading = f"{_word(x)} to {_short(metric)} {target:.4g}"
     if base is not None:
         heading += f"<br>(multiple of {series[base].label}’s)"
@@ -237,12 +237,11 @@ def _target_line(figure: go.Figure, metric: str, target: float, theme: str) -> N
     figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=target, y1=target, line=line, label=label)
 
 
-def _met(s: Series, metric: str, target: float, x: str, theme: str) -> go.Scatter:
+def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
     """Ring around the first point of a curve that meets the target."""
-    places = [reached(s.trace, metric, target)]
     return go.Scatter(
-        x=abscissa(s.trace, x)[places],
-        y=column(s.trace, metric)[places],
+        x=[abscissa(s.trace, x)[place]],
+        y=[column(s.trace, metric)[place]],
         mode="markers",
         name=f"{s.label} meets the target",
         legendgroup=s.label,

@@ -61,7 +61,7 @@ def round_times(
     rows = _rows(runs)
     unit = time_unit(min(float(np.median(row.seconds)) for row in rows))
     about = "box: middle half and median · whiskers: 5th to 95th percentile · diamond: mean"
-    figure = new_figure(theme, "Time per round", about, height=180 + 76 * len(rows))
+    figure = new_figure(theme, "Time per round", about, height=max(300, 180 + 76 * len(rows)))
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
     for row in rows:

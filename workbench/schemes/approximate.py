@@ -16,7 +16,19 @@ from pydantic import model_validator
 
 from workbench.codes import Decoding, GradientCode, circulant, fractional
 from workbench.delays import Keyed
-from workbench.protocol import CODED, MASTER, MODEL, Compute, Message, Node, Plan, Program, Scheme, Send, star_plan
+from workbench.protocol import (
+    CODED,
+    MASTER,
+    MODEL,
+    Compute,
+    Message,
+    Node,
+    Plan,
+    Program,
+    Scheme,
+    Send,
+    star_plan,
+)
 from workbench.settings import SettingError, setting
 from workbench.subprograms import Got, Rule, after, at_least, parent_program, worker_program
 
@@ -34,7 +46,10 @@ class Approximate(Scheme):
     exact: ClassVar[bool] = False
     replication: int = setting(2, "workers that hold each part (s)", ge=1)
     deadline: float | None = setting(
-        None, "the master takes what came within this time of every round; empty = it counts answers", "s", gt=0
+        None,
+        "the master takes what came within this time of every round; empty = it counts answers",
+        "s",
+        gt=0,
     )
     wait_for: int | None = setting(
         None, "answers that the master waits for; empty, without a deadline = all but s-1", ge=1
@@ -93,14 +108,15 @@ class Approximate(Scheme):
             yield Send(node.parent, CODED, job.round, value)
 
     def _combine(self, code: GradientCode, round: int, got: Got) -> tuple[Any, float]:
-        """Decode; nobody answered: 0, with every part missing."""
+        """Decode, adding up row by row of the code; nobody answered: 0, with every part missing."""
         if not got:
             return 0.0, float(code.matrix.shape[1])
         rows = self.rows(code.workers, round)
-        row_of = np.arange(code.workers) if rows is None else rows
-        answers = sorted((int(row_of[src - 1]), message.value) for (src, _), message in _by_rank(got))
-        weights, residual = self.weigh(code, tuple(row for row, _ in answers))
-        return weights @ np.stack([value for _, value in answers]), residual
+        places = np.arange(code.workers) if rows is None else rows
+        values = {int(places[src - 1]): message.value for (src, _), message in got.items()}
+        answered = tuple(sorted(values))
+        weights, residual = self.weigh(code, answered)
+        return weights @ np.stack([values[row] for row in answered]), residual
 
     def odds(self, setting: Setting, workers: int) -> Odds:
         """The deadline, or the k-th answer."""
@@ -152,7 +168,8 @@ class CRC(Shuffled):
     title: ClassVar[str] = "Approximate gradient coding, cyclic repetition"
     paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
     coefficients: Literal["ones", "random"] = setting(
-        "ones", "plain sums, as Theorem 2 needs, or random coefficients that decode exactly from any n-s+1 answers"
+        "ones",
+        "plain sums, as Theorem 2 needs, or random coefficients that decode exactly from any n-s+1 answers",
     )
 
     def build_code(self, workers: int) -> GradientCode:
@@ -163,9 +180,7 @@ class CRC(Shuffled):
 def groups_divide(size: int, workers: int) -> None:
     """Refuse groups that do not divide the workers."""
     if workers % size:
-        fits = sorted(
-            (s for s in range(1, workers + 1) if workers % s == 0), key=lambda s: abs(s - size)
-        )[:4]
+        fits = sorted((s for s in range(1, workers + 1) if workers % s == 0), key=lambda s: abs(s - size))[:4]
         raise SettingError(
             f"scheme_args.replication = {size}: groups of {size} do not divide {workers} workers;"
             f" take {', '.join(map(str, sorted(fits)))}"

@@ -10,14 +10,16 @@ from workbench.protocol import Array
 from workbench.theory.order_statistics import order_survival
 
 NEGLIGIBLE = 1e-20  # chance of so many arrivals in one transfer time below which they are left out
+BATCH = 256  # times at once: neighbours in time have similar chances, and the processor's cache holds them
 
 
 def through(arrived: Array, n: int) -> Array:
     """P(the first k of n messages are through the port by t), every transfer taking the same time t_c.
 
-    The first k messages arrive at t_(1) <= ... <= t_(k) and are through at max_j t_(j) + (k-j+1) t_c: so at least j
-    messages must have arrived by t - (k-j+1) t_c, for every j. The count of arrivals is followed through these k
-    moments as a Poisson process conditioned on n arrivals in all: only positive terms, nothing cancels.
+    The first k messages arrive at t_(1) <= ... <= t_(k) and are through at max_j t_(j) + (k-j+1) t_c: so at
+    least j messages must have arrived by t - (k-j+1) t_c, for every j. The count of arrivals is followed
+    through these k moments as a Poisson process conditioned on n arrivals in all: only positive terms, so
+    nothing cancels.
 
     Parameters
     ----------
@@ -32,39 +34,40 @@ def through(arrived: Array, n: int) -> Array:
         (m,) probabilities.
     """
     result = (arrived[:, -1] > 0).astype(float)
-    uncertain = (arrived[:, -1] > 0) & (arrived[:, 0] < 1)  # neither impossible nor certain
-    result[uncertain] = _path(arrived[uncertain], n)
+    uncertain = np.flatnonzero((arrived[:, -1] > 0) & (arrived[:, 0] < 1))  # neither impossible nor certain
+    for some in np.array_split(uncertain, -(-len(uncertain) // BATCH) or 1):
+        result[some] = _path(arrived[some].T, n)
     return result
 
 
-def _path(arrived: Array, n: int) -> Array:
-    moments = np.maximum(np.diff(arrived, axis=1, prepend=0.0), 0.0)  # rounding may make it fall
-    counts = np.zeros((len(arrived), n + 1))
-    counts[:, 0] = 1.0
-    for j in range(arrived.shape[1]):
-        counts = _convolve(counts, _poisson(n * moments[:, j], n))
-        counts[:, : j + 1] = 0.0
-    after = _poisson(n * np.maximum(1.0 - arrived[:, -1], 0.0), n)
-    return np.asarray((counts * after[:, ::-1]).sum(1) / _poisson(np.array([float(n)]), n)[0, n])
-
-
 def through_at_once(arrived: Array, k: int, n: int) -> Array:
-    """P(k of n messages are there by t) where transfers take no time; `arrived` is P(a message arrived by t)."""
+    """P(k of n messages are there by t) where transfers take no time, from P(a message arrived by t)."""
     return 1.0 - order_survival(1.0 - arrived, k, n)
 
 
+def _path(arrived: Array, n: int) -> Array:
+    """The same for few times, one per column."""
+    moments = np.maximum(np.diff(arrived, axis=0, prepend=0.0), 0.0)  # rounding may make it fall
+    counts = np.zeros((n + 1, arrived.shape[1]))
+    counts[0] = 1.0
+    for j, moment in enumerate(moments):
+        counts = _add(counts, _poisson(n * moment, n), j)
+        counts[: j + 1] = 0.0
+    after = _poisson(n * np.maximum(1.0 - arrived[-1], 0.0), n)
+    return np.asarray((counts * after[::-1]).sum(0) / _poisson(np.array([float(n)]), n)[n])
+
+
 def _poisson(mean: Array, most: int) -> Array:
-    """Poisson probabilities of 0..most for every mean; shape (m, most + 1)."""
+    """Poisson probabilities of 0..most for every mean; shape (most + 1, m)."""
     from scipy.special import gammaln, xlogy
 
-    counts = np.arange(most + 1)
-    return cast(Array, np.exp(xlogy(counts, mean[:, None]) - mean[:, None] - gammaln(counts + 1)))
+    counts = np.arange(most + 1)[:, None]
+    return cast(Array, np.exp(xlogy(counts, mean) - mean - gammaln(counts + 1)))
 
 
-def _convolve(a: Array, b: Array) -> Array:
-    """Row by row the distribution of a sum, cut off at the last column."""
-    width = a.shape[1]
-    total = np.zeros_like(a)
-    for extra in np.flatnonzero((b > NEGLIGIBLE).any(0)):
-        total[:, extra:] += a[:, : width - extra] * b[:, extra, None]
+def _add(counts: Array, more: Array, least: int) -> Array:
+    """Distribution of a sum, column by column and cut off at the last row; counts are at least `least`."""
+    total = np.zeros_like(counts)
+    for extra in np.flatnonzero((more > NEGLIGIBLE).any(1)):
+        total[least + extra :] += counts[least : len(counts) - extra] * more[extra]
     return total

@@ -89,7 +89,7 @@ def test_what_is_written_is_loaded(
 ) -> None:
     path = folder / f"{next(serial)}{suffix}"
     write(path, table)
-    data = load(str(path), "regression", scale=False)
+    data = load(path, "regression", scale=False)
     assert data.name == str(path)
     assert path.name in data.note
     np.testing.assert_array_equal(sorted_rows(np.column_stack([data.X, data.y])), sorted_rows(table))

@@ -248,7 +248,7 @@ def serve(request: object) -> Answer:
         "status": "active",
         "md5_checksum": hashlib.md5(ARFF.encode()).hexdigest(),
         "file_id": "7",  # for scikit-learn 1.5
-        "url": "https://localhost/data/v1/download/7/people.arff",
+        "url": "test:/data/v1/download/7/people.arff",
     }
     answers = {
         "/download/": ARFF,

@@ -1,5 +1,6 @@
 """One call from a source's name to prepared, memory-mapped arrays."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class DataSet:
 
 
 def load(
-    source: str,
+    source: str | os.PathLike[str],
     task: str,
     *,
     samples: int | None = None,
@@ -105,6 +106,7 @@ def load(
     >>> float(np.abs(data.y - data.X @ data.truth).mean().round())
     1.0
     """
+    source = os.fspath(source)
     synthetic = source == SYNTHETIC.name
     options = Options(
         source=source,

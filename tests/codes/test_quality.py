@@ -1,0 +1,99 @@
+"""Measures of conditioning say the same about every code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from workbench.codes import (
+    GradientCode,
+    amplification,
+    correlated,
+    cyclic,
+    fractional,
+    lagrange,
+    mds,
+    measured_error,
+    uncorrelated,
+    warning,
+    ye_abbe,
+)
+
+CODES = [
+    cyclic(12, 4),
+    cyclic(12, 4, construction="tandon"),
+    fractional(12, 3),
+    mds(12, 3),
+    ye_abbe(12, 5, 2, 3),
+    correlated(12, 5, 3),
+    uncorrelated(6, (3, 2)),
+    lagrange(12, 12, 4),
+]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_error_is_rounding_times_amplification(code: GradientCode) -> None:
+    amplified = amplification(code, 100, np.random.default_rng(2))
+    double = measured_error(code, np.float64, 100, np.random.default_rng(2))
+    single = measured_error(code, np.float32, 100, np.random.default_rng(2))
+    assert 0 < double < 100 * amplified * np.finfo(np.float64).eps
+    assert 1e6 * double < single < 100 * amplified * np.finfo(np.float32).eps
+
+
+def test_amplification_of_known_weights() -> None:
+    code = GradientCode(np.array([[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]]), 1)
+    assert amplification(code, [(1, 2)]) == pytest.approx(3)
+    assert amplification(code, [(0, 2)]) == pytest.approx(2)
+    assert amplification(code, [(1, 2), (0, 2)]) == pytest.approx(3)
+
+
+def test_amplification_counts_each_coordinate_on_its_own() -> None:
+    code = ye_abbe(4, 2, 0, 2, "stable")
+    weights = code.decode((0, 1, 2, 3)).weights
+    assert weights.shape == (2, 4)
+    assert amplification(code, 1) == pytest.approx(
+        np.abs(weights).sum(axis=1).max() * np.abs(code.matrix).max()
+    )
+
+
+def test_same_seed_same_sets() -> None:
+    code = cyclic(20, 6)
+    draw = [amplification(code, 5, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert draw[0] == draw[1] != draw[2]
+
+
+def test_warning_names_a_better_code() -> None:
+    sentence = warning(cyclic(156, 13, construction="tandon"))
+    assert sentence is not None
+    assert sentence.startswith("stragglers = 13: decoding from 143 of 156 messages may lose ")
+    assert sentence.endswith("of 16 digits; take construction = 'stable'")
+    assert warning(cyclic(156, 13)) is None
+
+
+def test_warning_looks_at_neighbours_too() -> None:
+    """Random sets cost this code 5 digits, neighbours 7."""
+    code = mds(40, 9)
+    assert warning(code, share=0.4, sets=50) is not None
+    assert np.log10(amplification(code, 50)) < 0.4 * 15
+
+
+def test_warning_depends_on_the_precision_and_the_share() -> None:
+    code = cyclic(20, 5, construction="tandon")
+    assert warning(code) is None
+    assert warning(code, share=0.1) is not None
+    assert "of 7 digits" in str(warning(code, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("poor", "better"),
+    [
+        (ye_abbe(20, 5, 2, 3, "polynomial"), ye_abbe(20, 5, 2, 3, "stable")),
+        (uncorrelated(10, (6, 8, 10)), uncorrelated(10, (6, 8, 10), construction="separate")),
+        (mds(41, 10), cyclic(41, 10)),
+        (lagrange(40, 40, 5), lagrange(40, 40, 10)),
+        (cyclic(12, 4, construction="tandon"), cyclic(12, 4)),
+    ],
+)
+def test_what_is_recommended_is_better(poor: GradientCode, better: GradientCode) -> None:
+    assert amplification(better) < amplification(poor)
+    assert str(warning(poor, share=0.01)).endswith(poor.instead)

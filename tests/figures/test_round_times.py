@@ -1,0 +1,57 @@
+"""Boxes show the quantiles and the mean of the round times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+import workbench as wb
+from tests.figures.conftest import experiment
+from workbench.figures import round_times, scheme_style
+from workbench.settings import SettingError
+
+
+def numbers(figure: go.Figure, label: str) -> list[float]:
+    """Five quantiles and the mean, in the figure's unit."""
+    box = next(b for b in figure.data if b.type == "box" and b.name == label)
+    mean = next(m for m in figure.data if m.name == f"{label} mean")
+    return [float(v[0]) for v in (box.lowerfence, box.q1, box.median, box.q3, box.upperfence, mean.x)]
+
+
+def test_traces_and_forecasts_show_their_own_seconds(traces: list[wb.Trace]) -> None:
+    forecast = wb.forecast(traces[0].experiment, rounds=200)
+    figure = round_times({"UMW": traces[0], "UMW forecast": forecast})
+    assert figure.layout.xaxis.title.text == "time per round (ms)"
+    assert figure.layout.xaxis.type == "log"
+    trace_seconds = np.diff(traces[0].columns["time"], prepend=0.0)
+    for label, seconds in {"UMW": trace_seconds, "UMW forecast": forecast.seconds}.items():
+        expected = [*np.quantile(seconds, (0.05, 0.25, 0.5, 0.75, 0.95)), seconds.mean()]
+        np.testing.assert_allclose(numbers(figure, label), np.array(expected) * 1e3)
+    boxes = [box for box in figure.data if box.type == "box"]
+    assert {box.line.color for box in boxes} == {scheme_style("UMW").color}
+
+
+def test_rows_stand_in_the_order_given_from_the_top(traces: list[wb.Trace]) -> None:
+    figure = round_times(traces)
+    assert list(figure.layout.yaxis.categoryarray) == [t.label for t in reversed(traces)]
+    words = [note.text for note in figure.layout.annotations]
+    seconds = [np.diff(t.columns["time"], prepend=0.0).mean() for t in traces]
+    assert words == [f"mean {s * 1e3:.3g} ms" for s in seconds]
+
+
+def test_long_rounds_are_in_seconds() -> None:
+    slow = wb.forecast(experiment("UMW", delays={"kind": "constant", "shift": 1.0}), rounds=5)
+    figure = round_times([slow])
+    assert figure.layout.xaxis.title.text == "time per round (s)"
+    assert len(set(numbers(figure, "forecast 1"))) == 1
+
+
+def test_wrong_input_is_one_sentence() -> None:
+    with pytest.raises(SettingError, match=r"^runs = \[\]: is empty; give at least one Trace or Forecast"):
+        round_times([])
+    wrong: Any = [1.5]
+    with pytest.raises(SettingError, match=r"^runs: a float has no round times"):
+        round_times(wrong)

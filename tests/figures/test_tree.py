@@ -1,0 +1,102 @@
+"""The graph is the plan's, and the strips are the samples that workers hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given, settings
+
+import workbench as wb
+from tests.cases import CASES, experiments
+from tests.figures.conftest import experiment
+from workbench.figures import tree
+from workbench.figures.layout import place
+from workbench.figures.topology import MOST_RANKS, MOST_STRIPS, strips_of
+from workbench.protocol import star_plan
+from workbench.settings import SettingError
+
+
+def panel(figure: go.Figure, name: str) -> Any:
+    return next(trace for trace in figure.data if trace.name == name)
+
+
+@settings(max_examples=25)
+@given(experiments(list(CASES)))
+def test_strips_are_the_samples_held(spec: dict[str, Any]) -> None:
+    plan = wb.Experiment(**spec).plan
+    held = np.zeros((plan.ranks, plan.samples))
+    bar = panel(tree(plan), "data held")
+    for rank, start, width, coefficient in zip(bar.y, bar.base, bar.x, bar.marker.color, strict=True):
+        held[rank, start : start + width] += coefficient
+    np.testing.assert_allclose(held, np.repeat(plan.matrix(), plan.sizes, axis=1), rtol=1e-9)
+
+
+@settings(max_examples=40)
+@given(experiments(list(CASES)))
+def test_edges_are_the_plans_and_nodes_stand_apart(spec: dict[str, Any]) -> None:
+    plan = wb.Experiment(**spec).plan
+    layout = place(plan, MOST_RANKS)
+    pairs = {tuple(edge) for edge in layout.edges.tolist()}
+    if layout.ring:
+        assert pairs == {(r, 1 + r % plan.workers) for r in range(1, plan.ranks)}
+    else:
+        assert pairs == {(int(p), r) for r, p in enumerate(plan.parent) if p >= 0}
+        assert all(layout.layer[b] == layout.layer[a] + 1 for a, b in pairs)
+    points = np.stack([layout.x, layout.y], axis=1)
+    gaps = np.linalg.norm(points[:, None] - points[None], axis=2) + np.eye(len(points))
+    assert gaps.min() > 1e-3
+
+
+def test_edges_of_one_layer_do_not_cross() -> None:
+    layout = place(experiment("CR", {"children": 3, "layers": 2}).plan, MOST_RANKS)
+    for depth in (1, 2):
+        ranks = np.flatnonzero(layout.layer == depth)
+        order = ranks[np.argsort(layout.x[ranks])]
+        parents = [next(a for a, b in layout.edges if b == rank) for rank in order]
+        places = layout.x[parents]
+        assert np.all(np.diff(places) >= 0)
+
+
+def test_hovering_a_node_tells_rank_layer_samples_and_parts() -> None:
+    e = experiment("CR", {"children": 3, "layers": 2, "stragglers": 1})
+    nodes = panel(tree(e), "nodes")
+    held = e.plan.indices[e.plan.indptr[5] : e.plan.indptr[6]]
+    assert nodes.customdata[5].startswith(
+        f"<b>rank 5</b>, layer 2<br>{e.plan.loads[5]} samples<br>parts {held[0]}"
+    )
+    assert "3 children" in nodes.customdata[0]
+
+
+def test_a_larger_load_is_a_larger_node() -> None:
+    plan = star_plan(np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]]), 400)
+    sizes = panel(tree(plan), "nodes").marker.size
+    assert sizes[1] == pytest.approx(2 * sizes[2])  # four times the load, four times the area
+
+
+def test_a_ring_has_arrows_and_a_master_that_only_looks_on() -> None:
+    figure = tree(experiment("RAR"))
+    assert len(figure.layout.annotations) == 12
+    assert "outside the ring" in panel(figure, "nodes").customdata[0]
+
+
+def test_very_large_plans_are_cut_and_the_figure_says_so() -> None:
+    plan = experiment("UMW", workers=1000, problem_args={"samples": 1000, "features": 2}).plan
+    figure = tree(plan)
+    assert len(panel(figure, "nodes").x) == MOST_RANKS
+    assert f"ranks 0 to {MOST_RANKS - 1} drawn" in figure.layout.title.subtitle.text
+
+
+def test_strips_stop_before_a_worker_that_would_not_fit() -> None:
+    parts = MOST_STRIPS // 2
+    matrix = np.tile([1.0, 2.0], (5, parts // 2))  # every part another coefficient
+    strips = strips_of(star_plan(matrix, parts), 6)
+    assert np.unique(strips.rank, return_counts=True)[1].tolist() == [parts, parts]
+
+
+def test_wrong_input_is_one_sentence() -> None:
+    wrong: Any = "CR"
+    with pytest.raises(SettingError, match=r"^plan = str: cannot be drawn"):
+        tree(wrong)

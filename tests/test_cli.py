@@ -1,0 +1,91 @@
+"""The command line fills an Experiment and says what is wrong in one sentence."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from workbench.cli import main
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["workbench", *words])
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+SMALL = ["--rounds", "3", "--scheme", "UMW", "--workers", "4"]
+
+
+def test_run_writes_a_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = wb.Experiment(scheme="GC", workers=6, rounds=50).write(tmp_path / "spec.yaml")
+    out = tmp_path / "run"
+    assert (
+        call(monkeypatch, "run", str(spec), "--rounds", "4", "--set", "link.latency=1e-3", "-o", str(out))
+        == 0
+    )
+    trace = wb.Trace.load(out)
+    assert (trace.experiment.scheme, len(trace.rounds), trace.experiment.link.latency) == ("GC", 4, 1e-3)
+    assert "4 rounds" in capsys.readouterr().out
+    assert call(monkeypatch, "run", str(spec), "-o", str(out)) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["run", "nowhere.yaml"], r"nowhere\.yaml: no such file"),
+        (["run", "--workers", "5"], r"workers = 5: the \(3,2\) tree has 12"),
+        (["run", *SMALL, "--set", "scheme_args.s=1"], r"scheme_args\.s: UMW has no such field"),
+        (["run", *SMALL, "--set", "rounds"], "FIELD=VALUE"),
+        (["run", *SMALL, "--engine", "mip"], "engine = 'mip'"),
+        (["run", *SMALL, "--set", "problem_args.data=nowhere.csv"], r"problem_args\.data.*nowhere\.csv"),
+        (["schemes", "GD"], "scheme = 'GD'.*choose one of"),
+        (["delays", "gauss"], "delays.kind = 'gauss'"),
+        (["presets", "fig7"], "preset = 'fig7'"),
+        (["run", "--rounds", "x"], "x"),
+        (["rum"], "rum"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], error: str
+) -> None:
+    assert call(monkeypatch, *words) == 2
+    text = capsys.readouterr().err
+    assert re.search(error, text), text
+    assert "Traceback" not in text
+
+
+def test_help_comes_from_the_fields(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "run", "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for field in wb.Experiment.fields():
+        if field.get("type") in ("string", "integer"):
+            assert f"--{field['name']}" in text
+            assert " ".join(field["description"].split()) in text
+
+
+def test_lists(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert call(monkeypatch, "schemes") == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in wb.schemes.names())
+    for name in wb.schemes.names():
+        assert call(monkeypatch, "schemes", name) == 0
+    assert call(monkeypatch, "delays", "markov") == 0
+    assert "probability per round" in capsys.readouterr().out
+    assert call(monkeypatch, "presets") == 0
+    assert call(monkeypatch, "presets", "fig8", "-o", str(tmp_path / "fig8")) == 0
+    assert wb.Experiment.read(tmp_path / "fig8" / "CR.yaml") == wb.presets["fig8"]["CR"]
+    assert call(monkeypatch, "forecast", str(tmp_path / "fig8" / "CR.yaml"), "--rounds", "5") == 0
+    assert "s a round" in capsys.readouterr().out

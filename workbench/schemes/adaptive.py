@@ -1,0 +1,146 @@
+"""Distributed SGD and Adam, CADA, G-CADA: mini-batches, and gradients that are fetched only when they may have changed.
+
+F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
+distributed SGD", sections II to V. The schemes deliver gradient estimates, equation (3); the update is the
+experiment's optimiser: "amsgrad", equations (8a) to (8c), for D-Adam, CADA and G-CADA, "gd" for D-SGD.
+
+Costs per iteration stand in `trace.rounds`: communication (5) is `downloads` + `messages`; computation (6) is
+`started`, in samples, or `downloads` times the mini-batch. `samples` counts what was gone through to the end, which
+is less in G-CADA, where the slower workers of a group are told to stop. The stop carries no model and counts as no
+download.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
+from workbench.schemes.lazy import Groups, batch_worker, check_groups, lazy_master, lazy_odds, lazy_worker
+from workbench.schemes.uncoded import total
+from workbench.settings import SettingError, setting
+from workbench.subprograms import Got, at_least, parent_program
+
+if TYPE_CHECKING:
+    from workbench.forecasting import Odds, Setting
+
+
+class MiniBatches(Scheme):
+    """Groups of workers that hold the same shard and draw mini-batches from it; here every group has one worker.
+
+    A mini-batch is drawn without replacement, keyed by (seed, round, rank): the members of a group draw different
+    ones, as the paper has it (a worker m computes on its own xi_m, and the group's xi_g is the fastest one's). Its
+    sum is scaled up to the shard, so an estimate stands for the sum over all samples, as the optimisers expect.
+    """
+
+    paper: ClassVar[str] = "Zhu et al. 2022, section II"
+    exact: ClassVar[bool] = False  # a mini-batch is an estimate; an old gradient too
+    numeric: ClassVar[bool] = True
+    batch: int | None = setting(None, "samples of a mini-batch; empty = the whole shard", "samples", ge=1)
+
+    def grouping(self, workers: int) -> Groups:
+        """Who shares a shard."""
+        return Groups(workers, 1)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """One part per group, held by all of its workers; raises `SettingError` for a batch above the shard."""
+        groups = self.grouping(workers)
+        matrix = np.repeat(np.eye(groups.number), groups.size, axis=0)
+        plan = star_plan(matrix, samples)
+        if self.batch is not None and self.batch > int(plan.sizes.min()):
+            raise SettingError(_too_large(self.batch, groups, int(plan.sizes.min()), samples))
+        return replace(plan, batch=self.batch)
+
+
+class DSGD(MiniBatches):
+    """Distributed SGD: everybody answers with the gradient of a mini-batch, the master waits for all."""
+
+    name: ClassVar[str] = "D-SGD"
+    title: ClassVar[str] = "Distributed SGD"
+    paper: ClassVar[str] = "Zhu et al. 2022, section VI"
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        if node.rank == MASTER:
+            return parent_program(node, at_least(node.plan.workers), _sum)
+        return batch_worker(node, self.batch)
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The slowest of all, exactly: equation (11)."""
+        from workbench.forecasting import star_odds
+
+        return star_odds(setting, workers)
+
+
+class DAdam(DSGD):
+    """Distributed Adam: distributed SGD's messages, for the optimiser "amsgrad"."""
+
+    name: ClassVar[str] = "D-Adam"
+    title: ClassVar[str] = "Distributed Adam"
+    paper: ClassVar[str] = "Zhu et al. 2022, section V"
+
+
+class CADA(MiniBatches):
+    """Communication-adaptive distributed Adam: only workers whose last gradient may be wrong compute a new one.
+
+    `forecast` is for the case that everybody is selected in every round, an upper end of round time and messages:
+    who is selected depends on the learning, which a forecast does not do.
+    """
+
+    name: ClassVar[str] = "CADA"
+    title: ClassVar[str] = "Communication-adaptive distributed Adam"
+    paper: ClassVar[str] = "Zhu et al. 2022, section III"
+    c: float = setting(
+        2.0, "how much a model may have moved before a gradient counts as old; 0 = at all", ge=0
+    )
+    max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        groups = self.grouping(node.plan.workers)
+        if node.rank == MASTER:
+            return lazy_master(node, groups, self.c, self.max_age, lambda group, got: total(got))
+        return lazy_worker(node, groups, self.batch)
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The slowest of the groups' fastest workers if all are selected: (13) and (16) with Mbar = M, Gbar = G."""
+        return lazy_odds(setting, self.grouping(workers))
+
+
+class GCADA(CADA):
+    """Grouping-based CADA: G groups hold one shard each; the fastest worker of each selected group is enough.
+
+    The published figures were made with G = 3 and M_G = 3 (12292 / 9219 = 4 / 3 = (M_G + 1) / M_G), not M_G = 4.
+    `forecast` is for the case that every group is selected, as it is for `CADA`.
+    """
+
+    name: ClassVar[str] = "G-CADA"
+    title: ClassVar[str] = "Grouping-based CADA"
+    paper: ClassVar[str] = "Zhu et al. 2022, section IV"
+    c: float = setting(
+        0.3, "how much a model may have moved before a gradient counts as old; 0 = at all", ge=0
+    )
+    groups: int = setting(3, "groups of workers that hold the same shard (G)", ge=1)
+
+    def check(self, workers: int) -> None:
+        """Groups must divide the workers."""
+        check_groups(self.groups, workers)
+
+    def grouping(self, workers: int) -> Groups:
+        """G groups of M / G."""
+        return Groups(self.groups, workers // self.groups)
+
+
+def _sum(round: int, got: Got) -> tuple[float, float]:
+    return total(got), 0.0
+
+
+def _too_large(batch: int, groups: Groups, shard: int, samples: int) -> str:
+    if not shard:
+        return f"scheme_args.batch = {batch}: {samples} samples do not fill {groups.number} shards; leave it empty"
+    return (
+        f"scheme_args.batch = {batch}: the smallest of {groups.number} shards of {samples} samples has {shard};"
+        f" take 1 to {shard}, or leave it empty for the whole shard"
+    )

@@ -1,0 +1,86 @@
+"""Lazily aggregated gradient coding, LAGC, and grouped-LAG: the lazy rule over groups that are coded inside.
+
+J. Zhang, O. Simeone, "LAGC: Lazily aggregated gradient coding for straggler-tolerant and communication-efficient
+distributed learning", IEEE Trans. Neural Networks and Learning Systems 32 (2021), arXiv 1905.09148.
+
+The variant here is the one that contains the paper's ingredients as ends: G groups hold disjoint shards; inside a
+group the shard is coded against s stragglers; a selected group's gradient is decoded from its first M_G - s answers.
+s = M_G - 1 is grouped-LAG (the fastest is enough), s = 0 with groups of one is LAG, c = 0 is gradient coding in G
+groups. Gradients are full ones, and a worker's load grows with s, which is what G-CADA avoids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from scipy.linalg import block_diag
+
+from workbench.codes import GradientCode, cyclic
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
+from workbench.schemes.gradient_coding import decoder
+from workbench.schemes.lazy import Groups, check_groups, lazy_master, lazy_odds, lazy_worker
+from workbench.settings import SettingError, setting
+from workbench.subprograms import Got
+
+if TYPE_CHECKING:
+    from workbench.forecasting import Odds, Setting
+
+
+class LAGC(Scheme):
+    """Lazily aggregated gradient coding: only groups whose last gradient may be wrong compute, any s of them late.
+
+    `forecast` is for the case that every group is selected, an upper end: who is selected depends on the learning.
+    """
+
+    name: ClassVar[str] = "LAGC"
+    title: ClassVar[str] = "Lazily aggregated gradient coding"
+    paper: ClassVar[str] = "Zhang and Simeone 2020"
+    exact: ClassVar[bool] = False  # old gradients stand in for new ones
+    numeric: ClassVar[bool] = True
+    c: float = setting(
+        0.3, "how much a model may have moved before a gradient counts as old; 0 = at all", ge=0
+    )
+    max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
+    groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
+    stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)
+    code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+
+    def check(self, workers: int) -> None:
+        """Groups must divide the workers, and somebody in each must be waited for."""
+        check_groups(self.groups, workers)
+        size = workers // self.groups
+        if self.stragglers >= size:
+            raise SettingError(
+                f"scheme_args.stragglers = {self.stragglers}: a group of {size} workers cannot tolerate it;"
+                f" take 0 to {size - 1}"
+            )
+
+    def grouping(self, workers: int) -> Groups:
+        """G groups of M / G; the first M / G - s answers decode."""
+        size = workers // self.groups
+        return Groups(self.groups, size, size - self.stragglers)
+
+    def code(self, workers: int) -> GradientCode:
+        """Code inside every group."""
+        return cyclic(workers // self.groups, self.stragglers, self.code_seed)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """M parts; a worker holds s + 1 of its group's M / G."""
+        blocks = [self.code(workers).matrix] * self.groups
+        return star_plan(block_diag(*blocks), samples)
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        groups = self.grouping(node.plan.workers)
+        if node.rank != MASTER:
+            return lazy_worker(node, groups)
+        combine = [decoder(self.code(node.plan.workers), groups.members(g)[0]) for g in range(self.groups)]
+
+        def decoded(group: int, got: Got) -> Any:
+            return combine[group](0, got)[0]
+
+        return lazy_master(node, groups, self.c, self.max_age, decoded)
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The slowest group's (M_G - s)-th answer, if all are selected."""
+        return lazy_odds(setting, self.grouping(workers))
