@@ -326,17 +326,23 @@ class DelayStream:
     def whole(self, round: int, loads: NDArray[Any], plan: Plan | None = None) -> Array:
         """Seconds that every worker takes for its whole load of a round; both (workers,).
 
-        The plan is needed where every part has a draw of its own; a mini-batch is drawn as one.
+        The plan is needed where every part has a draw of its own.
         """
-        if not self.parts_apart or plan is None or plan.batch is not None:
+        if not self.parts_apart or plan is None:
             return self.model.compute(self.draw(round), loads)
-        held = np.diff(plan.indptr)[1:]
-        total = np.zeros(self.workers)
-        for slot in range(int(held.max())):
-            place = np.minimum(plan.indptr[1:-1] + slot, len(plan.indices) - 1)
-            samples = np.where(held > slot, plan.sizes[plan.indices[place]], 0)
-            total += self.model.compute(self.draw(round, slot), samples)
-        return total
+        return self.progress(round, plan.portions)[:, -1]
+
+    def progress(self, round: int, portions: NDArray[Any]) -> Array:
+        """Seconds after which every worker has gone through its first, second, ... portion of samples.
+
+        Both (workers, portions). With one draw per worker the time depends on the samples done so far only.
+        """
+        if not self.parts_apart:
+            draw = self.draw(round)
+            done = [self.model.compute(draw, samples) for samples in np.cumsum(portions, axis=1).T]
+            return np.stack(done, axis=1)
+        each = [self.model.compute(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)]
+        return np.cumsum(np.stack(each, axis=1), axis=1)
 
     def piece(self, round: int, worker: int, slot: int, samples: int) -> float:
         """Seconds that a worker (counted from 0) takes for its `slot`-th part."""

@@ -50,9 +50,11 @@ class Experiment(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        self.build_scheme().check(self.workers)
+        scheme = self.build_scheme()
+        scheme.check(self.workers)
         self.build_optimiser()
         _ = self.problem_spec
+        scheme.check_problem(self.problem)
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")

@@ -34,6 +34,10 @@ class Setting:
     floats: int  # model size p
     decode_rate: float | None = None
     carry: Any = None  # what the rounds before left behind
+    samples: int = 0  # of the data set
+    progress: Callable[[NDArray[np.int64], slice], Array] | None = (
+        None  # portions (workers, m), which rounds -> seconds until each portion is done, (those rounds, workers, m)
+    )
 
     def decode(self, answers: int) -> float:
         """Seconds to combine so many messages."""
@@ -89,12 +93,13 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     total = e.rounds if rounds is None else rounds
     stream = DelayStream(e.delays, e.seed if seed is None else seed, workers)
     plan = scheme.plan(workers, samples) if stream.parts_apart else None
+    plan = None if plan and plan.batch else plan  # a mini-batch has one draw, whatever the parts
     at_once = max(1, BATCH // workers)
     batches, carry = [], None
     for start in range(0, total, at_once):
         chosen = range(start, min(start + at_once, total))
         seconds = np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
-        setting = Setting(seconds, _sender(stream, chosen, floats), e.link, floats, e.decode_rate, carry)
+        setting = Setting(seconds, _sender(stream, chosen, floats), e.link, floats, e.decode_rate, carry, samples, _progress(stream, chosen))
         odds = scheme.odds(setting, workers)
         batches.append(odds)
         carry = odds.carry
@@ -112,6 +117,10 @@ def _whole(
     if rows is None:
         return stream.whole(round, loads, plan)
     return stream.whole(round, loads[rows], plan and plan.shuffled(rows))
+
+
+def _progress(stream: DelayStream, rounds: range) -> Callable[[NDArray[np.int64], slice], Array]:
+    return lambda portions, which: np.stack([stream.progress(r, portions) for r in rounds[which]])
 
 
 def _sender(stream: DelayStream, rounds: range, floats: int) -> Callable[[int], Array | float]:
@@ -134,16 +143,16 @@ def port(arrivals: Array, transfer: float) -> Array:
     return np.asarray(np.maximum.accumulate(ordered - steps, axis=-1) + steps + transfer)
 
 
-def star_odds(setting: Setting, needed: int | Ready) -> Odds:
-    """A master and its workers: the round ends when `needed` answers are through the port."""
-    link = setting.link
-    arrivals = setting.seconds + setting.send(setting.floats) + link.latency + setting.down
-    through = port(arrivals, link.transfer(setting.floats))
+def star_odds(setting: Setting, needed: int | Ready, floats: int | None = None) -> Odds:
+    """A master and its workers: the round ends when `needed` answers of `floats` numbers are through the port."""
+    link, length = setting.link, setting.floats if floats is None else floats
+    arrivals = setting.seconds + setting.send(length) + link.latency + setting.down
+    through = port(arrivals, link.transfer(length))
     count = needed(np.argsort(arrivals, axis=1)) if callable(needed) else np.full(len(arrivals), needed)
     end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
     end = end + (0.0 if setting.decode_rate is None else count * setting.floats / setting.decode_rate)
     sent = count.astype(np.float64)
-    return Odds(end, sent, sent * (BYTES_PER_FLOAT * setting.floats))
+    return Odds(end, sent, sent * (BYTES_PER_FLOAT * length))
 
 
 def deadline_odds(setting: Setting, deadline: float) -> Odds:

@@ -70,6 +70,22 @@ class Work:
         return [Work(np.array([p]), np.array([c]), int(sizes[p])) for p, c in pairs]
 
 
+@dataclass(frozen=True)
+class Blend(Work):
+    """Work on encoded data: parts are weighted and added up, row by row, before anything is computed.
+
+    Parts with the same number in `blocks` make one block; shorter ones are filled up with rows of zeros. The answer
+    is the sum over the blocks of block^T (block @ model), which is quadratic in the data: see `problems.Quadratic`.
+    """
+
+    blocks: NDArray[np.int64]  # (m,)
+
+    def block(self, number: int) -> Work:
+        """What goes into one block; its samples are those of the longest part, which only the engine's sizes tell."""
+        of = self.blocks == number
+        return Work(self.parts[of], self.coefficients[of], 0)
+
+
 class Compute(NamedTuple):
     """Go through `work` at `model`; given up with None once a message matching `unless` is there.
 
@@ -156,6 +172,9 @@ class Plan:
     committers: tuple[int, ...] = (MASTER,)  # the ranks whose commits make a round complete
     answers: int = 1  # messages that a worker sends per round at most
     batch: int | None = None  # samples that a worker draws per round from what it holds; None: all of them
+    blocks: NDArray[np.int64] | None = (
+        None  # (parts,) encoded data: a worker blends parts with the same number here into one (see `Blend`)
+    )
     coordinates: int = 1  # a scheme that treats coordinates apart, modulo m, says m here (see `arithmetic`)
     notes: Mapping[str, Any] = field(
         default_factory=dict
@@ -189,8 +208,24 @@ class Plan:
     @cached_property
     def stored(self) -> NDArray[np.int64]:
         """Samples that each rank holds: shape (ranks,)."""
+        if self.blocks is not None:
+            return np.concatenate([[0], self.portions.sum(axis=1)])
         held = np.concatenate([[0], np.cumsum(self.sizes[self.indices])])
         return np.asarray(held[self.indptr[1:]] - held[self.indptr[:-1]])
+
+    @cached_property
+    def portions(self) -> NDArray[np.int64]:
+        """Samples of each thing that a worker holds (part or block), in its order, filled up with 0: (workers, most)."""
+        sizes = self.sizes[self.indices]
+        counts = np.diff(self.indptr)[1:]
+        rows = np.repeat(np.arange(self.workers), counts)
+        if self.blocks is not None:
+            table = np.zeros((self.workers, int(self.blocks.max()) + 1), dtype=np.int64)
+            np.maximum.at(table, (rows, self.blocks[self.indices]), sizes)
+            return table
+        table = np.zeros((self.workers, int(counts.max(initial=1))), dtype=np.int64)
+        table[rows, np.arange(len(sizes)) - np.repeat(self.indptr[1:-1], counts)] = sizes
+        return table
 
     @cached_property
     def loads(self) -> NDArray[np.int64]:
@@ -200,11 +235,11 @@ class Plan:
     @cached_property
     def work(self) -> list[Work]:
         """Work of every rank (rank 0 has none of it)."""
-        stored = self.stored.tolist()
-        return [
-            Work(self.indices[a:b], self.coefficients[a:b], stored[r])
-            for r, (a, b) in enumerate(zip(self.indptr[:-1], self.indptr[1:], strict=True))
-        ]
+        rows = list(zip(self.stored.tolist(), self.indptr[:-1], self.indptr[1:], strict=True))
+        if self.blocks is None:
+            return [Work(self.indices[a:b], self.coefficients[a:b], stored) for stored, a, b in rows]
+        of = self.blocks[self.indices]
+        return [Blend(self.indices[a:b], self.coefficients[a:b], stored, of[a:b]) for stored, a, b in rows]
 
     @cached_property
     def children(self) -> list[tuple[int, ...]]:
@@ -231,6 +266,10 @@ class Plan:
         return dense
 
 
+def _no_constant(work: Work) -> Any:
+    raise NotImplementedError("this engine does not tell a node the constant part of a gradient")
+
+
 @dataclass(frozen=True)
 class Node:
     """What one node's program may know."""
@@ -242,6 +281,7 @@ class Node:
     model: Any  # the model of round 0
     clock: Callable[[], float]
     smoothness: Callable[[Work], float] = lambda work: 1.0  # of the mean loss over some work, from the data
+    constant: Callable[[Work], Any] = _no_constant  # see `problems.Quadratic`; known before the run
 
     @property
     def children(self) -> tuple[int, ...]:
@@ -278,6 +318,9 @@ class Scheme(Settings):
 
     def check(self, workers: int) -> None:
         """Raise `SettingError` if this many workers do not fit; the message lists what would."""
+
+    def check_problem(self, problem: str) -> None:
+        """Raise `SettingError` if the scheme is not made for the problem of that name; the message says why."""
 
     @abstractmethod
     def plan(self, workers: int, samples: int) -> Plan:

@@ -42,7 +42,12 @@ def test_the_load_uses_up_the_data_set(tree: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize(
     ("tree", "load"),
-    [((3, 2, 1), Fraction(4, 15)), ((12, 2, 5), Fraction(1, 6)), ((4, 3, 1), Fraction(1, 14)), ((5, 1, 4), Fraction(1))],
+    [
+        ((3, 2, 1), Fraction(4, 15)),
+        ((12, 2, 5), Fraction(1, 6)),
+        ((4, 3, 1), Fraction(1, 14)),
+        ((5, 1, 4), Fraction(1)),
+    ],
 )
 def test_known_loads(tree: tuple[int, int, int], load: Fraction) -> None:
     assert cr_load(*tree) == float(load)
@@ -123,7 +128,15 @@ def test_theorem_2_is_the_limit_of_the_exact_mean(layers: int) -> None:
 
 def test_printed_lower_bound_is_no_bound_at_the_papers_own_size() -> None:
     """Figure 13's CR: the leading terms of (7) say at least 1.1802 s, the exact mean is 1.1350 s."""
-    setting = dict(children=12, layers=2, stragglers=5, samples=49920, shift=5e-5, rate=2e4, transfer=0.05)
+    setting = {
+        "children": 12,
+        "layers": 2,
+        "stragglers": 5,
+        "samples": 49920,
+        "shift": 5e-5,
+        "rate": 2e4,
+        "transfer": 0.05,
+    }
     lower, upper = cr_time_bounds(**setting)
     assert (lower, upper) == (pytest.approx(1.1802, abs=1e-4), pytest.approx(1.9802, abs=1e-4))
     assert cr_time(**setting) == pytest.approx(1.1350, abs=1e-4)

@@ -6,10 +6,10 @@ from math import comb, factorial
 
 import numpy as np
 import pytest
-from tests.theory.conftest import Agrees
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.theory.samples import agrees
 from workbench.theory import (
     exponential_order_mean,
     exponential_order_std,
@@ -54,11 +54,13 @@ def test_mean_and_deviation_against_exact_integrals(rank: tuple[int, int], mean:
         Fraction(0),
     )
     assert exponential_order_mean(k, n, mean, shift) == pytest.approx(shift + mean * float(exact))
-    assert order_statistic_mean(exponential(mean, shift), k, n) == pytest.approx(shift + mean * float(exact), rel=1e-9)
+    assert order_statistic_mean(exponential(mean, shift), k, n) == pytest.approx(
+        shift + mean * float(exact), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (3, 5), (9, 12), (12, 12)])
-def test_monte_carlo(k: int, n: int, agrees: Agrees) -> None:
+def test_monte_carlo(k: int, n: int) -> None:
     draws = np.sort(2.0 + 3.0 * np.random.default_rng(1).standard_exponential((40_000, n)), axis=1)[:, k - 1]
     expected = exponential_order_mean(k, n, mean=3.0, shift=2.0)
     agrees(draws, expected)
@@ -95,7 +97,9 @@ def test_maximum_of_minima(groups: int, size: int, mean: float, shift: float) ->
 @given(rank=ranks)
 def test_more_answers_take_longer_and_more_workers_are_quicker(rank: tuple[int, int]) -> None:
     k, n = rank
-    assert exponential_order_mean(k, n + 1) < exponential_order_mean(k, n) < exponential_order_mean(k + 1, n + 1)
+    assert (
+        exponential_order_mean(k, n + 1) < exponential_order_mean(k, n) < exponential_order_mean(k + 1, n + 1)
+    )
 
 
 def test_pareto_against_gamma_functions() -> None:

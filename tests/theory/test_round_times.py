@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.theory.conftest import Agrees
+from tests.theory.samples import agrees
 from workbench.theory import (
     cr_load,
     cr_time,
@@ -23,7 +23,7 @@ from workbench.theory import (
 )
 from workbench.theory._port import through
 
-FIGURE_13 = dict(samples=49920, shift=5e-5, rate=2e4)
+FIGURE_13 = {"samples": 49920, "shift": 5e-5, "rate": 2e4}
 
 
 def port(arrivals: NDArray[np.float64], k: int, transfer: float) -> NDArray[np.float64]:
@@ -69,7 +69,7 @@ def simulated(n: int, layers: int, s: int, load: float, transfer: float, draws: 
     ("n", "layers", "s"), [(1, 1, 0), (5, 1, 2), (12, 1, 0), (3, 2, 1), (4, 3, 1), (2, 4, 0), (1, 3, 0)]
 )
 @pytest.mark.parametrize("transfer", [0.0, 0.003, 0.03, 0.3])
-def test_tree_against_monte_carlo(n: int, layers: int, s: int, transfer: float, agrees: Agrees) -> None:
+def test_tree_against_monte_carlo(n: int, layers: int, s: int, transfer: float) -> None:
     load = cr_load(n, layers, s) * 1000
     times = simulated(n, layers, s, load, transfer, 20_000)
     agrees(times, cr_time(n, layers, s, 1000, 1e-4, 5e3, transfer))
@@ -98,16 +98,18 @@ def test_tree_lies_between_simple_bounds(n: int, layers: int, data: st.DataObjec
 def test_star_without_transfers(n: int, data: st.DataObject, shift: float, rate: float) -> None:
     """GC, UMW, SGD are order statistics; a tree of one layer is GC."""
     s = data.draw(st.integers(0, n - 1))
-    setting = dict(samples=500.0, shift=shift, rate=rate)
+    setting = {"samples": 500.0, "shift": shift, "rate": rate}
     load = 500 * gc_load(n, s)
-    assert gc_time(n, s, **setting) == pytest.approx(exponential_order_mean(n - s, n, load / rate, load * shift))
+    assert gc_time(n, s, **setting) == pytest.approx(
+        exponential_order_mean(n - s, n, load / rate, load * shift)
+    )
     assert cr_time(n, 1, s, **setting) == gc_time(n, s, **setting)
     assert umw_time(n, **setting) == gc_time(n, 0, **setting)
     assert sgd_time(n, s, **setting) == pytest.approx(gc_time(n, s, **setting) / (s + 1))
 
 
 @pytest.mark.parametrize(("n", "s"), [(6, 1), (40, 9)])
-def test_repetition_against_monte_carlo(n: int, s: int, agrees: Agrees) -> None:
+def test_repetition_against_monte_carlo(n: int, s: int) -> None:
     load = gc_load(n, s) * 100
     draws = load * (0.01 + np.random.default_rng(3).standard_exponential((50_000, n // (s + 1), s + 1)) / 20)
     agrees(draws.min(2).max(1), frc_time(n, s, 100, 0.01, 20))
@@ -115,7 +117,7 @@ def test_repetition_against_monte_carlo(n: int, s: int, agrees: Agrees) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
-def test_ring_against_a_step_by_step_ring(n: int, agrees: Agrees) -> None:
+def test_ring_against_a_step_by_step_ring(n: int) -> None:
     """Every step needs the neighbour's last one and takes `step`; after 2 (N-1) steps everybody has the sum."""
     times = (50 / n) * (0.01 + np.random.default_rng(4).standard_exponential((20_000, n)) / 20)
     for _ in range(2 * (n - 1)):
@@ -139,7 +141,7 @@ def test_figure_13() -> None:
 
 
 @pytest.mark.parametrize("transfer", [0.0, 0.05])
-def test_figure_13_against_monte_carlo(transfer: float, agrees: Agrees) -> None:
+def test_figure_13_against_monte_carlo(transfer: float) -> None:
     """The star of 156 workers, 65 of them not waited for."""
     load = 49920 * gc_load(156, 65)
     draws = load * (5e-5 + np.random.default_rng(5).standard_exponential((4000, 156)) / 2e4)

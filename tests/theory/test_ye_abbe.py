@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.theory.conftest import Agrees
+from tests.theory.samples import agrees
 from workbench.theory import cegc_achievable, cegc_best, cegc_survival, cegc_table, cegc_time
 
-MODEL = dict(lambda1=0.8, lambda2=0.1, t1=1.6, t2=6.0)
+MODEL = {"lambda1": 0.8, "lambda2": 0.1, "t1": 1.6, "t2": 6.0}
 
 TABLE_3 = [  # row m, column d, from d = m on
     [36.1138, 29.2288, 27.3351, 26.7469, 26.4574, 26.0891, 25.4172, 24.1063],
@@ -22,7 +22,9 @@ TABLE_3 = [  # row m, column d, from d = m on
 ]
 
 rates = st.floats(0.05, 5)
-models = st.fixed_dictionaries({"lambda1": rates, "lambda2": rates, "t1": st.floats(0, 5), "t2": st.floats(0, 5)})
+models = st.fixed_dictionaries(
+    {"lambda1": rates, "lambda2": rates, "t1": st.floats(0, 5), "t2": st.floats(0, 5)}
+)
 
 
 def test_table_3() -> None:
@@ -70,8 +72,10 @@ def test_equal_rates(d: int, m: int, off: float) -> None:
     assert time == pytest.approx(cegc_time(5, d, m, a * d, a / m, 1.0, 2.0), rel=2 * off + 1e-12)
 
 
-@pytest.mark.parametrize(("n", "d", "m", "s"), [(8, 4, 3, None), (5, 5, 2, 1), (3, 1, 1, None), (12, 6, 6, 0)])
-def test_monte_carlo(n: int, d: int, m: int, s: int | None, agrees: Agrees) -> None:
+@pytest.mark.parametrize(
+    ("n", "d", "m", "s"), [(8, 4, 3, None), (5, 5, 2, 1), (3, 1, 1, None), (12, 6, 6, 0)]
+)
+def test_monte_carlo(n: int, d: int, m: int, s: int | None) -> None:
     rng = np.random.default_rng(n)
     compute = 1.6 + rng.exponential(1 / 0.8, (40_000, n))
     send = 6 + rng.exponential(1 / 0.1, (40_000, n))

@@ -34,7 +34,7 @@ from workbench.settings import SettingError
 NOISES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; the first is the one for large codes
 ALL_SETS = 10_000  # with no more sets of stragglers than that, candidates are judged by all of them, ...
 SOME_SETS = 256  # ... else by so many random ones and by all runs of neighbours
-EFFORT = 5e8  # multiplications that may be spent on choosing; at least one candidate is made
+EFFORT = 2e8  # multiplications that may be spent on choosing; at least one candidate is made
 CANDIDATES = 25  # and at most so many
 
 
@@ -132,7 +132,7 @@ def _attempt(rows: Array, first: int, holders: Sequence[NDArray[np.int64]]) -> D
 def judged_sets(n: int, s: int) -> NDArray[np.int64]:
     """Sets of missing messages by which candidates are judged, (sets, s)."""
     if _certain(n, s):
-        return np.array(list(combinations(range(n), s)), dtype=np.int64).reshape(-1, s)
+        return np.array(list(combinations(range(n), s)), dtype=np.int64).reshape(comb(n, s), s)
     random = np.argsort(np.random.default_rng(0).random((SOME_SETS, n)), axis=1)[:, :s]
     runs = (np.arange(n)[:, None] + np.arange(s)) % n
     return np.concatenate([random, runs])

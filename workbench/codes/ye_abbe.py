@@ -24,7 +24,7 @@ Construction = Literal["auto", "polynomial", "gaussian", "stable"]
 CONSTRUCTIONS = ["auto", "polynomial", "gaussian", "stable"]
 BOUND = 1e8  # `auto` leaves the polynomials where half of a double's digits may go: the condition number beyond this
 SETS = 500  # survivor sets looked at to find the worst condition number
-ROUNDING = 1e-15  # singular values this much smaller than the largest are zeros
+ROUNDING = 1e-12  # singular values this much smaller than the largest are zeros
 LARGEST = 60  # rows of a Vandermonde matrix whose condition number may be worth a measurement
 
 
@@ -59,11 +59,12 @@ class YeAbbe(GradientCode):
     def condition(self, answered: tuple[int, ...]) -> float:
         """Condition number of the system that the paper inverts for these answers: the columns of V.
 
-        Singular values that are mere rounding do not count: where the workers form classes, answers of one
-        class repeat one another.
+        Where the workers of the stable construction form classes, answers of one class repeat one another:
+        there singular values that are mere rounding do not count.
         """
         sigma = np.linalg.svd(self.V[:, answered], compute_uv=False)
-        return float(sigma[0] / sigma[sigma > ROUNDING * sigma[0]][-1])
+        rounding = ROUNDING * sigma[0] if self.construction == "stable" else 0.0
+        return float(sigma[0] / sigma[sigma > rounding][-1])
 
 
 @lru_cache(maxsize=32)

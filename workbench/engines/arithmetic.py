@@ -11,14 +11,14 @@ coordinates. Reshaping a value's first axis does the same to both kinds.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from workbench.delays import Keyed
 from workbench.optimisers import Optimiser
-from workbench.problems.base import Problem, Slice
-from workbench.protocol import Array, Compute, Plan, Work
+from workbench.problems.base import Problem, Quadratic, Slice
+from workbench.protocol import Array, Blend, Compute, Plan, Work
 
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
 BATCHES = 1  # random stream of mini-batches; delays have stream 0
@@ -35,6 +35,9 @@ class Arithmetic(Protocol):
 
     def smoothness(self, work: Work) -> float:
         """Smoothness of the mean loss over some work."""
+
+    def constant(self, work: Work) -> Any:
+        """Part of the work's gradient that does not depend on the model (see `Quadratic`)."""
 
     def ring_sum(self, values: list[Any]) -> Any:
         """Sum over the workers, in the ring's order of additions."""
@@ -81,6 +84,10 @@ class Coefficients:
         """No data, no curvature."""
         return 1.0
 
+    def constant(self, work: Work) -> float:
+        """Weights say nothing of the model: a scheme that asks is `numeric`, and its numbers are carried."""
+        return 0.0
+
     def ring_sum(self, values: list[Array]) -> Array:
         """Sum of the workers' weights."""
         return np.asarray(np.sum(values, axis=0))
@@ -110,6 +117,7 @@ class Numbers:
         self.gradients: list[Array] = []
         self._state = optimiser.start(problem)
         self._keyed = Keyed(seed, BATCHES)
+        self._blocks: dict[int, tuple[Work, list[Array]]] = {}  # encoded data of each work
 
     def start(self) -> Array:
         """Model of round 0."""
@@ -118,12 +126,27 @@ class Numbers:
     def compute(self, rank: int, effect: Compute) -> Array:
         """Weighted sum of the parts' gradients; several where the work has several rows of coefficients."""
         work = effect.work
+        if isinstance(work, Blend):
+            return self._blended(work, effect.model)
         if work.coefficients.ndim == 2:
             rows = [effect._replace(work=Work(work.parts, row, work.samples)) for row in work.coefficients]
             return np.stack([self.compute(rank, row) for row in rows])
         if effect.batch is not None and effect.batch < work.samples:
             return self._batch(rank, effect, effect.batch)
         return self.problem.gradient(self._slices(work), effect.model)
+
+    @property
+    def _quadratic(self) -> Quadratic:
+        return cast(Quadratic, self.problem)  # schemes refuse other problems, see `Scheme.check_problem`
+
+    def _blended(self, work: Blend, model: Array) -> Array:
+        """Sum over the work's blocks, which are made once and kept as long as the run lasts."""
+        if id(work) not in self._blocks:
+            numbers = np.unique(work.blocks)
+            slices = [self._slices(work.block(number)) for number in numbers]
+            self._blocks[id(work)] = (work, [self._quadratic.blend(s) for s in slices])
+        blocks = self._blocks[id(work)][1]
+        return np.asarray(sum(self._quadratic.curve(block, model) for block in blocks))
 
     def _slices(self, work: Work) -> list[Slice]:
         bounds = self.plan.bounds
@@ -143,6 +166,10 @@ class Numbers:
     def smoothness(self, work: Work) -> float:
         """Smoothness of the mean loss over the work's samples."""
         return self.problem.smoothness(self._slices(work))
+
+    def constant(self, work: Work) -> Array:
+        """The constant part of the work's gradient."""
+        return self._quadratic.constant(self._slices(work))
 
     def ring_sum(self, values: list[Array]) -> Array:
         """Sum slice by slice in the order in which the ring adds: slice j starts at worker j."""

@@ -135,12 +135,14 @@ class _Simulation:
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
         self.port_free = np.zeros(plan.workers)
         self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> seconds of whole loads, by worker
+        self.progress: dict[int, list[list[float]]] = {}  # round -> by worker: seconds until each part is done
+        self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, when its load began
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
         self.ranks = [
             _Rank(
                 scheme.program(
-                    Node(r, plan, world.rounds, world.floats, model, clock, arithmetic.smoothness)
+                    Node(r, plan, world.rounds, world.floats, model, clock, arithmetic.smoothness, arithmetic.constant)
                 ).send
             )
             for r in range(plan.ranks)
@@ -206,25 +208,49 @@ class _Simulation:
         rank.unless = effect.unless
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
         self.line.started[effect.round] += samples
-        end = self.now + self._seconds(r, effect, samples)
+        end = self._end(r, effect, samples)
         self._at(end, self._computed, r, rank.ticket, effect, self.now)
         return _BLOCKED
 
-    def _seconds(self, r: int, effect: Compute, samples: int) -> float:
+    def _end(self, r: int, effect: Compute, samples: int) -> float:
+        """When a rank will be through with some work, begun now."""
         if effect.round not in self.computing:
             self._draw(effect.round)
         held, seconds = self.computing[effect.round]
         own = held.work[r]
         if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
             slots = np.flatnonzero(own.parts == effect.work.parts[0])
-            return self.world.delays.piece(effect.round, r - 1, int(slots[0]) if len(slots) else 0, samples)
-        return seconds[r - 1]
+            first = int(slots[0]) if len(slots) else 0
+            stretch = own.parts[first : first + len(effect.work.parts)]
+            if effect.batch is None and np.array_equal(stretch, effect.work.parts):
+                return self._stretch_end(r, effect, first, held)
+            return self.now + self.world.delays.piece(effect.round, r - 1, first, samples)
+        return self.now + seconds[r - 1]
+
+    def _stretch_end(self, r: int, effect: Compute, first: int, held: Plan) -> float:
+        """When a rank will be through with consecutive parts of its load, the `first` of them and on.
+
+        Counted from where the rank began its load, if it has gone on without a pause: who has the same pace and
+        has gone through as many samples is then done at the very same time, however they are cut.
+        """
+        if effect.round not in self.progress:
+            self.progress = {k: v for k, v in self.progress.items() if k >= effect.round - 1}
+            self.progress[effect.round] = self.world.delays.progress(effect.round, held.portions).tolist()
+        done = self.progress[effect.round][r - 1]
+        *here, begun = self.stretches.get(r, (None,))
+        if here != [effect.round, first, self.now]:
+            begun = self.now - (done[first - 1] if first else 0.0)
+        last = first + len(effect.work.parts)
+        end = begun + done[last - 1]
+        self.stretches[r] = (effect.round, last, end, begun)
+        return end
 
     def _draw(self, round: int) -> None:
         """Look up who holds what in a round, and how long everybody's whole load takes."""
         self.computing.pop(round - 2, None)
         held = self.scheme.held(self.plan, round)
-        self.computing[round] = (held, self.world.delays.whole(round, held.loads[1:], held).tolist())
+        apart = held if held.batch is None else None  # a mini-batch has one draw, whatever the parts
+        self.computing[round] = (held, self.world.delays.whole(round, held.loads[1:], apart).tolist())
 
     def _computed(self, r: int, ticket: int, effect: Compute, start: float) -> None:
         rank = self.ranks[r]

@@ -48,3 +48,16 @@ class Problem(Protocol):
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Lipschitz constant of the gradient of the objective (of the mean loss over some slices, with l2)."""
+
+
+class Quadratic(Protocol):
+    """A problem whose gradient sum is X^T X model + constant: its data, and not only its gradients, can be encoded."""
+
+    def blend(self, slices: Sequence[Slice]) -> Array:
+        """Weighted sum of the slices' rows, number by number, shorter slices filled up with rows of zeros: (rows, p)."""
+
+    def curve(self, block: Array, model: Array) -> Array:
+        """block^T (block @ model), shape (p,)."""
+
+    def constant(self, slices: Sequence[Slice]) -> Array:
+        """The weighted sum of the slices' -X^T y, shape (p,)."""

@@ -118,6 +118,21 @@ class LeastSquares(LinearProblem):
         slope = z - y
         return 0.5 * float(slope @ slope), slope, np.nan
 
+    def blend(self, slices: Sequence[Slice]) -> Array:
+        """Weighted sum of the slices' rows, number by number, shorter slices filled up with rows of zeros."""
+        total = np.zeros((max((last - first for first, last, _ in slices), default=0), self.features))
+        for first, last, weight in slices:
+            total[: last - first] += weight * self.X[first:last]
+        return total
+
+    def curve(self, block: Array, model: Array) -> Array:
+        """block^T (block @ model)."""
+        return np.asarray((block @ model) @ block)
+
+    def constant(self, slices: Sequence[Slice]) -> Array:
+        """The gradient at the model 0: the weighted sum of the slices' -X^T y."""
+        return self.gradient(slices, self.start())
+
 
 class Logistic(LinearProblem):
     """Sample loss log(1 + exp(-t x.model)), t = -1 or 1 for labels 0 and 1."""

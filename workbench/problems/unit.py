@@ -34,6 +34,18 @@ class Unit:
             total[a:b] += weight
         return total
 
+    def blend(self, slices: Sequence[Slice]) -> Array:
+        """One row, the weights of the parts: as if part j held the one sample e_j."""
+        return self.gradient(slices, self.start())[None]
+
+    def curve(self, block: Array, model: Array) -> Array:
+        """block^T (block @ all ones), whatever the model: the sum over all parts is all ones."""
+        return np.asarray(block.sum(axis=1) @ block)
+
+    def constant(self, slices: Sequence[Slice]) -> Array:
+        """Nothing: all of the gradient is in the data."""
+        return self.start()
+
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """Gradient = the weight of each part; loss = 0."""
         out = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scipy.linalg import block_diag
+import numpy as np
 
 from workbench.codes import GradientCode, cyclic
 from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
@@ -66,8 +66,8 @@ class LAGC(Scheme):
 
     def plan(self, workers: int, samples: int) -> Plan:
         """M parts; a worker holds s + 1 of its group's M / G."""
-        blocks = [self.code(workers).matrix] * self.groups
-        return star_plan(block_diag(*blocks), samples)
+        blocks = np.kron(np.eye(self.groups), self.code(workers).matrix)
+        return star_plan(blocks.astype(np.float64), samples)
 
     def program(self, node: Node) -> Program:
         """Master or worker."""

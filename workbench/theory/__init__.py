@@ -1,8 +1,8 @@
 """The five papers' closed forms, one function each, and exact means where a paper only simulates.
 
 Times are in seconds, loads are shares of the data set unless a function counts parts; a bad argument raises
-`SettingError`. Where a paper's printed formula or number is wrong, the function's notes say so and it returns the
-right one.
+`SettingError`. Where a paper's printed formula or number is wrong, the function's notes say so and it returns
+the right one.
 
 >>> from workbench import theory
 >>> theory.cr_load(children=3, layers=2, stragglers=1) == 4 / 15

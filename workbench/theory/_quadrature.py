@@ -22,7 +22,8 @@ def mean_time(survival: Survival, start: float = 0.0) -> float:
     """E[T] = start + integral of P(T > t) over t >= start, for a time T >= start.
 
     Panels double in length from where the survival function leaves 1 to where nothing is left, and are halved
-    until halving changes nothing: kinks (a shift, a deadline) and jumps are found, since the function is monotone.
+    until halving changes nothing: kinks (a shift, a deadline) and jumps are found, since the function is
+    monotone.
 
     Parameters
     ----------
@@ -39,8 +40,8 @@ def mean_time(survival: Survival, start: float = 0.0) -> float:
     Raises
     ------
     SettingError
-        If the mean is infinite (or so much of it lies in the tail that it cannot be told from infinite), or the
-        function gives something else than probabilities.
+        If the mean is infinite (or so much of it lies in the tail that it cannot be told from infinite), or
+        the function gives something else than probabilities.
 
     Examples
     --------
@@ -62,7 +63,9 @@ def _edges(survival: Survival) -> Array:
     if left[-1] > 0:
         left = np.concatenate([left, survival(powers[250:])])
     if not ((left > -1e-9) & (left < 1 + 1e-9)).all():
-        raise SettingError("survival: gives values that are no probabilities; it must map times >= 0 to P(T > t)")
+        raise SettingError(
+            "survival: gives values that are no probabilities; it must map times >= 0 to P(T > t)"
+        )
     rest = left * powers[: len(left)]
     first = int(np.argmax((1.0 - left) * powers[: len(left)] > 1e-14 * rest.max()))
     unfinished = np.flatnonzero(rest > 1e-17 * rest.max())

@@ -1,7 +1,7 @@
 """Paper 4, approximate gradient coding for heterogeneous nodes: who answers, and how often a part is missed.
 
-A. Johri, A. Yardi, T. Bodas. A worker is slow with probability p-hat, for the whole run; a slow one straggles in an
-iteration with probability p_ss, an active one with p_as. Every part is on s workers.
+A. Johri, A. Yardi, T. Bodas. A worker is slow with probability p-hat, for the whole run; a slow one straggles
+in an iteration with probability p_ss, an active one with p_as. Every part is on s workers.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
 
     Notes
     -----
-    Paper 4, theorem 1: P_r = sum_i C(m,i) C(n-m,r-i) (1-p_ss)^i p_ss^(m-i) (1-p_as)^(r-i) p_as^(n-m-r+i). The paper
-    prints C(m,i') C(n-m,r-i') with i' = min(i, m), which counts impossible terms (i > m) too; its P_r add up to more
-    than 1.
+    Paper 4, theorem 1: P_r = sum_i C(m,i) C(n-m,r-i) (1-p_ss)^i p_ss^(m-i) (1-p_as)^(r-i) p_as^(n-m-r+i). The
+    paper prints C(m,i') C(n-m,r-i') with i' = min(i, m), which counts impossible terms (i > m) too; its P_r
+    add up to more than 1.
 
     Examples
     --------
@@ -114,8 +114,8 @@ def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
 
     Notes
     -----
-    Paper 4, proposition 1, with shuffling: the mean over who is slow. Within one run, where m workers are slow,
-    the probability is `missed_given_slow`.
+    Paper 4, proposition 1, with shuffling: the mean over who is slow. Within one run, where m workers are
+    slow, the probability is `missed_given_slow`.
 
     Examples
     --------
@@ -154,7 +154,8 @@ def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> fl
 
     Notes
     -----
-    What proposition 1 of paper 4 says within one run; its mean over m ~ Binomial(n, p-hat) is `missed_shuffled`.
+    What proposition 1 of paper 4 says within one run; its mean over m ~ Binomial(n, p-hat) is
+    `missed_shuffled`.
 
     Examples
     --------

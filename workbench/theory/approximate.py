@@ -1,8 +1,9 @@
 """Paper 4, approximate gradient coding for heterogeneous nodes: expected optimal decoding errors of FRC and CRC.
 
-The error of an iteration is min over weights x of |x B_survivors - 1|^2, B with a row per worker and a column per part;
-every part is on s workers. An uncovered part costs 1, so no code with s workers per part has a smaller expected error
-than n q^s (q: probability that a worker straggles) - and fractional repetition has exactly that.
+The error of an iteration is min over weights x of |x B_survivors - 1|^2, B with a row per worker and a column
+per part; every part is on s workers. An uncovered part costs 1, so no code with s workers per part has a
+smaller expected error than n q^s (q: probability that a worker straggles) - and fractional repetition has
+exactly that.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
     Returns
     -------
     float
-        Mean of the squared distance to the all-ones vector, 0 to n (parts). Equal to n (p-hat p_ss + (1-p-hat) p_as)^s.
+        Mean of the squared distance to the all-ones vector, 0 to n (parts). Equal to n (p-hat p_ss +
+        (1-p-hat) p_as)^s.
 
     Raises
     ------
@@ -46,8 +48,8 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
 
     Notes
     -----
-    Paper 4, theorem 1 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as = 0.01 it prints 1.976, which is
-    the value for s = 1. Shuffling does not change this mean, only how unevenly the parts bear it.
+    Paper 4, theorem 1 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as = 0.01 it prints 1.976,
+    which is the value for s = 1. Shuffling does not change this mean, only how unevenly the parts bear it.
 
     Examples
     --------
@@ -112,7 +114,8 @@ def crc_error(
     p_ss, p_as : float
         Probability per iteration that a slow, an active worker straggles.
     coefficients : "ones" or array (n, n)
-        The code: every worker's plain sum, or a matrix whose row i has no other entries than in worker i's parts.
+        The code: every worker's plain sum, or a matrix whose row i has no other entries than in worker i's
+        parts.
 
     Returns
     -------
@@ -179,8 +182,8 @@ def crc_error_given_slow(
 def crc_errors(n: int, s: int, coefficients: Coefficients = "ones") -> Array:
     """Mean decoding error of CRC when r workers answer, every set of r as likely, for r = 0..n.
 
-    Sets that are cyclic shifts of one another have the same error if the code is circulant; then one least-squares
-    problem per necklace is enough. Any other matrix takes all 2^n sets.
+    Sets that are cyclic shifts of one another have the same error if the code is circulant; then one
+    least-squares problem per necklace is enough. Any other matrix takes all 2^n sets.
 
     Parameters
     ----------
@@ -201,9 +204,10 @@ def crc_errors(n: int, s: int, coefficients: Coefficients = "ones") -> Array:
 
     Notes
     -----
-    Paper 4, theorem 2, which prints |A A^+ - 1|^2 for |A A^+ 1 - 1|^2 and stops at r = n - s: right only for codes
-    that tolerate s - 1 stragglers. The plain sums do so if s divides n, so here r runs to n. Its proof wants equal
-    columns up to shifts, which Tandon's random cyclic code does not have: only its zeros are cyclic.
+    Paper 4, theorem 2, which prints |A A^+ - 1|^2 for |A A^+ 1 - 1|^2 and stops at r = n - s: right only for
+    codes that tolerate s - 1 stragglers. The plain sums do so if s divides n, so here r runs to n. Its proof
+    wants equal columns up to shifts, which Tandon's random cyclic code does not have: only its zeros are
+    cyclic.
 
     Examples
     --------

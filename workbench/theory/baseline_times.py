@@ -33,7 +33,8 @@ def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: 
 
     Notes
     -----
-    Tandon et al. 2017; paper 5, section III-C, names it as the clustered code with one worker needed per cluster.
+    Tandon et al. 2017; paper 5, section III-C, names it as the clustered code with one worker needed per
+    cluster.
 
     Examples
     --------
@@ -128,7 +129,8 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
     samples, shift, rate : float
         d samples, a s/sample, mu samples/s.
     step : float
-        Time to pass on one slice of p / N numbers, s: t_c / N if only bandwidth costs, plus a latency per message.
+        Time to pass on one slice of p / N numbers, s: t_c / N if only bandwidth costs, plus a latency per
+        message.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Paper 3, CADA and G-CADA: how many are selected, and the expected time of an iteration.
 
-F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
-distributed SGD". M workers, or G groups of M_G = M / G; a worker takes Exp(mean eta). Section VI calls eta "mu", which
-equation (6) uses for the mini-batch size.
+F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and
+straggler-tolerant distributed SGD". M workers, or G groups of M_G = M / G; a worker takes Exp(mean eta).
+Section VI calls eta "mu", which equation (6) uses for the mini-batch size.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ def cada_selected(
 ) -> float:
     """Upper bound on the average number of workers (or groups) that the adaptive rule selects per iteration.
 
-    A worker with L_m^2 <= c / d cannot break rule (7) before its age is d + 1, so it is selected at most once in
-    d + 1 iterations (and at least once in D); worker m adds 1 / min(d_m + 1, D), d_m = min(floor(c / L_m^2), D).
+    A worker with L_m^2 <= c / d cannot break rule (7) before its age is d + 1, so it is selected at most once
+    in d + 1 iterations (and at least once in D); worker m adds 1 / min(d_m + 1, D), d_m = min(floor(c /
+    L_m^2), D).
 
     Parameters
     ----------
@@ -49,11 +50,12 @@ def cada_selected(
 
     Notes
     -----
-    Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d / (d + 1), n_d the number of workers with
-    Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, Lbar_d^2 = c_d / (d M^2). It prints Lbar_0 = 0, which counts no worker of class 0
+    Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d / (d + 1), n_d the number of workers
+    with Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, Lbar_d^2 = c_d / (d M^2). It prints Lbar_0 = 0, which counts no
+    worker of class 0
     (those selected in every iteration): Lbar_0 must be infinite. Class D is selected when its age is D (algorithm 1,
-    line 3, "tau >= D"), which is 1 / D of the time, not 1 / (D + 1). The M^2 belongs to a rule scaled otherwise (LAG,
-    the paper's reference 8).
+    line 3, "tau >= D"), which is 1 / D of the time, not 1 / (D + 1). The M^2 belongs to a rule scaled
+    otherwise (LAG, the paper's reference 8).
 
     Examples
     --------
@@ -72,7 +74,7 @@ def cada_selected(
         return _published(squares, c, max_age)
     if form != "rule":
         raise SettingError(f"form = {form!r}: choose one of rule, published")
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         ages = np.minimum(np.floor(c / squares), max_age)
     return float((1.0 / np.minimum(ages + 1, max_age)).sum())
 
@@ -130,7 +132,8 @@ def cada_time(selected: float, mean: float = 1.0) -> float:
     Returns
     -------
     float
-        Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is concave.
+        Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
+        concave.
 
     Raises
     ------
@@ -164,7 +167,8 @@ def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
     Returns
     -------
     float
-        Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is concave.
+        Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
+        concave.
 
     Raises
     ------
@@ -173,8 +177,9 @@ def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
 
     Notes
     -----
-    Paper 3, equations (14) and (16): the fastest of M_G exponentials is one with mean eta / M_G, so the integral (14)
-    is that of H. (14) is the mean of the largest of a groups; its printed subscript a : M_G should read a : a.
+    Paper 3, equations (14) and (16): the fastest of M_G exponentials is one with mean eta / M_G, so the
+    integral (14) is that of H. (14) is the mean of the largest of a groups; its printed subscript a : M_G
+    should read a : a.
 
     Examples
     --------

@@ -14,7 +14,8 @@ def gcada_communication(selected: float, group_size: int = 1) -> float:
     Parameters
     ----------
     selected : float
-        Groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam (group_size=1).
+        Groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam
+        (group_size=1).
     group_size : int
         Workers per group, M_G; 1 for CADA and distributed Adam: 2 messages per worker.
 
@@ -46,7 +47,8 @@ def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) 
     Parameters
     ----------
     selected : float
-        Groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam (group_size=1).
+        Groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam
+        (group_size=1).
     group_size : int
         Workers per group, M_G.
     batch : float

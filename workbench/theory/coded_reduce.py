@@ -1,8 +1,8 @@
 """Paper 1, CodedReduce (CR): what a worker computes on, and what resiliency that buys.
 
-A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
-aggregation in distributed learning". A regular (n, L) tree: every parent has n `children`, there are L `layers` of
-workers, N = n + n^2 + ... + n^L; every parent tolerates s `stragglers` among its children.
+A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for
+gradient aggregation in distributed learning". A regular (n, L) tree: every parent has n `children`, there are
+L `layers` of workers, N = n + n^2 + ... + n^L; every parent tolerates s `stragglers` among its children.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Paper 5: exact mean completion times of the multi-message schemes UC-MMC and GC-MMC, by counting and quadrature.
 
-At time t the workers' numbers of finished parts are independent, P(at least x) = P(X <= t / x). So the chance that a
-cluster is done is a sum over these numbers, taken around the circle by a transfer matrix (correlated codes) or by
-convolution (uncorrelated ones).
+At time t the workers' numbers of finished parts are independent, P(at least x) = P(X <= t / x). So the chance
+that a cluster is done is a sum over these numbers, taken around the circle by a transfer matrix (correlated
+codes) or by convolution (uncorrelated ones).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def mmc_completion(
     load : int
         Parts per worker, r, 1 to K / P, computed in order.
     order : int or sequence of int
-        An int m: correlated code; a worker sends c_i, c_(i+1), ... after m, m + 1, ..., r parts, and a cluster needs
-        K / P - m + 1 different ones; m = 1 is UC-MMC. A list [m_0, m_1, ...]: uncorrelated code; a worker sends a
-        message after each of these numbers of parts, and a cluster of K / P workers needs any
-        l K / P - sum(m_j) + 1, l the length of the list.
+        An int m: correlated code; a worker sends c_i, c_(i+1), ... after m, m + 1, ..., r parts, and a
+        cluster needs K / P - m + 1 different ones; m = 1 is UC-MMC. A list [m_0, m_1, ...]: uncorrelated
+        code; a worker sends a message after each of these numbers of parts, and a cluster of K / P workers
+        needs any l K / P - sum(m_j) + 1, l the length of the list.
     clusters : int
         P, must divide K.
     shift, rate : float
@@ -63,7 +63,8 @@ def mmc_completion(
 
     Notes
     -----
-    Paper 5, sections III-A to III-D and figure 1. Section III-A prints K - m - 1 = 5 for K = 6, m = 2: it is K - m + 1.
+    Paper 5, sections III-A to III-D and figure 1. Section III-A prints K - m - 1 = 5 for K = 6, m = 2: it is
+    K - m + 1.
 
     Examples
     --------
@@ -135,9 +136,10 @@ def _delayed(a: Array, k: int) -> Array:
 def _uncovered(sent: Array, size: int, m: int) -> Array:
     """P(at least m of the `size` messages on a circle were sent by nobody).
 
-    Worker i sends messages i, i+1, ... in order. Going round the circle, the reach c (how many messages from here on
-    are known to be sent) is max(c - 1, own): a Markov chain, and after one turn it has forgotten where it began, so
-    the trace of the turn counts every outcome once. A second index counts the uncovered messages, m for more too.
+    Worker i sends messages i, i+1, ... in order. Going round the circle, the reach c (how many messages from
+    here on are known to be sent) is max(c - 1, own): a Markov chain, and after one turn it has forgotten
+    where it began, so the trace of the turn counts every outcome once. A second index counts the uncovered
+    messages, m for more too.
     """
     reach = sent.shape[1]
     step = _steps(sent)

@@ -1,8 +1,9 @@
 """Paper 5, gradient coding with clustering and multi-message communication: completion times of one-message schemes.
 
-E. Ozfatura, D. Gunduz, S. Ulukus. K workers, K parts, every worker computes r parts (its load) in order. Worker i has
-finished x computations at x X_i, X_i = alpha + Exp(rate mu): shift alpha in s/part, rate mu in parts/s, and the mean is
-alpha + 1 / mu = 0.11 s/part for the paper's alpha = 0.01, mu = 10 (it says 10 parts per second; that leaves out alpha).
+E. Ozfatura, D. Gunduz, S. Ulukus. K workers, K parts, every worker computes r parts (its load) in order.
+Worker i has finished x computations at x X_i, X_i = alpha + Exp(rate mu): shift alpha in s/part, rate mu in
+parts/s, and the mean is alpha + 1 / mu = 0.11 s/part for the paper's alpha = 0.01, mu = 10 (it says 10 parts
+per second; that leaves out alpha).
 """
 
 from __future__ import annotations

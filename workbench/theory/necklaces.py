@@ -15,9 +15,9 @@ LONGEST = 28  # about 10 million classes
 def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """One representative of every class of binary words of length n under cyclic shifts, and the class's size.
 
-    The words are grown bit by bit (Fredricksen, Kessler and Maiorana), all at once: the next bit repeats the one a
-    period ago, or is a 1 where that one is 0, which makes the whole word the period. The words whose period divides
-    n are the smallest of their classes, and the period is the order of the class.
+    The words are grown bit by bit (Fredricksen, Kessler and Maiorana), all at once: the next bit repeats the
+    one a period ago, or is a 1 where that one is 0, which makes the whole word the period. The words whose
+    period divides n are the smallest of their classes, and the period is the order of the class.
 
     Parameters
     ----------
@@ -83,7 +83,8 @@ def necklace_count(n: int, weight: int, order: int) -> int:
 
     Notes
     -----
-    Paper 4, lemma 1 (its definition of mu, garbled there: mu(1) = 1, 0 if a square divides, else (-1)^primes).
+    Paper 4, lemma 1 (its definition of mu, garbled there: mu(1) = 1, 0 if a square divides, else
+    (-1)^primes).
 
     Examples
     --------

@@ -72,8 +72,8 @@ def exponential_order_mean(k: int, n: int, mean: float = 1.0, shift: float = 0.0
 
     Notes
     -----
-    Paper 3, equation (10); paper 1, appendix D, for k = n - s. That appendix prints log(i) < H_i < log(i+1); the
-    right inequality is false (H_1 = 1 > log 2): it is log(i+1) < H_i <= 1 + log(i).
+    Paper 3, equation (10); paper 1, appendix D, for k = n - s. That appendix prints log(i) < H_i < log(i+1);
+    the right inequality is false (H_1 = 1 > log 2): it is log(i+1) < H_i <= 1 + log(i).
 
     Examples
     --------
@@ -168,8 +168,8 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
     Parameters
     ----------
     survival : callable
-        Takes times (m,), in s, and gives P(T > t) (m,), for T >= 0. With a distribution function F give 1 - F;
-        a survival function of its own is more precise in the tail.
+        Takes times (m,), in s, and gives P(T > t) (m,), for T >= 0. With a distribution function F give 1 -
+        F; a survival function of its own is more precise in the tail.
     k, n : int
         Which one of how many, 1 <= k <= n.
 

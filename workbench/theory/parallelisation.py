@@ -1,6 +1,7 @@
 """Paper 1, CodedReduce: parallelisation gains, and theorem 2 on the expected round time.
 
-The gain beta is the number of communications that go on at the same time; a receiver takes one message at a time.
+The gain beta is the number of communications that go on at the same time; a receiver takes one message at a
+time.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def cr_parallelisation(children: int, layers: int) -> int:
 
     Notes
     -----
-    Paper 1, remark 4: beta = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. With one layer this is
-    gradient coding, beta = 1.
+    Paper 1, remark 4: beta = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. With one layer
+    this is gradient coding, beta = 1.
 
     Examples
     --------
@@ -138,9 +139,9 @@ def cr_time_bounds(
     Notes
     -----
     Paper 1, theorem 2 (equations 7 and 8), without the o(.) terms: these are limits, not bounds at a given n.
-    Since H_n - H_s < log(n / s), the printed lower term even exceeds the exact mean for one layer and t_c = 0. The
-    exact mean at any n is `cr_time`. Every layer must take n - s messages one after another, so L (n - s) t_c is a
-    bound from below as well as (appendix D) the communication term from above.
+    Since H_n - H_s < log(n / s), the printed lower term even exceeds the exact mean for one layer and t_c =
+    0. The exact mean at any n is `cr_time`. Every layer must take n - s messages one after another, so L (n -
+    s) t_c is a bound from below as well as (appendix D) the communication term from above.
 
     Examples
     --------

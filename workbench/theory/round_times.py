@@ -1,7 +1,8 @@
 """Paper 1: exact expected round times of CodedReduce and gradient coding, at any size.
 
-Model of section III-C: computing on x of the d samples takes a x + Exp(mean x / mu); a parent takes one message at a
-time, t_c each, while its children go on computing. Times in s, a (shift) in s/sample, mu (rate) in samples/s.
+Model of section III-C: computing on x of the d samples takes a x + Exp(mean x / mu); a parent takes one
+message at a time, t_c each, while its children go on computing. Times in s, a (shift) in s/sample, mu (rate)
+in samples/s.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def cr_time(
 ) -> float:
     """Expected round time of CodedReduce on a given tree, by exact recursion over its layers and quadrature.
 
-    A relay sends when both its own work and the first n - s of its children's messages are through its port; sibling
-    subtrees are independent, so the distribution climbs the tree layer by layer.
+    A relay sends when both its own work and the first n - s of its children's messages are through its port;
+    sibling subtrees are independent, so the distribution climbs the tree layer by layer.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Paper 2, communication-computation efficient gradient coding (CEGC): what is achievable and how long it takes.
 
-M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018. n workers, d parts per worker, s
-stragglers, reduction m: a message has p / m of the model's p coordinates.
+M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018. n workers, d parts per
+worker, s stragglers, reduction m: a message has p / m of the model's p coordinates.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def cegc_achievable(n: int, d: int, s: int, m: int, parts: int | None = None) ->
 def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: float, t2: float) -> Array:
     """P(a worker needs longer than t): T = d (t1 + Exp(lambda1)) + (t2 + Exp(lambda2)) / m.
 
-    The random part is hypoexponential with rates lambda1 / d and lambda2 m; the form used has no cancellation where
-    the two are (nearly) equal.
+    The random part is hypoexponential with rates lambda1 / d and lambda2 m; the form used has no cancellation
+    where the two are (nearly) equal.
 
     Parameters
     ----------
@@ -140,8 +140,8 @@ def cegc_time(
 
     Notes
     -----
-    Paper 2, section 5 and table 3 (n = 8, lambda1 = 0.8, lambda2 = 0.1, t1 = 1.6, t2 = 6). A worker computes all its
-    parts at the same speed: its time for d parts is d times one draw, not a sum of d draws.
+    Paper 2, section 5 and table 3 (n = 8, lambda1 = 0.8, lambda2 = 0.1, t1 = 1.6, t2 = 6). A worker computes
+    all its parts at the same speed: its time for d parts is d times one draw, not a sum of d draws.
 
     Examples
     --------

@@ -1,0 +1,124 @@
+"""Communication-computation efficient gradient coding, CEGC: messages of p/m numbers for d parts a worker.
+
+M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018: section 3 (polynomials),
+section 5 (timing model: a round takes d T1 + T2/m until the (n-s)-th worker). Any d >= s + m (Theorem 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from workbench.codes import YeAbbe, ye_abbe
+from workbench.protocol import (
+    CODED,
+    MASTER,
+    MODEL,
+    Array,
+    Compute,
+    Message,
+    Node,
+    Plan,
+    Program,
+    Scheme,
+    Send,
+    Work,
+    star_plan,
+)
+from workbench.settings import SettingError, setting
+from workbench.subprograms import Combine, Got, at_least, parent_program, worker_program
+
+if TYPE_CHECKING:
+    from workbench.forecasting import Odds, Setting
+
+
+class CEGC(Scheme):
+    """Gradient coding that trades load for shorter messages: every part on d workers, any s late, p/m numbers each."""
+
+    name: ClassVar[str] = "CEGC"
+    title: ClassVar[str] = "Communication-efficient gradient coding"
+    paper: ClassVar[str] = "Ye and Abbe 2018"
+    load: int = setting(3, "parts that every worker computes (d), at least stragglers + reduction", ge=1)
+    stragglers: int = setting(1, "workers that may be late or dead (s)", ge=0)
+    reduction: int = setting(2, "how many times shorter than the model a message is (m)", ge=1)
+    construction: Literal["auto", "polynomial", "gaussian", "stable"] = setting(
+        "auto",
+        "polynomials where they are well conditioned, else evenly spread Fourier vectors; or one of them",
+    )
+    code_seed: int = setting(0, "seed of a random construction", ge=0)
+
+    def check(self, workers: int) -> None:
+        """Refuse d < s + m (Theorem 1), and anything above n."""
+        try:
+            self.code(workers)
+        except SettingError as error:
+            raise SettingError(f"scheme_args.{error}") from None
+
+    def code(self, workers: int) -> YeAbbe:
+        """Encoding matrix and decoder."""
+        return ye_abbe(workers, self.load, self.stragglers, self.reduction, self.construction, self.code_seed)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Cyclic windows of d parts. The plan's matrix says who holds what; coefficients differ by coordinate."""
+        held = np.zeros((workers, workers))
+        np.put_along_axis(held, self.code(workers).windows, 1.0, axis=1)
+        return replace(star_plan(held, samples), coordinates=self.reduction)
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        n = node.plan.workers
+        if node.rank == MASTER:
+            return parent_program(node, at_least(n - self.stragglers), restorer(self.code(n), node.floats))
+        return worker_program(node, self._answer)
+
+    def _answer(self, node: Node, job: Message) -> Program:
+        """Compute m coded gradients over the d parts, keep of each the coordinates that are due, send p/m numbers."""
+        code, worker = self.code(node.plan.workers), node.rank - 1
+        work = Work(code.windows[worker], code.encode(worker), node.work.samples)
+        coded = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
+        if coded is not None:
+            length = message_floats(node.floats, self.reduction)
+            yield Send(node.parent, CODED, job.round, interleave(coded), floats=length)
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The (n-s)-th answer of p/m numbers."""
+        from workbench.forecasting import star_odds
+
+        return star_odds(setting, workers - self.stragglers, message_floats(setting.floats, self.reduction))
+
+
+def message_floats(floats: int, reduction: int) -> int:
+    """Length of a message, ceil(p/m): where m does not divide p the gradient is padded with zeros.
+
+    >>> message_floats(100, 3)
+    34
+    """
+    return -(-floats // reduction)
+
+
+def interleave(coded: Array) -> Array:
+    """Coordinate u, u+m, ... of the u-th of m coded gradients, summed over u: (m, p) -> (ceil(p/m),).
+
+    >>> interleave(np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])).tolist()
+    [21.0, 3.0]
+    """
+    m = len(coded)
+    padding = [(0, 0), (0, -coded.shape[1] % m), *[(0, 0)] * (coded.ndim - 2)]
+    blocks = np.pad(coded, padding).reshape(m, -1, m, *coded.shape[2:])
+    return np.asarray(np.einsum("uvu...->v...", blocks))
+
+
+def restorer(code: YeAbbe, floats: int) -> Combine:
+    """Combine messages of p/m numbers to the sum of all gradients, p numbers."""
+
+    def combine(round: int, got: Got) -> tuple[Any, float]:
+        keys = sorted(got)
+        weights, residual = code.decode(tuple(rank - 1 for rank, _ in keys))
+        blocks = np.tensordot(np.stack([got[key].value for key in keys]), weights, axes=([0], [1]))
+        whole = np.moveaxis(blocks, -1, 1)  # (p/m, m, ...): block v, coordinate u
+        whole = whole.reshape(-1, *whole.shape[2:])
+        return whole[:floats] if whole.ndim == 1 else whole, residual
+
+    return combine
