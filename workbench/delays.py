@@ -341,7 +341,9 @@ class DelayStream:
             draw = self.draw(round)
             done = [self.model.compute(draw, samples) for samples in np.cumsum(portions, axis=1).T]
             return np.stack(done, axis=1)
-        each = [self.model.compute(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)]
+        each = [
+            self.model.compute(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)
+        ]
         return np.cumsum(np.stack(each, axis=1), axis=1)
 
     def piece(self, round: int, worker: int, slot: int, samples: int) -> float:

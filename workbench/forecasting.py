@@ -99,7 +99,16 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     for start in range(0, total, at_once):
         chosen = range(start, min(start + at_once, total))
         seconds = np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
-        setting = Setting(seconds, _sender(stream, chosen, floats), e.link, floats, e.decode_rate, carry, samples, _progress(stream, chosen))
+        setting = Setting(
+            seconds,
+            _sender(stream, chosen, floats),
+            e.link,
+            floats,
+            e.decode_rate,
+            carry,
+            samples,
+            _progress(stream, chosen),
+        )
         odds = scheme.odds(setting, workers)
         batches.append(odds)
         carry = odds.carry

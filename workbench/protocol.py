@@ -215,7 +215,7 @@ class Plan:
 
     @cached_property
     def portions(self) -> NDArray[np.int64]:
-        """Samples of each thing that a worker holds (part or block), in its order, filled up with 0: (workers, most)."""
+        """Samples of each part (or block) that a worker holds, in its order, filled up with 0: (workers, most)."""
         sizes = self.sizes[self.indices]
         counts = np.diff(self.indptr)[1:]
         rows = np.repeat(np.arange(self.workers), counts)

@@ -93,6 +93,19 @@ def test_late_answers_end_in_a_cross(traces: list[wb.Trace]) -> None:
     assert hollow.marker.color == "rgba(0,0,0,0)"
 
 
+def test_answers_that_arrive_after_the_round_are_cut_at_its_end() -> None:
+    far = {"latency": 0.05, "bandwidth": 1e6}
+    trace = wb.run(experiment("SGD", {"stragglers": 6}, rounds=3, link=far))
+    window = events_of(trace, 1)
+    drops = window.of("drop")
+    assert (drops["end"] > window.start + window.duration).any(), "the example must have messages in flight"
+    figure = gantt(trace, 1)
+    begin, end = spans(bars(figure, "answer too late: dropped"))
+    last = window.duration * unit(figure)
+    assert np.all(begin < last)
+    np.testing.assert_allclose(end, np.minimum(drops["end"] - window.start, window.duration) * unit(figure))
+
+
 def test_workers_without_an_answer_are_open_to_the_rounds_end() -> None:
     slow = {"kind": "shifted_exponential", "shift": 1e-6, "rate": 10.0}
     trace = wb.run(experiment("SGD", {"stragglers": 6}, rounds=3, delays=slow))

@@ -43,6 +43,8 @@ def test_accuracy_is_met_from_below() -> None:
 def test_the_reference_is_the_fastest_where_cr_is_missing_or_never_there() -> None:
     slow, fast = made("UMW", [4.0], [0.1]), made("GC", [2.0], [0.1])
     assert speedups([slow, fast], target=0.1)["speedup"].tolist() == [2.0, 1.0]
+    tree = made("CR", [8.0], [0.1])
+    assert speedups([slow, fast, tree], target=0.1)["speedup"].tolist() == [0.5, 0.25, 1.0]
     late = made("CR", [1.0], [0.9])
     assert speedups([slow, fast, late], target=0.1)["speedup"].tolist()[:2] == [2.0, 1.0]
 

@@ -50,14 +50,30 @@ def test_edges_are_the_plans_and_nodes_stand_apart(spec: dict[str, Any]) -> None
     assert gaps.min() > 1e-3
 
 
-def test_edges_of_one_layer_do_not_cross() -> None:
-    layout = place(experiment("CR", {"children": 3, "layers": 2}).plan, MOST_RANKS)
-    for depth in (1, 2):
-        ranks = np.flatnonzero(layout.layer == depth)
-        order = ranks[np.argsort(layout.x[ranks])]
-        parents = [next(a for a, b in layout.edges if b == rank) for rank in order]
-        places = layout.x[parents]
-        assert np.all(np.diff(places) >= 0)
+@pytest.mark.parametrize(("children", "layers"), [(12, 1), (3, 2), (2, 4)])
+def test_a_tree_stands_in_rank_order_parents_over_the_middle_of_their_children(
+    children: int, layers: int
+) -> None:
+    args = {"children": children, "layers": layers, "stragglers": 1}
+    workers = sum(children**layer for layer in range(1, layers + 1))
+    plan = experiment("CR", args, workers=workers).plan
+    layout = place(plan, MOST_RANKS)
+    for depth in range(1, layers + 1):
+        assert np.all(np.diff(layout.x[layout.layer == depth]) > 0)
+    for rank, kids in enumerate(plan.children):
+        if kids:
+            assert layout.x[rank] == pytest.approx(np.mean(layout.x[list(kids)]))
+            assert np.all(layout.y[list(kids)] < layout.y[rank])
+
+
+def test_many_workers_stand_on_circles_around_the_master() -> None:
+    args = {"children": 12, "layers": 2, "stragglers": 1}
+    layout = place(
+        experiment("CR", args, workers=156, problem_args={"samples": 1560, "features": 2}).plan, 400
+    )
+    np.testing.assert_allclose(np.hypot(layout.x, layout.y), layout.layer, atol=1e-12)
+    leaves = np.unwrap(np.arctan2(layout.x, layout.y)[layout.layer == 2])
+    np.testing.assert_allclose(np.diff(leaves), 2 * np.pi / 144)
 
 
 def test_hovering_a_node_tells_rank_layer_samples_and_parts() -> None:

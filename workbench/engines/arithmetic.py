@@ -53,6 +53,7 @@ class Coefficients:
         self.plan = plan
         self.weights: list[Array | None] = []  # per round; None stands for all ones
         self._rows: dict[int, tuple[Work, Array]] = {}
+        self._residual = 0.0  # of the newest round
         m = plan.coordinates
         self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
 
@@ -93,12 +94,13 @@ class Coefficients:
         return np.asarray(np.sum(values, axis=0))
 
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[int, float]:
-        """Keep the decoding vector. A scheme that got nothing may commit 0."""
-        value = np.broadcast_to(gradient, self._ones.shape)
-        off = (value - self._ones).ravel()
+        """Keep the decoding vector, of the first who commits a round. A scheme that got nothing may commit 0."""
         if round == len(self.weights):
+            value = np.broadcast_to(gradient, self._ones.shape)
+            off = (value - self._ones).ravel()
             self.weights.append(None if np.abs(off).max() <= EXACT else self._by_part(value))
-        return round + 1, float(off @ off) / self.plan.coordinates
+            self._residual = float(off @ off) / self.plan.coordinates
+        return round + 1, self._residual
 
     def _by_part(self, value: Array) -> Array:
         m = self.plan.coordinates

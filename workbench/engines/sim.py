@@ -36,6 +36,7 @@ from workbench.protocol import (
     Recv,
     Scheme,
     Send,
+    Work,
 )
 from workbench.ring import ring_finish
 
@@ -135,18 +136,14 @@ class _Simulation:
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
         self.port_free = np.zeros(plan.workers)
         self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> seconds of whole loads, by worker
-        self.progress: dict[int, list[list[float]]] = {}  # round -> by worker: seconds until each part is done
+        self.progress: dict[int, list[list[float]]] = {}  # round -> worker -> seconds until each part
         self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, when its load began
+        self.places: dict[int, tuple[Work, Work, int, bool]] = {}  # by the id of a work
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
-        self.ranks = [
-            _Rank(
-                scheme.program(
-                    Node(r, plan, world.rounds, world.floats, model, clock, arithmetic.smoothness, arithmetic.constant)
-                ).send
-            )
-            for r in range(plan.ranks)
-        ]
+        facts = (arithmetic.smoothness, arithmetic.constant)
+        nodes = [Node(r, plan, world.rounds, world.floats, model, clock, *facts) for r in range(plan.ranks)]
+        self.ranks = [_Rank(scheme.program(node).send) for node in nodes]
         self.handlers: dict[type, Callable[[int, _Rank, Any], Any]] = {
             Compute: self._compute,
             Send: self._send,
@@ -219,13 +216,21 @@ class _Simulation:
         held, seconds = self.computing[effect.round]
         own = held.work[r]
         if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
-            slots = np.flatnonzero(own.parts == effect.work.parts[0])
-            first = int(slots[0]) if len(slots) else 0
-            stretch = own.parts[first : first + len(effect.work.parts)]
-            if effect.batch is None and np.array_equal(stretch, effect.work.parts):
+            first, stretch = self._place(effect.work, own)
+            if stretch and effect.batch is None:
                 return self._stretch_end(r, effect, first, held)
             return self.now + self.world.delays.piece(effect.round, r - 1, first, samples)
         return self.now + seconds[r - 1]
+
+    def _place(self, work: Work, own: Work) -> tuple[int, bool]:
+        """Where some work begins in a rank's whole load, and whether its parts follow one another there."""
+        known = self.places.get(id(work))
+        if known is None or known[0] is not work or known[1] is not own:
+            slots = np.flatnonzero(own.parts == work.parts[0])
+            first = int(slots[0]) if len(slots) else 0
+            stretch = bool(np.array_equal(own.parts[first : first + len(work.parts)], work.parts))
+            known = self.places[id(work)] = (work, own, first, stretch)
+        return known[2:]
 
     def _stretch_end(self, r: int, effect: Compute, first: int, held: Plan) -> float:
         """When a rank will be through with consecutive parts of its load, the `first` of them and on.

@@ -54,7 +54,7 @@ class Quadratic(Protocol):
     """A problem whose gradient sum is X^T X model + constant: its data, and not only its gradients, can be encoded."""
 
     def blend(self, slices: Sequence[Slice]) -> Array:
-        """Weighted sum of the slices' rows, number by number, shorter slices filled up with rows of zeros: (rows, p)."""
+        """Weighted sum of the slices' rows, number by number, short slices filled up with rows of zeros: (rows, p)."""
 
     def curve(self, block: Array, model: Array) -> Array:
         """block^T (block @ model), shape (p,)."""

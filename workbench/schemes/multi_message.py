@@ -10,96 +10,19 @@ the fractional repetition of Tandon et al. 2017.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.codes import MultiMessage, correlated, uncorrelated
-from workbench.errors import QuorumLost
-from workbench.protocol import (
-    CODED,
-    LOST,
-    MASTER,
-    MODEL,
-    Array,
-    Close,
-    Commit,
-    Compute,
-    Decode,
-    Message,
-    Node,
-    Plan,
-    Program,
-    Recv,
-    Scheme,
-    Send,
-    Work,
-    even_sizes,
-)
+from workbench.codes import correlated, uncorrelated
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, even_sizes
+from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker
 from workbench.settings import SettingError, setting
-from workbench.subprograms import worker_program
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting
-
-SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
-
-
-class Agenda(NamedTuple):
-    """What the workers of a cluster send: worker w's j-th message is row rows[w, j], ready after after[j] parts."""
-
-    code: MultiMessage
-    after: NDArray[np.int64]  # (l,), ascending
-    rows: NDArray[np.int64]  # (workers, l), SUM for the plain sum
-
-    def hybrid(self, load: int) -> Agenda:
-        """Instead of the message after all parts, or as well where there is none, the plain sum (section III-D)."""
-        keep = self.after < load
-        sums = np.full((len(self.rows), 1), SUM)
-        return Agenda(
-            self.code, np.append(self.after[keep], load), np.hstack([self.rows[:, keep], sums])
-        )
-
-    def coefficients(self, place: int, number: int) -> Array:
-        """Coefficients of a message over its worker's first parts, in the worker's order."""
-        row, count = self.rows[place, number], self.after[number]
-        if row == SUM:
-            return np.ones(count)
-        return np.asarray(self.code.matrix[row][(place + np.arange(count)) % len(self.rows)])
-
-
-class Tally:
-    """What the master has of one cluster in a round."""
-
-    def __init__(self, agenda: Agenda) -> None:
-        self.agenda = agenda
-        self.values: dict[int, Any] = {}  # by row: of messages sent by several workers the first counts
-
-    @property
-    def done(self) -> bool:
-        """Can the cluster's gradient be decoded?"""
-        return enough(self.agenda, self.values.keys())
-
-    def decode(self) -> tuple[Any, float]:
-        """The cluster's gradient and |b - 1|^2; added up by row, never by arrival."""
-        if SUM in self.values:
-            return self.values[SUM], 0.0
-        rows = tuple(sorted(self.values))
-        weights, residual = self.agenda.code.decode(rows)
-        return weights @ np.stack([self.values[row] for row in rows]), residual
-
-    @property
-    def combined(self) -> int:
-        """How many messages decoding combines."""
-        return 1 if SUM in self.values else len(self.values)
-
-
-def enough(agenda: Agenda, rows: Any) -> bool:
-    """Do these rows decode? Any `needed` different ones do, and a cluster's plain sum."""
-    return SUM in rows or len(rows) >= agenda.code.needed
 
 
 class MultiMessageScheme(Scheme):
@@ -132,9 +55,9 @@ class MultiMessageScheme(Scheme):
     def agenda(self, size: int) -> Agenda:
         """Messages of a cluster of that many workers."""
 
-    def kind(self, cluster: int) -> str:
-        """Kind of a cluster's messages: one of its own where they are refused apart from the others."""
-        return CODED if self.when_done == "go on" else f"{CODED} by cluster {cluster + 1}"
+    def build(self, workers: int) -> Clusters:
+        """Clusters and what they send."""
+        return Clusters(self.clusters, self.agenda(workers // self.clusters), self.when_done == "stop")
 
     def windows(self, workers: int) -> NDArray[np.int64]:
         """Parts of each worker in the order in which it goes through them, (workers, r)."""
@@ -161,56 +84,94 @@ class MultiMessageScheme(Scheme):
 
     def program(self, node: Node) -> Program:
         """Master or worker."""
-        agenda = self.agenda(node.plan.workers // self.clusters)
-        if node.rank == MASTER:
-            return self._master(node, agenda)
-        cluster, place = divmod(node.rank - 1, len(agenda.rows))
-        steps = steps_of(agenda, place, node.work.split(node.plan.sizes))
-        return worker_program(node, lambda node, job: _answer(node, job, steps, self.kind(cluster)))
-
-    def _master(self, node: Node, agenda: Agenda) -> Program:
-        model, lost = node.model, set[int]()
-        for r in range(node.rounds):
-            yield Send(node.children, MODEL, r, model)
-            tallies = yield from self._gather(node, r, agenda, lost)
-            sums, residuals = zip(*(tally.decode() for tally in tallies), strict=True)
-            yield Decode(sum(tally.combined for tally in tallies) * node.floats)
-            model = yield Commit(sum(sums), r, sum(residuals))
-        yield Send(node.children, MODEL, node.rounds, None, floats=0)
-
-    def _gather(
-        self, node: Node, round: int, agenda: Agenda, lost: set[int]
-    ) -> Generator[Any, Any, list[Tally]]:
-        """Take messages until every cluster has enough; one that has is told to stop, or merely not listened to."""
-        tallies = [Tally(agenda) for _ in range(self.clusters)]
-        ask = Recv({LOST: 0, **{self.kind(c): round for c in range(self.clusters)}})
-        waiting = self.clusters
-        check_hope(node, round, tallies, lost)
-        while waiting:
-            message = yield ask
-            if message.kind == LOST:
-                lost.add(message.src)
-                check_hope(node, round, tallies, lost)
-                continue
-            cluster, place = divmod(message.src - 1, len(agenda.rows))
-            if tallies[cluster].done:
-                continue
-            tallies[cluster].values.setdefault(int(agenda.rows[place, message.number]), message.value)
-            if tallies[cluster].done:
-                waiting -= 1
-                if self.when_done == "stop" or not waiting:
-                    yield Close(self.kind(cluster), round + 1)
-                if self.when_done == "stop" and waiting:  # with nobody to wait for the next model is a stop
-                    yield Send(members(cluster, len(agenda.rows)), MODEL, round + 1, None, floats=0)
-        return tallies
+        clusters = self.build(node.plan.workers)
+        return clusters_master(node, clusters) if node.rank == MASTER else clusters_worker(node, clusters)
 
     def odds(self, setting: Setting, workers: int) -> Odds:
         """When the last cluster's decisive message is through the port."""
-        from workbench.forecasting import messages_odds
+        from workbench.message_odds import message_odds
 
-        agenda = self.agenda(workers // self.clusters)
         portions = even_sizes(setting.samples, workers)[self.windows(workers)]
-        rows = np.tile(agenda.rows, (self.clusters, 1))
-        return messages_odds(
-            setting, portions, agenda.after, rows, self.clusters, agenda.code.needed, self.when_done == "stop"
-        )
+        return message_odds(setting, portions, self.build(workers))
+
+
+class UCMMC(MultiMessageScheme):
+    """Uncoded, multi-message: a worker sends every gradient as soon as it has it; each part must come from somebody."""
+
+    name: ClassVar[str] = "UC-MMC"
+    title: ClassVar[str] = "Uncoded, multi-message"
+    paper: ClassVar[str] = "Ozfatura et al. 2019, section IV"
+
+    def agenda(self, size: int) -> Agenda:
+        """The correlated code of order 1."""
+        return Agenda.of(correlated(size, self.load, 1))
+
+
+class GCMMC(MultiMessageScheme):
+    """Gradient coding with clustering and multi-message communication, correlated or uncorrelated."""
+
+    name: ClassVar[str] = "GC-MMC"
+    title: ClassVar[str] = "Gradient coding, multi-message"
+    paper: ClassVar[str] = "Ozfatura et al. 2019, section III"
+    order: int | tuple[int, ...] = setting(
+        2,
+        "parts that one message combines: a number m = correlated code, a message after m, m + 1, ..., r parts;"
+        " a list = uncorrelated code, a message after each of these numbers of parts",
+    )
+    hybrid: bool = setting(
+        False, "a worker that is through with all parts of its cluster sends their plain sum; needs r = K / P"
+    )
+    construction: Literal["separate", "joint"] = setting(
+        "separate",
+        "uncorrelated code: one cyclic code per entry of the list, which keeps more digits, or one code over all"
+        " messages, as in the paper; both decode from any K l / P - sum(order) + 1 messages of a cluster",
+    )
+    code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+
+    @model_validator(mode="after")
+    def _orders_fit(self) -> Self:
+        orders = self.orders
+        shown = self.order if isinstance(self.order, int) else list(self.order)
+        if not orders:
+            raise SettingError(f"order = []: a worker sends one message at least; take [{self.load}]")
+        if len(set(orders)) < len(orders):
+            raise SettingError(
+                f"order = {shown}: a worker would send two messages at once; take {sorted(set(orders))}"
+            )
+        if min(orders) < 1 or max(orders) > self.load:
+            raise SettingError(
+                f"order = {shown}: a message combines some of a worker's {self.load} parts (load);"
+                f" take 1 to {self.load}"
+            )
+        if not isinstance(self.order, int) and max(orders) < self.load and not self.hybrid:
+            raise SettingError(
+                f"order = {shown}: no message waits for more than {max(orders)} of a worker's {self.load} parts;"
+                f" take load = {max(orders)} or [{', '.join(map(str, [*orders, self.load]))}]"
+            )
+        return self
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        """The order, or the list of orders."""
+        return (self.order,) if isinstance(self.order, int) else self.order
+
+    def check(self, workers: int) -> None:
+        """A plain sum is of use where it is the whole cluster's."""
+        super().check(workers)
+        size = workers // self.clusters
+        if self.hybrid and self.load != size:
+            raise SettingError(
+                f"scheme_args.hybrid = True: a plain sum of {self.load} parts is not the gradient of a cluster of"
+                f" {size}; take load = {size}, or hybrid = False"
+            )
+
+    def agenda(self, size: int) -> Agenda:
+        """Coded messages, in the order in which they are ready."""
+        if isinstance(self.order, int):
+            code = correlated(size, self.load, self.order, self.code_seed)
+        else:
+            code = uncorrelated(
+                size, self.order, self.code_seed, self.construction if size > 1 else "separate"
+            )
+        agenda = Agenda.of(code)
+        return agenda.hybrid(self.load) if self.hybrid else agenda

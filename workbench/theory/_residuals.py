@@ -92,7 +92,7 @@ def _batches(n: int, sets: Integers, times: Integers) -> Iterator[tuple[Integers
 
 
 def _by_gram(gram: Array, rows: Integers) -> Array:
-    """Errors from the inner products of 0/1 rows. |x B - 1|^2 is flat at its minimum, so the ridge hardly shows."""
+    """Errors from inner products of 0/1 rows; |x B - 1|^2 is flat at its minimum, so a ridge hardly shows."""
     inner = gram[rows[:, :, None], rows[:, None, :]]
     sums = gram[rows, rows]  # a 0/1 row times the all-ones vector is its number of ones
     x = np.linalg.solve(inner + RIDGE * np.eye(rows.shape[1]), sums[:, :, None])[:, :, 0]

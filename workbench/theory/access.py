@@ -55,7 +55,7 @@ def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
 
 
 def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> float:
-    """Probability that a part is missed in an iteration, its workers fixed: p_ss^k p_as^(s-k).
+    """Probability that a part is missed, its workers fixed: p_ss^k p_as^(s-k).
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> fl
 
 
 def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
-    """Probability that a part is missed in an iteration, its workers drawn anew: (p-hat p_ss + (1-p-hat) p_as)^s.
+    """Probability that a part is missed, its workers drawn anew: (p-hat p_ss + (1-p-hat) p_as)^s.
 
     Parameters
     ----------
@@ -163,10 +163,8 @@ def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> fl
     0.026339
     """
     n = whole("n", n, 1)
-    s, slow = (
-        whole("s", s, 1, n, f"there are n = {n} workers"),
-        whole("slow", slow, 0, n, f"there are n = {n} workers"),
-    )
+    s = whole("s", s, 1, n, f"there are n = {n} workers")
+    slow = whole("slow", slow, 0, n, f"there are n = {n} workers")
     p_ss, p_as = probability("p_ss", p_ss), probability("p_as", p_as)
     ways = [comb(slow, k) * comb(n - slow, s - k) / comb(n, s) for k in range(s + 1)]
     return float(sum(way * p_ss**k * p_as ** (s - k) for k, way in enumerate(ways)))
@@ -205,7 +203,7 @@ def expected_accesses(iterations: float, missed: float) -> float:
 
 
 def straggler_probability(p_slow: float, p_ss: float, p_as: float) -> float:
-    """Probability that a worker straggles in an iteration, whoever is slow: q = p-hat p_ss + (1 - p-hat) p_as.
+    """Probability that a worker straggles, be it slow or not: q = p-hat p_ss + (1 - p-hat) p_as.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from workbench.theory.round_times import gc_time, tree_time
 
 
 def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: float) -> float:
-    """Expected round time of gradient coding with fractional repetition: one answer per group of S + 1 workers.
+    """Expected round time of gradient coding with fractional repetition: one answer per group of S + 1.
 
     Parameters
     ----------

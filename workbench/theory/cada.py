@@ -24,8 +24,8 @@ def cada_selected(
     """Upper bound on the average number of workers (or groups) that the adaptive rule selects per iteration.
 
     A worker with L_m^2 <= c / d cannot break rule (7) before its age is d + 1, so it is selected at most once
-    in d + 1 iterations (and at least once in D); worker m adds 1 / min(d_m + 1, D), d_m = min(floor(c /
-    L_m^2), D).
+    in d + 1 iterations (and at least once in D): with d_m = floor(c / L_m^2), worker m adds
+    1 / min(d_m + 1, D).
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def cada_selected(
     max_age : int
         D >= 1: whoever was not selected for D iterations is.
     form : {"rule", "published"}
-        "rule": the bound that rule (7) gives. "published": equation (12) or (15) to the letter, with every c_d = c.
+        "rule": the bound that rule (7) gives. "published": (12) or (15) to the letter, with every c_d = c.
 
     Returns
     -------
@@ -52,10 +52,9 @@ def cada_selected(
     -----
     Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d / (d + 1), n_d the number of workers
     with Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, Lbar_d^2 = c_d / (d M^2). It prints Lbar_0 = 0, which counts no
-    worker of class 0
-    (those selected in every iteration): Lbar_0 must be infinite. Class D is selected when its age is D (algorithm 1,
-    line 3, "tau >= D"), which is 1 / D of the time, not 1 / (D + 1). The M^2 belongs to a rule scaled
-    otherwise (LAG, the paper's reference 8).
+    worker of class 0 (those selected in every iteration): Lbar_0 must be infinite. Class D is selected when
+    its age is D (algorithm 1, line 3, "tau >= D"), which is 1 / D of the time, not 1 / (D + 1). The M^2
+    belongs to a rule scaled otherwise (LAG, the paper's reference 8).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Paper 5: exact mean completion times of the multi-message schemes UC-MMC and GC-MMC, by counting and quadrature.
+"""Paper 5: exact mean completion times of the multi-message schemes UC-MMC and GC-MMC.
 
 At time t the workers' numbers of finished parts are independent, P(at least x) = P(X <= t / x). So the chance
 that a cluster is done is a sum over these numbers, taken around the circle by a transfer matrix (correlated
@@ -95,10 +95,7 @@ def mmc_completion(
 def _finished(t: Array, load: int, shift: float, rate: float) -> Array:
     """P(a worker has finished x parts at t), x = 0..r; shape (m, r + 1)."""
     least = 1.0 - time_per_part(t[:, None] / np.arange(1, load + 1), shift, rate)
-    bounded = np.pad(
-        least, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0))
-    )  # at least 0: 1, at least r + 1: 0
-    return -np.diff(bounded, axis=1)
+    return -np.diff(least, axis=1, prepend=1.0, append=0.0)  # at least 0 parts: 1, at least r + 1: 0
 
 
 def _undone(size: int, load: int, order: int | Sequence[int]) -> Undone:

@@ -1,4 +1,4 @@
-"""Paper 5, gradient coding with clustering and multi-message communication: completion times of one-message schemes.
+"""Paper 5, multi-message communication: completion times of the schemes with one message per worker.
 
 E. Ozfatura, D. Gunduz, S. Ulukus. K workers, K parts, every worker computes r parts (its load) in order.
 Worker i has finished x computations at x X_i, X_i = alpha + Exp(rate mu): shift alpha in s/part, rate mu in

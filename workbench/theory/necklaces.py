@@ -13,7 +13,7 @@ LONGEST = 28  # about 10 million classes
 
 
 def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One representative of every class of binary words of length n under cyclic shifts, and the class's size.
+    """One representative of every class of n-letter binary words under cyclic shifts, and its size.
 
     The words are grown bit by bit (Fredricksen, Kessler and Maiorana), all at once: the next bit repeats the
     one a period ago, or is a 1 where that one is 0, which makes the whole word the period. The words whose

@@ -168,8 +168,8 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
     Parameters
     ----------
     survival : callable
-        Takes times (m,), in s, and gives P(T > t) (m,), for T >= 0. With a distribution function F give 1 -
-        F; a survival function of its own is more precise in the tail.
+        Takes times (m,), in s, and gives P(T > t) (m,), for T >= 0. With a distribution function F give
+        1 - F; a survival function of its own is more precise in the tail.
     k, n : int
         Which one of how many, 1 <= k <= n.
 
@@ -232,7 +232,7 @@ def order_survival(survival: Array, k: int, n: int) -> Array:
 
 
 def last_group(survival: Array, groups: int) -> Array:
-    """P(slowest of independent groups > t) from that of one group: 1 - (1 - S)^groups, precise in the tail."""
+    """P(slowest of independent groups > t) from that of one: 1 - (1 - S)^groups, precise in the tail."""
     with np.errstate(divide="ignore"):  # S = 1: log(0), and the result is 1
         return cast(Array, -np.expm1(groups * np.log1p(-survival)))
 

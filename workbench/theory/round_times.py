@@ -56,7 +56,7 @@ def cr_time(
     Raises
     ------
     SettingError
-        If an argument is out of its range.
+        If an argument is out of its range; with transfer > 0, children may be up to 64 (400 in one layer).
 
     Notes
     -----
@@ -114,12 +114,12 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
     if t_c and n > (MOST_STAR if depth == 1 else MOST_TREE):
         limits = f"at most {MOST_STAR} workers in one layer or {MOST_TREE} children in several"
         raise SettingError(
-            f"transfer = {t_c:g}: with {n} per parent give 0, or {limits}; a forecast samples any size"
+            f"transfer = {t_c:g}: with {n} per parent give 0, or {limits}; wb.forecast samples any size"
         )
     if depth == 1 and t_c == 0.0:
         return exponential_order_mean(k, n, mean, start)
 
-    def done(t: Array) -> Array:
+    def unfinished(t: Array) -> Array:
         """1 - P(the master is done by t)."""
         back = t_c * np.arange(depth * k + 1) if t_c else np.zeros(1)
         computed = -np.expm1(-np.maximum(t[:, None] - back - start, 0.0) / mean)
@@ -129,7 +129,7 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
             sent = received * computed[:, : received.shape[1]]
         return 1.0 - received[:, 0]
 
-    return mean_time(done, start + depth * k * t_c)  # each layer passes on k messages one by one
+    return mean_time(unfinished, start + depth * k * t_c)  # each layer passes on k messages one by one
 
 
 def _through(sent: Array, k: int, n: int) -> Array:

@@ -1,4 +1,4 @@
-"""Paper 2, communication-computation efficient gradient coding (CEGC): what is achievable and how long it takes.
+"""Paper 2, communication-efficient gradient coding (CEGC): what is achievable and how long it takes.
 
 M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018. n workers, d parts per
 worker, s stragglers, reduction m: a message has p / m of the model's p coordinates.

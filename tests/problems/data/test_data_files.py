@@ -103,7 +103,8 @@ def test_standardising_keeps_every_finite_table_finite(folder: Path, table: Matr
         data = load(str(path), "regression", intercept=True)
     except DataError as error:
         assert "too large to standardise" in str(error)  # noqa: PT017 - either way is right
-        assert np.ptp(table, axis=0).max() == np.inf
+        with np.errstate(over="ignore"):
+            assert np.ptp(table, axis=0).max() == np.inf
         return
     constant = np.ptp(table[:, :-1], axis=0) == 0
     X = data.X[:, :-1]

@@ -1,0 +1,101 @@
+"""Lagrange coded computing, LCC, for linear regression: the data are encoded, once, and not the gradients.
+
+S. Li, S. Kalan, Q. Yu, M. Soltanolkotabi, A. Avestimehr, "Polynomially coded regression: Optimal straggler mitigation
+via data encoding", 2018; compared in section IV of "Gradient coding with clustering and multi-message communication".
+
+The gradient is X^T X w - X^T y. A worker stores r blends of the K blocks of X, points of curves through the blocks, and
+sends Xt^T Xt w: a point of a curve with 2 ceil(K/r) - 1 coefficients. With so many answers the master interpolates that
+curve and reads off the blocks' own points. X^T y is computed once, before the run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from workbench.codes import Lagrange, lagrange
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes
+from workbench.settings import SettingError, setting
+from workbench.subprograms import Combine, Got, at_least, child_program, parent_program
+
+if TYPE_CHECKING:
+    from workbench.forecasting import Odds, Setting
+
+QUADRATIC = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
+
+
+class LCC(Scheme):
+    """Lagrange coded computing: any 2 ceil(K/r) - 1 workers give the gradient of a linear regression.
+
+    Encoding happens before the run and is not timed. On the Unit problem part j stands for one sample, e_j.
+    """
+
+    name: ClassVar[str] = "LCC"
+    title: ClassVar[str] = "Lagrange coded computing"
+    paper: ClassVar[str] = "Li et al. 2018"
+    numeric: ClassVar[bool] = True  # what a worker sends is no combination of the parts' gradients
+    load: int = setting(3, "coded blocks that a worker stores and goes through (r)", "blocks", ge=1)
+
+    def check(self, workers: int) -> None:
+        """As many answers as are needed must exist."""
+        self.build_code(workers)
+
+    def check_problem(self, problem: str) -> None:
+        """Linear regression only."""
+        if problem not in QUADRATIC:
+            raise SettingError(
+                f"problem = {problem!r}: LCC computes on encoded data, which works for gradients that are quadratic"
+                " in the data, as of linear regression; take problem = 'least_squares', or another scheme"
+            )
+
+    def build_code(self, workers: int) -> Lagrange:
+        """Encoding of the data and decoder of the answers."""
+        try:
+            return lagrange(workers, workers, self.load)
+        except SettingError as error:
+            raise SettingError(f"scheme_args.{error}") from None
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """K blocks; everybody holds r blends: blends t = 0..r-1 of the blocks t, t + r, t + 2 r, ..."""
+        encoding = self.build_code(workers).encoding
+        return Plan(
+            sizes=even_sizes(samples, workers),
+            indptr=np.concatenate([[0], np.arange(workers + 1) * workers]),
+            indices=np.tile(np.arange(workers), workers),
+            coefficients=encoding.sum(
+                axis=1
+            ).ravel(),  # a block goes into one blend: the others have a 0 there
+            parent=np.array([-1] + [MASTER] * workers),
+            blocks=np.arange(workers) % self.load,
+        )
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        code = self.build_code(node.plan.workers)
+        rule = at_least(code.threshold)
+        if node.rank != MASTER:
+            return child_program(node, rule, lambda round, got: (0.0, 0.0))
+        plan = node.plan
+        constant = node.constant(Work(np.arange(plan.parts), np.ones(plan.parts), plan.samples))
+        return parent_program(node, rule, interpolate(code, constant))
+
+    def odds(self, setting: Setting, workers: int) -> Odds:
+        """The (2 ceil(K/r) - 1)-th answer."""
+        from workbench.forecasting import star_odds
+
+        return star_odds(setting, self.build_code(workers).threshold)
+
+
+def interpolate(code: Lagrange, constant: Any) -> Combine:
+    """Sum of the curve's values at the blocks, from the answers' points, plus the constant part -X^T y.
+
+    The residual is that of the interpolation: it is 0 up to rounding.
+    """
+
+    def combine(round: int, got: Got) -> tuple[Any, float]:
+        keys = sorted(got)
+        weights, residual = code.decode(tuple(rank - 1 for rank, _ in keys))
+        return weights @ np.stack([got[key].value for key in keys]) + constant, residual
+
+    return combine

@@ -1,0 +1,210 @@
+"""What schemes with several messages per worker and round share: who sends what when, and the programs around it.
+
+E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW 2019,
+section III.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.codes import MultiMessage
+from workbench.errors import QuorumLost
+from workbench.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    Array,
+    Close,
+    Commit,
+    Compute,
+    Decode,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+    Work,
+)
+from workbench.subprograms import worker_program
+
+SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
+Step = tuple[
+    Work, list[tuple[int, NDArray[np.int64], Array]]
+]  # a part; number, parts, coefficients to send then
+
+
+class Agenda(NamedTuple):
+    """What the workers of a cluster send: worker w's j-th message is row rows[w, j], ready after after[j] parts."""
+
+    code: MultiMessage
+    after: NDArray[np.int64]  # (l,), ascending
+    rows: NDArray[np.int64]  # (workers, l), SUM for the plain sum
+
+    @classmethod
+    def of(cls, code: MultiMessage) -> Agenda:
+        """A code's messages, sorted by when they are ready."""
+        after = np.array(code.after)
+        order = np.argsort(after)
+        return cls(code, after[order], code.messages[:, order])
+
+    def hybrid(self, load: int) -> Agenda:
+        """Instead of the message after all parts, or as well where there is none, the plain sum (section III-D)."""
+        keep = self.after < load
+        sums = np.full((len(self.rows), 1), SUM)
+        return Agenda(self.code, np.append(self.after[keep], load), np.hstack([self.rows[:, keep], sums]))
+
+    def coefficients(self, place: int, number: int) -> Array:
+        """Coefficients of a message over its worker's first parts, in the worker's order."""
+        row, count = self.rows[place, number], self.after[number]
+        if row == SUM:
+            return np.ones(count)
+        return np.asarray(self.code.matrix[row][(place + np.arange(count)) % len(self.rows)])
+
+    def steps(self, place: int, pieces: list[Work]) -> list[Step]:
+        """What a worker does part by part: compute it, then send what has become complete."""
+        steps: list[Step] = [(piece, []) for piece in pieces]
+        for number, count in enumerate(self.after.tolist()):
+            coefficients = self.coefficients(place, number)
+            taken = np.flatnonzero(coefficients)
+            steps[count - 1][1].append((number, taken, coefficients[taken]))
+        return steps
+
+    def enough(self, rows: Collection[int]) -> bool:
+        """Do these rows decode? Any `needed` different ones do, and a cluster's plain sum."""
+        return SUM in rows or len(rows) >= self.code.needed
+
+
+class Clusters(NamedTuple):
+    """Clusters of consecutive ranks with an agenda each; `stop`: one that is done is told to stop and refused."""
+
+    number: int
+    agenda: Agenda
+    stop: bool
+
+    @property
+    def size(self) -> int:
+        """Workers per cluster."""
+        return len(self.agenda.rows)
+
+    def place(self, rank: int) -> tuple[int, int]:
+        """Cluster of a worker, and its place in it."""
+        return divmod(rank - 1, self.size)
+
+    def members(self, cluster: int) -> tuple[int, ...]:
+        """Ranks of a cluster."""
+        return tuple(range(1 + cluster * self.size, 1 + (cluster + 1) * self.size))
+
+    def kind(self, cluster: int) -> str:
+        """Kind of a cluster's messages: one of its own where they are refused apart from the others."""
+        return f"{CODED} by cluster {cluster + 1}" if self.stop else CODED
+
+
+class Tally:
+    """What the master has of one cluster in a round."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self.agenda = agenda
+        self.values: dict[int, Any] = {}  # by row
+
+    def add(self, place: int, message: Message) -> None:
+        """Take in a message; of the same row from several workers the first counts."""
+        self.values.setdefault(int(self.agenda.rows[place, message.number]), message.value)
+
+    @property
+    def done(self) -> bool:
+        """Can the cluster's gradient be decoded?"""
+        return self.agenda.enough(self.values)
+
+    @property
+    def combined(self) -> int:
+        """How many messages decoding combines."""
+        return 1 if SUM in self.values else len(self.values)
+
+    def decode(self) -> tuple[Any, float]:
+        """The cluster's gradient and |b - 1|^2; added up by row, never by arrival."""
+        if SUM in self.values:
+            return self.values[SUM], 0.0
+        rows = tuple(sorted(self.values))
+        weights, residual = self.agenda.code.decode(rows)
+        return weights @ np.stack([self.values[row] for row in rows]), residual
+
+
+def clusters_master(node: Node, clusters: Clusters) -> Program:
+    """Send the model, gather until every cluster is done, add up the clusters' gradients, commit."""
+    model, lost = node.model, set[int]()
+    for r in range(node.rounds):
+        yield Send(node.children, MODEL, r, model)
+        tallies = yield from gather_clusters(node, r, clusters, lost)
+        sums, residuals = zip(*(tally.decode() for tally in tallies), strict=True)
+        yield Decode(sum(tally.combined for tally in tallies) * node.floats)
+        model = yield Commit(sum(sums), r, sum(residuals))
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+
+def gather_clusters(
+    node: Node, round: int, clusters: Clusters, lost: set[int]
+) -> Generator[Any, Any, list[Tally]]:
+    """Take messages until every cluster is done."""
+    tallies = [Tally(clusters.agenda) for _ in range(clusters.number)]
+    ask = Recv({LOST: 0, **{clusters.kind(c): round for c in range(clusters.number)}})
+    waiting = clusters.number
+    check_hope(node, round, clusters, tallies, lost)
+    while waiting:
+        message = yield ask
+        if message.kind == LOST:
+            lost.add(message.src)
+            check_hope(node, round, clusters, tallies, lost)
+            continue
+        cluster, place = clusters.place(message.src)
+        if tallies[cluster].done:
+            continue
+        tallies[cluster].add(place, message)
+        if tallies[cluster].done:
+            waiting -= 1
+            yield from _finish(round, clusters, cluster, waiting)
+    return tallies
+
+
+def _finish(round: int, clusters: Clusters, cluster: int, waiting: int) -> Program:
+    """Refuse what a cluster still sends, and tell it; the last cluster is stopped by the next model."""
+    if clusters.stop or not waiting:
+        yield Close(clusters.kind(cluster), round + 1)
+    if clusters.stop and waiting:
+        yield Send(clusters.members(cluster), MODEL, round + 1, None, floats=0)
+
+
+def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally], lost: set[int]) -> None:
+    """Raise `QuorumLost` as soon as the living members of some cluster cannot complete it any more."""
+    for cluster, tally in enumerate(tallies if lost else ()):
+        ranks = clusters.members(cluster)
+        alive = [place for place, rank in enumerate(ranks) if rank not in lost]
+        hoped = set(tally.values).union(clusters.agenda.rows[alive].ravel().tolist())
+        if not clusters.agenda.enough(hoped):
+            raise QuorumLost(node.rank, round, sorted(lost.intersection(ranks)))
+
+
+def clusters_worker(node: Node, clusters: Clusters) -> Program:
+    """Go through the parts one by one and send messages in between."""
+    cluster, place = clusters.place(node.rank)
+    steps = clusters.agenda.steps(place, node.work.split(node.plan.sizes))
+    return worker_program(node, lambda node, job: _answer(node, job, steps, clusters.kind(cluster)))
+
+
+def _answer(node: Node, job: Message, steps: list[Step], kind: str) -> Program:
+    """Part by part, unless the master has gone on; a model of None means that the cluster is done."""
+    if job.value is None:
+        return
+    gradients: list[Any] = []
+    for piece, sends in steps:
+        gradient = yield Compute(piece, job.value, job.round, unless={MODEL: job.round + 1})
+        if gradient is None:
+            return
+        gradients.append(gradient)
+        for number, taken, coefficients in sends:
+            value = coefficients @ np.stack([gradients[k] for k in taken])
+            yield Send(node.parent, kind, job.round, value, number=number)
