@@ -6,7 +6,28 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.cases import Case
+import workbench as wb
+from tests.kinds import Case
+
+ETA = 1e-4
+DIGITS: dict[str, Any] = {
+    "problem": "least_squares",
+    "problem_args": {"data": "digits"},
+    "workers": 12,
+    "rounds": 60,
+    "delays": {"kind": "exponential", "mean": ETA},
+    "optimiser": "amsgrad",
+}
+
+
+def run(scheme: str, args: dict[str, Any] | None = None, **changes: Any) -> wb.Trace:
+    return wb.run(wb.Experiment(scheme=scheme, scheme_args=args or {}, **{**DIGITS, **changes}))
+
+
+def uploads(trace: wb.Trace) -> list[list[int]]:
+    """Ranks whose answers the master took, round by round."""
+    sent = trace.events.query("kind == 'send' and to == 0")
+    return [sorted(sent["rank"][sent["round"] == r]) for r in range(len(trace.rounds))]
 
 
 def _lazy(draw: st.DrawFn) -> dict[str, Any]:

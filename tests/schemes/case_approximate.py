@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.cases import Case
+Case = tuple[dict[str, Any], int]  # scheme_args, workers
 
 DEADLINES = [1e-3, 0.017, 0.33, 3.1, 47.0]  # seconds: from nobody to everybody in time
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.cases import Case
+from tests.kinds import Case
 
 
 @st.composite

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.cases import Case
+from tests.kinds import Case
 
 
 def _shape(draw: st.DrawFn) -> tuple[dict[str, Any], int, int]:

@@ -78,11 +78,11 @@ def test_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["FRC", "CRC"])
 def test_expected_errors_by_long_simulation(scheme: str) -> None:
-    runs = [experiment(scheme, rounds=25, seed=seed, shuffle="random") for seed in range(3000)]
+    runs = [experiment(scheme, rounds=25, seed=seed, shuffle="random") for seed in range(1200)]
     errors = np.array([np.mean(timeline(e, Coefficients(e.plan), events=False).residuals) for e in runs])
     given = [GIVEN_SLOW[scheme](N, S, int(slow_workers(e).sum()), P_SS, P_AS) for e in runs]
     spread = (errors - given).std() / len(runs) ** 0.5
-    assert spread < 0.004
+    assert spread < 0.006
     assert abs((errors - given).mean()) < 4 * spread
     assert errors.mean() == pytest.approx(THEORY[scheme], abs=4 * errors.std() / len(runs) ** 0.5)
 

@@ -111,9 +111,9 @@ def test_shuffling_spreads_the_misses_of_stochastic_gradient_coding() -> None:
     """What paper 4 leaves for later: with fixed places the parts of slow workers are missed, shuffled all alike."""
     apart = {}
     for shuffle in ("none", "random"):
-        e = experiment("SGC", 600, seed=4, deadline=9.0, straggling=Q, shuffle=shuffle, active_straggles=0.3)
+        e = experiment("SGC", 600, seed=3, deadline=9.0, straggling=Q, shuffle=shuffle, active_straggles=0.3)
         apart[shuffle] = np.ptp(missed(e, simulated(e)[0]).mean(axis=0))
-    assert apart["none"] > 0.25
+    assert apart["none"] > 0.4
     assert apart["random"] < 0.1
 
 

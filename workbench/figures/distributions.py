@@ -59,25 +59,25 @@ def round_times(
     ['UMW', 'UMW forecast']
     """
     rows = _rows(runs)
-    unit = time_unit(min(float(np.median(row.seconds)) for row in rows))
+    unit = time_unit(min(float(row.seconds.mean()) for row in rows))
     about = "box: middle half and median · whiskers: 5th to 95th percentile · diamond: mean"
     figure = new_figure(theme, "Time per round", about, height=max(300, 180 + 76 * len(rows)))
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
     for row in rows:
         _say_mean(figure, row, unit)
-    figure.update_xaxes(
-        title_text=f"time per round ({unit.name})", type="log", tickformat="~g", **_ticks(rows)
-    )
+    figure.update_xaxes(title_text=f"time per round ({unit.name})", tickformat="~g", **_scale(rows))
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
     figure.update_yaxes(**order, showgrid=False, ticks="", range=[-0.6, len(rows) - 0.4])
     figure.update_layout(showlegend=False, margin_r=150)
     return figure
 
 
-def _ticks(rows: Sequence[_Row]) -> dict[str, object]:
+def _scale(rows: Sequence[_Row]) -> dict[str, object]:
+    """Logarithmic, except where rounds of a scheme that asks nobody take no time at all."""
     ends = np.array([np.quantile(row.seconds, (QUANTILES[0], QUANTILES[-1])) for row in rows])
-    return log_ticks(float(ends.min()), float(ends.max()))
+    low, high = float(ends.min()), float(ends.max())
+    return {"type": "log", **log_ticks(low, high)} if low > 0 else {"type": "linear", "rangemode": "tozero"}
 
 
 def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast]) -> list[_Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -67,9 +68,20 @@ class Round:
         """Events of some kinds."""
         return self.table[self.table["kind"].isin(kinds)]
 
-    def downward(self, sends: Table) -> NDArray[np.bool_]:
-        """Which messages go from a parent to its child: models on their way down."""
-        return np.asarray(self.plan.parent[sends["to"].to_numpy()] == sends["rank"].to_numpy())
+    @property
+    def models(self) -> Table:
+        """Messages from a parent to its child: models on their way down."""
+        return self.of("send")[self.downward]
+
+    @property
+    def answers(self) -> Table:
+        """Accepted messages that go up or around."""
+        return self.of("send")[~self.downward]
+
+    @cached_property
+    def downward(self) -> NDArray[np.bool_]:
+        """Which of the accepted messages go from a parent to its child."""
+        return _downward(self.plan, self.of("send"))
 
 
 def events_of(trace: Trace, round: int) -> Round:
@@ -81,10 +93,23 @@ def events_of(trace: Trace, round: int) -> Round:
     table = events[events["round"] == round]
     if table.empty:
         raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
+    plan = trace.experiment.plan
+    table = _without_notices(plan, table)
     times = np.asarray(trace.columns["time"], dtype=float)
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.round <= round)
-    return Round(trace.experiment.plan, table, start, float(times[round]) - start, dead)
+    return Round(plan, table, start, float(times[round]) - start, dead)
+
+
+def _without_notices(plan: Plan, table: Table) -> Table:
+    """Leave out empty messages to children, such as "stop": they carry no model and belong to no round."""
+    empty = (table["kind"] == "send").to_numpy() & (table["bytes"] == 0).to_numpy()
+    return table[~(empty & _downward(plan, table))]
+
+
+def _downward(plan: Plan, table: Table) -> NDArray[np.bool_]:
+    to = table["to"].to_numpy(dtype=np.int64)
+    return np.asarray((to >= 0) & (plan.parent[to] == table["rank"].to_numpy()))
 
 
 def computing(r: Round) -> Bars:
@@ -101,27 +126,27 @@ def decoding(r: Round) -> Bars:
 
 def waiting(r: Round) -> Bars:
     """Find accepted messages on the wire and in the receiver's queue, on the sender's row."""
-    rows = _upward(r)
+    rows = r.answers
     return r.bars(rows, _ranks(rows), rows["start"], rows["begun"]).lasting
 
 
 def passing(r: Round) -> Bars:
     """Find accepted messages going through the receiver's port, on the sender's row."""
-    rows = _upward(r)
+    rows = r.answers
     rows = rows[rows["messages"] == 1]
     return r.bars(rows, _ranks(rows), rows["begun"], rows["end"]).lasting
 
 
 def exchanging(r: Round) -> Bars:
     """Find series of messages that the trace keeps as one event, such as a ring's steps."""
-    rows = _upward(r)
+    rows = r.answers
     rows = rows[rows["messages"] > 1]
     return r.bars(rows, _ranks(rows), rows["begun"], rows["end"]).lasting
 
 
 def receiving(r: Round) -> Bars:
     """Find when the port of a rank with children was busy, on that rank's row."""
-    rows = _upward(r)
+    rows = r.answers
     parents = np.array([bool(kids) for kids in r.plan.children])
     rows = rows[parents[rows["to"].to_numpy()]]
     return r.bars(rows, _ranks(rows, "to"), rows["begun"], rows["end"]).lasting
@@ -129,8 +154,7 @@ def receiving(r: Round) -> Bars:
 
 def downloading(r: Round) -> Bars:
     """Find models on their way down, on the receiver's row."""
-    rows = r.of("send")
-    rows = rows[r.downward(rows)]
+    rows = r.models
     return r.bars(rows, _ranks(rows, "to"), rows["start"], rows["end"]).lasting
 
 
@@ -141,19 +165,22 @@ def dropped(r: Round) -> Bars:
 
 
 def cut_off(r: Round) -> Bars:
-    """Find workers whose computing the end of the round cut off: no compute event at all."""
-    done = _computed(r)
-    idle = [rank for rank in _workers(r) if rank not in done]
-    sends = r.of("send")
-    models = sends[r.downward(sends)]
-    since = dict(zip(models["to"], models["end"] - r.start, strict=True))
-    starts = np.array([max(r.early, min(since.get(rank, 0.0), r.duration)) for rank in idle], dtype=float)
+    """Find workers whose computing the end of the round cut off: asked, but no compute event."""
+    done, since = _computed(r), _asked(r)
+    idle = [rank for rank in since if rank not in done]
+    starts = np.array([max(r.early, min(since[rank], r.duration)) for rank in idle], dtype=float)
     return _open(r, idle, starts, "still computing when the round ended: cut off")
+
+
+def idle(r: Round) -> int:
+    """Count live workers whom the scheme let rest in this round."""
+    rest = set(np.flatnonzero(r.plan.loads).tolist()) - r.dead - {*_asked(r), *_computed(r)}
+    return len(rest)
 
 
 def silent(r: Round) -> Bars:
     """Find workers that computed, and of which no message was accepted or refused within the round."""
-    spoke = {*_upward(r)["rank"], *r.of("drop")["rank"]}
+    spoke = {*r.answers["rank"], *r.of("drop")["rank"]}
     done = {rank: end for rank, end in _computed(r).items() if rank not in spoke and end < r.duration}
     starts = np.array(list(done.values()), dtype=float)
     return _open(r, list(done), starts, "computed, but no answer went out or arrived in this round")
@@ -165,14 +192,14 @@ def commits(r: Round) -> Bars:
     return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
 
 
-def _upward(r: Round) -> Table:
-    sends = r.of("send")
-    return sends[~r.downward(sends)]
-
-
-def _workers(r: Round) -> list[int]:
-    """List ranks that have something to compute and are alive."""
-    return [rank for rank in np.flatnonzero(r.plan.loads).tolist() if rank not in r.dead]
+def _asked(r: Round) -> dict[int, float]:
+    """Look up since when each live worker had something to compute; a scheme need not ask everybody."""
+    models = r.models
+    came = dict(zip(models["to"].tolist(), (models["end"] - r.start).tolist(), strict=True))
+    alone = {
+        rank: 0.0 for rank in range(1, r.plan.ranks) if r.plan.parent[rank] < 0
+    }  # nobody sends it models
+    return {rank: at for rank, at in {**alone, **came}.items() if r.plan.loads[rank] and rank not in r.dead}
 
 
 def _computed(r: Round) -> dict[int, float]:

@@ -129,7 +129,7 @@ def fade(color: str, opacity: float) -> str:
 
 def log_ticks(low: float, high: float) -> dict[str, object]:
     """Choose ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten; few of them on a short axis."""
-    if low <= 0 or high / low < 8:
+    if high < 8 * low:
         return {"nticks": 10}
     return {"dtick": "D2" if high / low < 1e4 else 1}
 

@@ -76,10 +76,11 @@ def _title(trace: Trace, round: int) -> str:
 
 def _subtitle(r: Round, unit: Unit) -> str:
     answers, late = len(ev.computing(r).rank), len(ev.dropped(r).rank)
-    cut = len(ev.cut_off(r).rank)
+    cut, idle = len(ev.cut_off(r).rank), ev.idle(r)
     words = (
         f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late · {cut} cut off"
     )
+    words += f" · {idle} not asked" if idle else ""
     return words if r.plan.ranks <= MOST_RANKS else f"{words} · ranks 0 to {MOST_RANKS - 1} shown"
 
 
