@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-
 from traitlets.config import Config
 
 from workbench.settings import SettingError

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from hypothesis import given, settings
@@ -118,6 +120,25 @@ def test_workers_without_an_answer_are_open_to_the_rounds_end() -> None:
     assert set(cut.y) == idle
     np.testing.assert_allclose(spans(cut)[1], duration)
     assert cut.text == "cut off"
+
+
+def test_workers_that_nobody_asked_are_not_called_cut_off(traces: list[wb.Trace]) -> None:
+    trace = traces[0]
+    events = trace.events
+    about = (events["round"] == 2) & ((events["rank"] == 3) | (events["to"] == 3))
+    stop = events[about & (events["to"] == 3)].assign(bytes=0, start=0.0)  # an empty notice is no model
+    kept = pd.concat([events[~about], stop])
+    lazy = replace(trace, event_columns={name: kept[name].to_numpy() for name in kept})
+    figure = gantt(lazy, 2)
+    assert bars(figure, "still computing: cut off") is None
+    assert figure.layout.title.subtitle.text.endswith("11 computed · 0 too late · 0 cut off · 1 not asked")
+    assert events_of(lazy, 2).early == 0.0
+
+
+def test_a_round_without_duration_can_be_drawn(traces: list[wb.Trace]) -> None:
+    trace = traces[0]
+    quick = replace(trace, columns={**trace.columns, "time": np.zeros(15)})
+    assert gantt(quick, 2).layout.title.subtitle.text.startswith("0 s")
 
 
 def test_dead_workers_are_marked_and_not_called_late() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,12 @@ def test_rows_stand_in_the_order_given_from_the_top(traces: list[wb.Trace]) -> N
     words = [note.text for note in figure.layout.annotations]
     seconds = [np.diff(t.columns["time"], prepend=0.0).mean() for t in traces]
     assert words == [f"mean {s * 1e3:.3g} ms" for s in seconds]
+
+
+def test_rounds_without_duration_need_a_linear_axis(traces: list[wb.Trace]) -> None:
+    lazy = replace(traces[0], columns={**traces[0].columns, "time": np.repeat([0.1, 0.2, 0.3], 5)})
+    assert round_times([lazy, traces[1]]).layout.xaxis.type == "linear"
+    assert round_times(traces).layout.xaxis.type == "log"
 
 
 def test_long_rounds_are_in_seconds() -> None:

@@ -17,13 +17,13 @@ from workbench.figures import scheme_style, style
 from workbench.settings import SettingError
 
 PUBLISHED = ["UMW", "SGD", "RAR", "GC", "CR", "CEGC", "FRC", "CRC", "UC-MMC", "GC-MMC", "LCC"]
-PUBLISHED += ["D-SGD", "D-Adam", "CADA", "G-CADA"]
+PUBLISHED += ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC", "BGC", "ErasureHead", "SGC"]
 COMPARED = [  # sets of schemes that a paper draws in one figure
     ["UMW", "SGD", "RAR", "GC", "CR"],
     ["UMW", "GC", "CEGC"],
-    ["FRC", "CRC", "GC"],
+    ["FRC", "CRC", "BGC", "ErasureHead", "SGC", "GC", "UMW"],
     ["UMW", "GC", "UC-MMC", "GC-MMC", "LCC"],
-    ["D-SGD", "D-Adam", "CADA", "G-CADA"],
+    ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC"],
 ]
 
 

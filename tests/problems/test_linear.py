@@ -85,4 +85,6 @@ def test_unit_problem_gives_the_weights_back() -> None:
     assert f.gradient([(2, 5, 7.0)], f.start()).tolist()[2] == 7.0
     weights = np.repeat([3.0, 9.0, 4.0], [2, 0, 3])
     gradient = f.evaluate([Request(f.start(), weights)])[0].gradient
-    assert gradient is not None and gradient[0] == 3.0 and gradient[2] == 4.0
+    assert gradient is not None
+    assert gradient[0] == 3.0
+    assert gradient[2] == 4.0

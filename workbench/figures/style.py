@@ -65,6 +65,10 @@ _KNOWN = {
     "D-Adam": Style(VERMILLION, "dot", "triangle-right"),
     "CADA": Style(SKY, "longdash", "diamond-tall"),
     "G-CADA": Style(BLUE, "dash", "hourglass"),
+    "LAGC": Style(GREEN, "solid", "triangle-se"),
+    "BGC": Style(GREEN, "dashdot", "star-triangle-up"),
+    "ErasureHead": Style(PINK, "dash", "star-triangle-down"),
+    "SGC": Style(SKY, "solid", "triangle-nw"),
 }
 _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", "triangle-sw", "diamond-wide")
 

@@ -15,14 +15,15 @@ NODES = np.cos(np.pi * np.arange(17) / 16)  # Clenshaw-Curtis: the ends of a pan
 MOMENTS = np.array([2 / (1 - k * k) if k % 2 == 0 else 0.0 for k in range(17)])
 WEIGHTS = np.linalg.solve(np.polynomial.chebyshev.chebvander(NODES, 16).T, MOMENTS)
 TOLERANCE = 1e-13  # of the mean (roughly), per panel
-DEEPEST = 50  # halvings of a panel: a jump is then located to 1e-15 of it
+SPLIT = 0.5 * (3 - 5**0.5)  # not in the middle, where jumps at round numbers may agree by symmetry
+DEEPEST = 70  # splits of a panel: a jump is then located to 1e-14 of it
 
 
 def mean_time(survival: Survival, start: float = 0.0) -> float:
     """E[T] = start + integral of P(T > t) over t >= start, for a time T >= start.
 
-    Panels double in length from where the survival function leaves 1 to where nothing is left, and are halved
-    until halving changes nothing: kinks (a shift, a deadline) and jumps are found, since the function is
+    Panels double in length from where the survival function leaves 1 to where nothing is left, and are split
+    until splitting changes nothing: kinks (a shift, a deadline) and jumps are found, since the function is
     monotone.
 
     Parameters
@@ -78,18 +79,18 @@ def _edges(survival: Survival) -> Array:
 
 
 def _integrate(f: Survival, a: Array, b: Array, before: float) -> float:
-    """Integral over all panels a..b; a panel whose halves disagree with it is replaced by them."""
+    """Integral over all panels a..b; a panel whose two pieces disagree with it is replaced by them."""
     total, coarse = 0.0, _panels(f, a, b)
     tolerance = TOLERANCE * (before + float(coarse.sum()))
     for _ in range(DEEPEST):
-        middle = (a + b) / 2
-        a, b = np.stack([a, middle], 1).ravel(), np.stack([middle, b], 1).ravel()
-        halves = _panels(f, a, b)
-        fine = halves.reshape(-1, 2).sum(1)
+        between = a + SPLIT * (b - a)
+        a, b = np.stack([a, between], 1).ravel(), np.stack([between, b], 1).ravel()
+        pieces = _panels(f, a, b)
+        fine = pieces.reshape(-1, 2).sum(1)
         wrong = np.abs(fine - coarse) > tolerance
         total += float(fine[~wrong].sum())
         again = np.repeat(wrong, 2)
-        a, b, coarse = a[again], b[again], halves[again]
+        a, b, coarse = a[again], b[again], pieces[again]
         if not len(a):
             break
     return total + float(coarse.sum())
