@@ -125,7 +125,7 @@ class InverseTime(Optimiser):
 
 
 class AMSGrad(Optimiser):
-    """Paper 3, equations (7): h, v, vhat; vhat is the running maximum, coordinate by coordinate."""
+    """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate."""
 
     name: ClassVar[str] = "amsgrad"
     rate: float = setting(0.01, "learning rate", gt=0)

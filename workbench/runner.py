@@ -9,7 +9,8 @@ import numpy as np
 
 from workbench.delays import DelayStream
 from workbench.engines.arithmetic import Coefficients, Numbers
-from workbench.engines.sim import Timeline, World, simulate
+from workbench.engines.sim import World, simulate
+from workbench.engines.timeline import Timeline
 from workbench.experiment import Experiment
 from workbench.learning import Commits, Learnt, Progress, learn
 from workbench.problems import Problem, Request

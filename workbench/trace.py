@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.engines.sim import EVENT_COLUMNS
+from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
 from workbench.files import atomic_folder
 from workbench.protocol import Array
@@ -30,7 +30,8 @@ class Trace:
 
     `rounds`: one row per round, in order: round, time (s since start, at the round's commit), loss and the metric
     columns (after the commit), messages and bytes (gradient messages received), downloads (models sent), samples
-    (gone through), residual (|decoding vector - 1|^2), stale (answers that came too late).
+    (gone through), started (samples of work begun, cut off or not), residual (|decoding vector - 1|^2), stale
+    (answers that came too late).
     `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port
     took it), end (all s), to, bytes, messages (how many a row stands for).
     `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.

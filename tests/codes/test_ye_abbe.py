@@ -89,10 +89,12 @@ def test_published_condition_numbers_of_the_polynomials(n: int, s: int, worst: f
     assert worst_condition(vandermonde(n, n - s)) == pytest.approx(worst, rel=0.1)
 
 
-def test_condition_is_of_the_system_that_is_inverted() -> None:
-    code = ye_abbe(10, 3, 1, 2, "polynomial")
-    answered = (0, 1, 2, 3, 4, 5, 6, 8, 9)
-    assert code.condition(answered) == pytest.approx(np.linalg.cond(np.vander(nodes(10)[list(answered)])))
+@pytest.mark.parametrize("n", [10, 20])
+def test_condition_is_of_the_system_that_is_inverted(n: int) -> None:
+    code = ye_abbe(n, 3, 1, 2, "polynomial")
+    answered = (0, *range(2, n))
+    paper = np.linalg.cond(np.vander(nodes(n)[list(answered)]))
+    assert code.condition(answered) == pytest.approx(paper, rel=0.2)
 
 
 @pytest.mark.parametrize(("n", "d", "m"), [(12, 4, 2), (15, 5, 3)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import plotly.graph_objects as go
@@ -16,9 +17,10 @@ from workbench.settings import SettingError
 
 def default(name: str) -> wb.Experiment | None:
     """Experiment of a scheme with its default numbers, on as many workers as fit."""
-    for workers in (12, *range(2, 41)):
+    for workers, problem in product((12, *range(2, 41)), ("logistic", "least_squares")):
+        spec = {**SPEC, "scheme": name, "workers": workers, "problem": problem, "rounds": 3}
         try:
-            return wb.Experiment(**{**SPEC, "scheme": name, "workers": workers, "rounds": 3})
+            return wb.Experiment(**spec)
         except SettingError:
             continue
     return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import workbench as wb
 from workbench.delays import DelayStream
 from workbench.engines.arithmetic import Coefficients
-from workbench.engines.sim import Timeline
+from workbench.engines.timeline import Timeline
 from workbench.runner import timeline
 
 N, S, SLOW, P_SS, P_AS = 8, 2, 0.3, 0.8, 0.01

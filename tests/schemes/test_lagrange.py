@@ -34,27 +34,17 @@ def regression(workers: int, load: int, **fields: Any) -> wb.Experiment:
 
 
 @pytest.mark.parametrize(
-    ("workers", "load"), [(40, 10), (40, 8), (20, 3), (12, 12), (12, 5), (7, 2), (7, 3), (1, 1)]
+    ("workers", "load"), [(40, 10), (40, 4), (20, 3), (12, 12), (12, 5), (7, 2), (7, 3), (1, 1)]
 )
 @pytest.mark.parametrize("seed", [0, 1])
 def test_its_gradient_is_the_exact_one(workers: int, load: int, seed: int) -> None:
     """Blocks of unequal size, whoever answers first: 1e-8 relative."""
     numbers, line = run(regression(workers, load, seed=seed))
-    problem, whole = numbers.problem, [(0, 403, 1.0)]
     for gradient, model in zip(numbers.gradients, numbers.models[:-1], strict=True):
-        exact = problem.gradient(whole, model)
-        assert np.linalg.norm(gradient - exact) <= 1e-8 * np.linalg.norm(problem.gradient(whole, 0 * model))
-        assert np.linalg.norm(gradient - exact) <= 1e-8 * np.linalg.norm(exact) or model @ model > 0
-    assert line.messages == [2 * -(-workers // load) - 1] * 25
-    assert max(line.residuals) < 1e-16
-
-
-def test_the_first_gradients_are_relatively_exact() -> None:
-    """Far from the minimum, where the gradient is not a small difference of large numbers."""
-    numbers, _ = run(regression(40, 10, rounds=5))
-    for gradient, model in zip(numbers.gradients, numbers.models, strict=False):
         exact = numbers.problem.gradient([(0, 403, 1.0)], model)
         assert np.linalg.norm(gradient - exact) <= 1e-8 * np.linalg.norm(exact)
+    assert line.messages == [2 * -(-workers // load) - 1] * 25
+    assert max(line.residuals) < 1e-16
 
 
 def test_it_learns_what_uncoded_workers_learn() -> None:

@@ -19,6 +19,8 @@ import numpy as np
 
 from workbench.delays import DelayStream
 from workbench.engines.arithmetic import Arithmetic
+from workbench.engines.pace import Pace
+from workbench.engines.timeline import Timeline
 from workbench.errors import QuorumLost, RunError, Stalled
 from workbench.links import BYTES_PER_FLOAT, Link
 from workbench.protocol import (
@@ -36,28 +38,8 @@ from workbench.protocol import (
     Recv,
     Scheme,
     Send,
-    Work,
 )
 from workbench.ring import ring_finish
-
-Event = tuple[int, int, str, float, float, float, int, int, int]
-EVENT_COLUMNS = ("round", "rank", "kind", "start", "begun", "end", "to", "bytes", "messages")
-
-
-@dataclass
-class Timeline:
-    """What happened: commit times of every round, counts per round, and the events."""
-
-    times: list[float] = field(default_factory=list)  # end of each round, s
-    residuals: list[float] = field(default_factory=list)
-    messages: list[int] = field(default_factory=list)  # gradient messages received, per round
-    bytes: list[int] = field(default_factory=list)
-    downloads: list[int] = field(default_factory=list)  # models that arrived, per round
-    samples: list[int] = field(default_factory=list)  # samples gone through, per round
-    started: list[int] = field(default_factory=list)  # samples of work begun, cut off or not, per round
-    stale: list[int] = field(default_factory=list)  # answers that came too late, per round
-    events: list[Event] = field(default_factory=list)
-    handled: int = 0  # computes, sends and receipts that the engine went through
 
 
 @dataclass(frozen=True)
@@ -78,7 +60,6 @@ class _Rank:
 
     __slots__ = (
         "alive",
-        "commits",
         "done",
         "floor",
         "inbox",
@@ -101,7 +82,6 @@ class _Rank:
         self.ticket = 0  # a wake-up with an older ticket is void
         self.done = False
         self.alive = True
-        self.commits = 0
 
 
 def simulate(scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic) -> Timeline:
@@ -128,17 +108,13 @@ class _Simulation:
         self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self.soon: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
         self.line = Timeline()
-        for name in ("messages", "bytes", "downloads", "samples", "started", "stale"):
-            setattr(self.line, name, [0] * (world.rounds + 1))
+        self.line.open(world.rounds)
         self.log = self.line.events.append if world.record else (lambda row: None)
         self.open = len(plan.committers)
         self.committed = [0] * world.rounds
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
         self.port_free = np.zeros(plan.workers)
-        self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> seconds of whole loads, by worker
-        self.progress: dict[int, list[list[float]]] = {}  # round -> worker -> seconds until each part
-        self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, when its load began
-        self.places: dict[int, tuple[Work, Work, int, bool]] = {}  # by the id of a work
+        self.pace = Pace(scheme, plan, world.delays)
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
         facts = (arithmetic.smoothness, arithmetic.constant)
@@ -168,9 +144,7 @@ class _Simulation:
                 what(*args)
             else:
                 raise self._stalled()
-        rounds = self.world.rounds
-        for name in ("messages", "bytes", "downloads", "samples", "started", "stale"):
-            setattr(self.line, name, getattr(self.line, name)[:rounds])
+        self.line.close()
         return self.line
 
     def _at(self, time: float, what: Callable[..., None], *args: Any) -> None:
@@ -205,57 +179,9 @@ class _Simulation:
         rank.unless = effect.unless
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
         self.line.started[effect.round] += samples
-        end = self._end(r, effect, samples)
+        end = self.pace.end(self.now, r, effect, samples)
         self._at(end, self._computed, r, rank.ticket, effect, self.now)
         return _BLOCKED
-
-    def _end(self, r: int, effect: Compute, samples: int) -> float:
-        """When a rank will be through with some work, begun now."""
-        if effect.round not in self.computing:
-            self._draw(effect.round)
-        held, seconds = self.computing[effect.round]
-        own = held.work[r]
-        if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
-            first, stretch = self._place(effect.work, own)
-            if stretch and effect.batch is None:
-                return self._stretch_end(r, effect, first, held)
-            return self.now + self.world.delays.piece(effect.round, r - 1, first, samples)
-        return self.now + seconds[r - 1]
-
-    def _place(self, work: Work, own: Work) -> tuple[int, bool]:
-        """Where some work begins in a rank's whole load, and whether its parts follow one another there."""
-        known = self.places.get(id(work))
-        if known is None or known[0] is not work or known[1] is not own:
-            slots = np.flatnonzero(own.parts == work.parts[0])
-            first = int(slots[0]) if len(slots) else 0
-            stretch = bool(np.array_equal(own.parts[first : first + len(work.parts)], work.parts))
-            known = self.places[id(work)] = (work, own, first, stretch)
-        return known[2:]
-
-    def _stretch_end(self, r: int, effect: Compute, first: int, held: Plan) -> float:
-        """When a rank will be through with consecutive parts of its load, the `first` of them and on.
-
-        Counted from where the rank began its load, if it has gone on without a pause: who has the same pace and
-        has gone through as many samples is then done at the very same time, however they are cut.
-        """
-        if effect.round not in self.progress:
-            self.progress = {k: v for k, v in self.progress.items() if k >= effect.round - 1}
-            self.progress[effect.round] = self.world.delays.progress(effect.round, held.portions).tolist()
-        done = self.progress[effect.round][r - 1]
-        *here, begun = self.stretches.get(r, (None,))
-        if here != [effect.round, first, self.now]:
-            begun = self.now - (done[first - 1] if first else 0.0)
-        last = first + len(effect.work.parts)
-        end = begun + done[last - 1]
-        self.stretches[r] = (effect.round, last, end, begun)
-        return end
-
-    def _draw(self, round: int) -> None:
-        """Look up who holds what in a round, and how long everybody's whole load takes."""
-        self.computing.pop(round - 2, None)
-        held = self.scheme.held(self.plan, round)
-        apart = held if held.batch is None else None  # a mini-batch has one draw, whatever the parts
-        self.computing[round] = (held, self.world.delays.whole(round, held.loads[1:], apart).tolist())
 
     def _computed(self, r: int, ticket: int, effect: Compute, start: float) -> None:
         rank = self.ranks[r]
@@ -503,5 +429,3 @@ class _Blocked:
 
 
 _BLOCKED = _Blocked()
-
-__all__ = ["EVENT_COLUMNS", "Timeline", "World", "simulate"]

@@ -96,7 +96,7 @@ def _heat_map(cells: Cells) -> go.Heatmap:
         xgap=gap,
         ygap=gap,
         hoverongaps=False,
-        texttemplate="%{z:.2~f}" if small else None,
+        texttemplate="%{z:.2~g}" if small else None,
         textfont={"size": 14},
         hovertemplate=f"worker %{{y}}<br>{part} %{{{'customdata' if cells.width > 1 else 'x'}}}"
         "<br>coefficient %{z:.5g}<extra></extra>",

@@ -112,7 +112,8 @@ class CADA(MiniBatches):
 class GCADA(CADA):
     """Grouping-based CADA: G groups hold one shard each; the fastest worker of each selected group is enough.
 
-    The published figures were made with G = 3 and M_G = 3 (12292 / 9219 = 4 / 3 = (M_G + 1) / M_G), not M_G = 4.
+    The paper states G = 3 and M_G = 4, but its 12292 / 9219 = 4 / 3 = (M_G + 1) / M_G means M_G = 3; the authors'
+    public script takes M_G = 12 / 4 and then G = 3, which is 9 workers.
     `forecast` is for the case that every group is selected, as it is for `CADA`.
     """
 

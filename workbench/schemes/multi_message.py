@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class MultiMessageScheme(Scheme):
     """Workers send a message whenever enough of their parts are done; clusters decode apart from one another."""
 
-    load: int = setting(2, "parts that a worker goes through (r)", "parts", ge=1)
+    load: int = setting(3, "parts that a worker goes through (r)", "parts", ge=1)
     clusters: int = setting(1, "clusters of workers with parts of their own (P)", ge=1)
     when_done: Literal["stop", "go on"] = setting(
         "stop",

@@ -1,0 +1,69 @@
+"""When a rank is through with its work, from the drawn delays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from workbench.delays import DelayStream
+from workbench.protocol import Compute, Plan, Scheme, Work
+
+
+class Pace:
+    """Computing times of one run: whole loads, parts of them, mini-batches."""
+
+    def __init__(self, scheme: Scheme, plan: Plan, delays: DelayStream) -> None:
+        self.scheme, self.plan, self.delays = scheme, plan, delays
+        self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> seconds of whole loads, by worker
+        self.progress: dict[int, list[list[float]]] = {}  # round -> worker -> seconds until each part
+        self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, when its load began
+        self.places: dict[int, tuple[Work, Work, int, bool]] = {}  # by the id of a work
+
+    def end(self, now: float, r: int, effect: Compute, samples: int) -> float:
+        """When a rank will be through with some work, begun now."""
+        if effect.round not in self.computing:
+            self._draw(effect.round)
+        held, seconds = self.computing[effect.round]
+        own = held.work[r]
+        if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
+            first, stretch = self._place(effect.work, own)
+            if stretch and effect.batch is None:
+                return self._stretch_end(now, r, effect, first, held)
+            return now + self.delays.piece(effect.round, r - 1, first, samples)
+        return now + seconds[r - 1]
+
+    def _place(self, work: Work, own: Work) -> tuple[int, bool]:
+        """Where some work begins in a rank's whole load, and whether its parts follow one another there."""
+        known = self.places.get(id(work))
+        if known is None or known[0] is not work or known[1] is not own:
+            slots = np.flatnonzero(own.parts == work.parts[0])
+            first = int(slots[0]) if len(slots) else 0
+            stretch = bool(np.array_equal(own.parts[first : first + len(work.parts)], work.parts))
+            known = self.places[id(work)] = (work, own, first, stretch)
+        return known[2:]
+
+    def _stretch_end(self, now: float, r: int, effect: Compute, first: int, held: Plan) -> float:
+        """When a rank will be through with consecutive parts of its load, the `first` of them and on.
+
+        Counted from where the rank began its load, if it has gone on without a pause: who has the same pace and
+        has gone through as many samples is then done at the very same time, however they are cut.
+        """
+        if effect.round not in self.progress:
+            self.progress = {k: v for k, v in self.progress.items() if k >= effect.round - 1}
+            self.progress[effect.round] = self.delays.progress(effect.round, held.portions).tolist()
+        done = self.progress[effect.round][r - 1]
+        *here, begun = self.stretches.get(r, (None,))
+        if here != [effect.round, first, now]:
+            begun = now - (done[first - 1] if first else 0.0)
+        last = first + len(effect.work.parts)
+        end = begun + done[last - 1]
+        self.stretches[r] = (effect.round, last, end, begun)
+        return end
+
+    def _draw(self, round: int) -> None:
+        """Look up who holds what in a round, and how long everybody's whole load takes."""
+        self.computing.pop(round - 2, None)
+        held = self.scheme.held(self.plan, round)
+        apart = held if held.batch is None else None  # a mini-batch has one draw, whatever the parts
+        self.computing[round] = (held, self.delays.whole(round, held.loads[1:], apart).tolist())
