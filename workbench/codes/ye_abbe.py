@@ -20,7 +20,7 @@ from workbench.codes.dual import Dual, best_dual, dual, harmonics, judged_sets, 
 from workbench.protocol import Array
 from workbench.settings import SettingError, unknown_name
 
-Construction = Literal["auto", "polynomial", "gaussian", "stable"]
+Kind = Literal["auto", "polynomial", "gaussian", "stable"]
 CONSTRUCTIONS = ["auto", "polynomial", "gaussian", "stable"]
 BOUND = 1e8  # `auto` leaves the polynomials where half of a double's digits may go: the condition number beyond this
 SETS = 500  # survivor sets looked at to find the worst condition number
@@ -69,12 +69,7 @@ class YeAbbe(GradientCode):
 
 @lru_cache(maxsize=32)
 def ye_abbe(
-    workers: int,
-    load: int,
-    stragglers: int,
-    reduction: int,
-    construction: Construction = "auto",
-    seed: int = 0,
+    workers: int, load: int, stragglers: int, reduction: int, construction: Kind = "auto", seed: int = 0
 ) -> YeAbbe:
     """Code of n workers, each with d = load parts, s stragglers, messages shorter by m = reduction.
 
@@ -92,20 +87,15 @@ def ye_abbe(
     [30.0, 35.0, 40.0]
     """
     _check(workers, load, stragglers, reduction)
-    if construction not in CONSTRUCTIONS:
-        raise unknown_name("construction", construction, CONSTRUCTIONS)
-    if construction == "auto":
-        construction = chosen(workers, load, reduction)
+    construction = chosen(workers, load, reduction) if construction == "auto" else construction
     code, V = _design(workers, load, reduction, construction, seed)
-    span = Span(np.arange(workers), code.particular, code.null)
-    windows = (np.arange(workers)[:, None] + np.arange(load)) % workers
     return YeAbbe(
         code.matrix,
         stragglers,
         target=np.tile(np.eye(reduction), workers),
-        spans=(span,),
+        spans=(Span(np.arange(workers), code.particular, code.null),),
         instead="fewer stragglers" if construction == "stable" else "construction = 'stable'",
-        windows=windows,
+        windows=(np.arange(workers)[:, None] + np.arange(load)) % workers,
         reduction=reduction,
         construction=construction,
         V=V,
@@ -117,9 +107,10 @@ def _check(workers: int, load: int, stragglers: int, reduction: int) -> None:
     between("reduction", reduction, 1, workers, f"a message is cut to a share of 1 to 1/{workers}")
     between("load", load, 1, workers, f"a worker holds some of the {workers} parts")
     if load < stragglers + reduction:
+        fits = f"load = {stragglers + reduction}, or " if stragglers + reduction <= workers else ""
         raise SettingError(
             f"load = {load}: must be at least stragglers + reduction = {stragglers} + {reduction} (Theorem 1 of"
-            f" Ye and Abbe 2018); take load = {stragglers + reduction} to {workers}, or fewer of the two"
+            f" Ye and Abbe 2018); take {fits}a sum of the two of at most {load}"
         )
 
 
@@ -172,6 +163,13 @@ def _design(n: int, d: int, m: int, construction: str, seed: int) -> tuple[Dual,
     if construction == "stable":
         code = _stable(n, d, m, seed)
         return code, np.linalg.qr(code.null.T, mode="complete")[0].T[d - m :]
+    if construction == "polynomial" and n - d + m > LARGEST:
+        raise SettingError(
+            f"construction = 'polynomial': a Vandermonde matrix of {n - d + m} rows has lost all digits, at most"
+            f" {LARGEST} can work; take 'stable' or 'gaussian'"
+        )
+    if construction not in CONSTRUCTIONS:
+        raise unknown_name("construction", construction, CONSTRUCTIONS)
     if construction == "gaussian":
         V = np.random.default_rng(seed).standard_normal((n - d + m, n))
     else:

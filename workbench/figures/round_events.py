@@ -172,6 +172,13 @@ def cut_off(r: Round) -> Bars:
     return _open(r, idle, starts, "still computing when the round ended: cut off")
 
 
+def overlapping(r: Round) -> bool:
+    """Say whether some rank goes on computing after a message of its own went out."""
+    done = _computed(r)
+    sent = r.of("send", "drop")[["rank", "start"]]
+    return any(start - r.start < done.get(rank, -np.inf) for rank, start in sent.itertuples(index=False))
+
+
 def idle(r: Round) -> int:
     """Count live workers whom the scheme let rest in this round."""
     rest = set(np.flatnonzero(r.plan.loads).tolist()) - r.dead - {*_asked(r), *_computed(r)}

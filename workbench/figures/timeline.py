@@ -62,7 +62,11 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
         bars = every.where(every.rank < ranks)
         if len(bars.rank):
             figure.add_trace(_bar(name, bars, look, unit, ranks))
-    for marks in (_crosses(ev.dropped(r), unit), _deaths(r, theme), _commits(r, unit, theme)):
+    for marks in (
+        _crosses(ev.dropped(r), unit, 0.2 if ev.overlapping(r) else 0.0),
+        _deaths(r, theme),
+        _commits(r, unit, theme),
+    ):
         if marks is not None:
             figure.add_trace(marks)
     _end(figure, r, unit, theme)
@@ -75,7 +79,7 @@ def _title(trace: Trace, round: int) -> str:
 
 
 def _subtitle(r: Round, unit: Unit) -> str:
-    answers, late = len(ev.computing(r).rank), len(ev.dropped(r).rank)
+    answers, late = len(set(ev.computing(r).rank)), len(ev.dropped(r).rank)
     cut, idle = len(ev.cut_off(r).rank), ev.idle(r)
     words = (
         f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late · {cut} cut off"
@@ -89,17 +93,18 @@ def _height(ranks: int) -> int:
 
 
 def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
-    """Kinds of bars in the order of drawing; `width` is a share of the row."""
-    muted = palette(theme).muted
+    """Kinds of bars in the order of drawing; where a rank computes and sends at once, each has half of its row."""
+    muted, lower = palette(theme).muted, {"width": 0.4, "offset": 0.0}
+    work, talk = ({"width": 0.4, "offset": -0.4}, lower) if ev.overlapping(r) else ({}, {})
     return [
-        ("model comes down", ev.downloading(r), _solid(GREEN)),
-        ("computes", ev.computing(r), _solid(BLUE)),
-        ("message travels, queues", ev.waiting(r), _solid(fade(ORANGE, 0.4))),
-        ("message through the port", ev.passing(r), _solid(ORANGE)),
-        ("port receives", ev.receiving(r), {**_solid(VERMILLION), "width": 0.4, "offset": 0.0}),
-        ("exchanges a series of messages", ev.exchanging(r), _solid(ORANGE)),
-        ("decodes", ev.decoding(r), _solid(PINK)),
-        ("answer too late: dropped", ev.dropped(r), _hollow(ORANGE)),
+        ("model comes down", ev.downloading(r), {**_solid(GREEN), **work}),
+        ("computes", ev.computing(r), {**_solid(BLUE), **work}),
+        ("answer too late: dropped", ev.dropped(r), {**_hollow(ORANGE), **talk}),
+        ("message travels, queues", ev.waiting(r), {**_solid(fade(ORANGE, 0.4)), **talk}),
+        ("message through the port", ev.passing(r), {**_solid(ORANGE), **talk}),
+        ("port receives", ev.receiving(r), {**_solid(VERMILLION), **lower}),
+        ("exchanges a series of messages", ev.exchanging(r), {**_solid(ORANGE), **talk}),
+        ("decodes", ev.decoding(r), {**_solid(PINK), **work}),
         ("still computing: cut off", ev.cut_off(r), {**_hollow(BLUE), "words": "cut off", "ink": muted}),
         ("no answer in this round", ev.silent(r), {**_hollow(muted), "words": "no answer", "ink": muted}),
     ]
@@ -137,18 +142,18 @@ def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) ->
     )
 
 
-def _crosses(late: Bars, unit: Unit) -> go.Scatter | None:
+def _crosses(late: Bars, unit: Unit, lowered: float) -> go.Scatter | None:
     if not len(late.rank):
         return None
     return go.Scatter(
         x=late.end * unit.scale,
-        y=late.rank,
+        y=late.rank + lowered,
         mode="markers",
         name="dropped",
         showlegend=False,
         marker={"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}},
         customdata=late.text,
-        hovertemplate="<b>rank %{y}</b>: answer too late<br>%{customdata}<extra></extra>",
+        hovertemplate="answer too late<br>%{customdata}<extra></extra>",
     )
 
 
