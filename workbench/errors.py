@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+class PrecisionWarning(UserWarning):
+    """Decoding may lose more than half of a number's digits; the message names a better code."""
+
+
 class RunError(RuntimeError):
     """A run cannot go on; nothing wrong was committed."""
 

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from workbench.settings import Settings
 
 if TYPE_CHECKING:
+    from workbench.codes import GradientCode
     from workbench.forecasting import Odds, Setting
 
 Array = NDArray[np.float64]
@@ -345,6 +346,10 @@ class Scheme(Settings):
         """Plan as it is in one round."""
         rows = self.rows(plan.workers, round)
         return plan if rows is None else plan.shuffled(rows)
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """Codes whose decoding may cost digits; `wb.run` warns beforehand where it costs too many."""
+        return []
 
     def encoding(self, plan: Plan, round: int) -> Array:
         """Encoding matrix of a round, shape (ranks, parts)."""

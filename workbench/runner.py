@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,11 @@ from workbench.delays import DelayStream
 from workbench.engines.arithmetic import Coefficients, Numbers
 from workbench.engines.sim import World, simulate
 from workbench.engines.timeline import Timeline
+from workbench.errors import PrecisionWarning
 from workbench.experiment import Experiment
 from workbench.learning import Commits, Learnt, Progress, learn
 from workbench.problems import Problem, Request
-from workbench.protocol import Array
+from workbench.protocol import Array, Scheme
 from workbench.settings import SettingError, unknown_name
 from workbench.trace import Trace, event_table, run_info
 
@@ -62,6 +65,8 @@ def compare(
             raise SettingError(
                 f"experiment = {e!r:.60}: give a wb.Experiment (of a preset, preset['CR'] or another)"
             )
+    for e in experiments:
+        _warn(e.build_scheme(), e.workers)
     needs_numbers = [numeric or e.build_scheme().numeric for e in experiments]
     cheap = [e for e, needs in zip(experiments, needs_numbers, strict=True) if not needs]
     traces = iter(_together(cheap, events, progress))
@@ -71,10 +76,25 @@ def compare(
     ]
 
 
+@lru_cache(maxsize=256)
+def _warn(scheme: Scheme, workers: int) -> None:
+    """Say once per setting that a code would lose too many digits."""
+    from workbench.codes import warning
+
+    for code in scheme.codes(workers):
+        text = warning(code)
+        if text is not None:
+            warnings.warn(f"{scheme.name}: {text}", PrecisionWarning, stacklevel=4)
+
+
 def _together(experiments: Sequence[Experiment], events: bool, progress: bool) -> list[Trace]:
     """Simulate each, then learn all at once."""
     arithmetics = [Coefficients(e.plan) for e in experiments]
-    lines = [timeline(e, a, events) for e, a in zip(experiments, arithmetics, strict=True)]
+    lines = []
+    with Bar("simulating", "scheme", len(experiments), progress) as bar:
+        for i, (e, a) in enumerate(zip(experiments, arithmetics, strict=True)):
+            lines.append(timeline(e, a, events))
+            bar.update(i + 1)
     learnt = _learn(experiments, arithmetics, progress)
     return [_trace(e, line, known) for e, line, known in zip(experiments, lines, learnt, strict=True)]
 
@@ -106,7 +126,7 @@ def _learn(
     learnt: dict[int, Learnt] = {}
     for problem in {id(p): p for p in problems}.values():
         members = [i for i, p in enumerate(problems) if p is problem]
-        with _Bar(max(len(runs[i].weights) for i in members), progress) as bar:
+        with Bar("learning", "round", max(len(runs[i].weights) for i in members), progress) as bar:
             found = learn(problem, [runs[i] for i in members], bar.update)
         learnt.update(zip(members, found, strict=True))
     return [learnt[i] for i in range(len(experiments))]
@@ -143,23 +163,24 @@ def _trace(e: Experiment, line: Timeline, learnt: Learnt) -> Trace:
     return Trace(e, "sim", columns, event_table(line.events), learnt.model, initial, info)
 
 
-class _Bar:
-    """A progress bar over rounds that shows itself only after a second."""
+class Bar:
+    """A progress bar with the time left, which shows itself only after a second."""
 
-    def __init__(self, total: int, wanted: bool) -> None:
-        self.total, self.wanted = total, wanted
+    def __init__(self, what: str, unit: str, total: int, wanted: bool) -> None:
+        self.what, self.unit, self.total, self.wanted = what, unit, total, wanted
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Bar:
         from tqdm.auto import tqdm
 
-        self.bar = tqdm(total=self.total, desc="learning", unit="round", delay=1, disable=not self.wanted)
+        self.bar = tqdm(total=self.total, desc=self.what, unit=self.unit, delay=1, disable=not self.wanted)
         return self
 
-    def update(self, t: int) -> None:
-        self.bar.update(1 if t else 0)
+    def update(self, done: int) -> None:
+        """Say how many are done."""
+        self.bar.update(done - self.bar.n)
 
     def __exit__(self, *error: object) -> None:
         self.bar.close()
 
 
-__all__ = ["ENGINES", "Progress", "compare", "run"]
+__all__ = ["ENGINES", "Bar", "Progress", "compare", "run", "timeline"]

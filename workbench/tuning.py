@@ -13,14 +13,16 @@ from workbench.engines.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.learning import Commits, learn
 from workbench.optimisers import Optimiser
-from workbench.runner import timeline
+from workbench.protocol import Array
+from workbench.runner import Bar, timeline
 
 
-def tune(experiments: Sequence[Experiment]) -> list[Experiment]:
+def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Experiment]:
     """Choose every optimiser's numbers from its grid: least final loss on the experiment's own stragglers.
 
     The candidates of experiments on the same data are followed in the same passes over it; exact schemes share
-    one grid. Returns the experiments with the best numbers written out.
+    one grid. `progress`: show a bar once it takes over a second. Returns the experiments with the best numbers
+    written out.
 
     >>> from workbench.published import rivals
     >>> tuned = tune(rivals(3, 2, 1, rounds=20))
@@ -33,7 +35,8 @@ def tune(experiments: Sequence[Experiment]) -> list[Experiment]:
         members = [i for i, p in enumerate(problems) if p is problem]
         smoothness = problem.smoothness()
         runs = [(i, o, c) for i in members for o, c in _candidates(experiments[i], smoothness)]
-        losses = [run.loss[-1] for run in learn(problem, [commits for *_, commits in runs])]
+        with Bar("tuning", "round", max(len(c.weights) for *_, c in runs), progress) as bar:
+            losses = [run.loss[-1] for run in learn(problem, [c for *_, c in runs], bar.update)]
         for i in members:
             found = [
                 (loss, o)
@@ -47,7 +50,10 @@ def tune(experiments: Sequence[Experiment]) -> list[Experiment]:
 
 
 def _candidates(e: Experiment, smoothness: float) -> list[tuple[Optimiser, Commits]]:
-    arithmetic = Coefficients(e.plan)
-    timeline(e, arithmetic, events=False)
+    weights: list[Array | None] = [None] * e.rounds  # what an exact scheme commits, whoever is late
+    if not e.build_scheme().exact:
+        arithmetic = Coefficients(e.plan)
+        timeline(e, arithmetic, events=False)
+        weights = arithmetic.weights
     grid = e.build_optimiser().candidates(smoothness)
-    return [(optimiser, Commits(optimiser, arithmetic.weights, e.plan.sizes)) for optimiser in grid]
+    return [(optimiser, Commits(optimiser, weights, e.plan.sizes)) for optimiser in grid]

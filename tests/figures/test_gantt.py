@@ -122,6 +122,17 @@ def test_workers_without_an_answer_are_open_to_the_rounds_end() -> None:
     assert cut.text == "cut off"
 
 
+def test_a_rank_that_computes_and_sends_at_once_shows_both(traces: list[wb.Trace]) -> None:
+    plain = gantt(traces[-1], 3)  # a relay passes the model on while it computes: that is no answer
+    assert bars(plain, "computes").offset is None
+    trace = traces[0]
+    kinds = trace.events["kind"].to_numpy()
+    early = np.where(kinds == "send", trace.events["start"] - 1e-9, trace.events["start"])
+    split = gantt(replace(trace, event_columns={**trace.event_columns, "start": early}), 3)
+    above, below = bars(split, "computes"), bars(split, "message travels, queues")
+    assert above.offset + above.width <= below.offset
+
+
 def test_workers_that_nobody_asked_are_not_called_cut_off(traces: list[wb.Trace]) -> None:
     trace = traces[0]
     events = trace.events
@@ -172,6 +183,8 @@ def test_large_clusters_are_cut_and_the_figure_says_so() -> None:
     assert figure.layout.height < 2000
     assert "ranks 0 to 299 shown" in figure.layout.title.subtitle.text
     assert max(bars(figure, "computes").y) == 299
+    ring = gantt(wb.run(trace.experiment.replace(scheme="RAR")), 0)
+    assert max(next(mark for mark in ring.data if mark.name == "commits").y) == 299
 
 
 @pytest.mark.parametrize("round", [-1, 15, 99])

@@ -7,8 +7,8 @@ belongs to one part is supported on the messages that hold the part; with d = s 
     [N ; a0][:, holders] @ b = [0 ; I_m]
 
 gives its coefficients. That is the construction of Ye and Abbe 2018, section 3, seen from the other side:
-their V is a basis of the complement of N, and their blocks [X_i | I_m] V are these columns. For m = 1 it is a
-gradient code of Tandon et al. 2017, whose H plays the part of V's complement on the encoding side.
+their V is a basis of the complement of N, and their blocks [X_i | I_m] V are these columns. m = 1 makes the
+gradient codes of Tandon et al. 2017.
 
 Two kinds of small systems decide about the digits: the ones above, on d neighbouring columns, and N[:,
 missing], on any columns. Random numbers make both ill-conditioned. Rows of a Fourier basis whose d

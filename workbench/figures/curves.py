@@ -64,9 +64,8 @@ def convergence(
     Examples
     --------
     >>> import workbench as wb
-    >>> runs = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "CR")])
-    >>> [curve.name for curve in convergence(runs).data]
-    ['UMW', 'CR']
+    >>> [curve.name for curve in convergence([wb.run(wb.Experiment(rounds=20))]).data]
+    ['CR']
     """
     series = named(traces)
     logs = _log_x(series, x), _log_y(series, metric)
@@ -75,15 +74,13 @@ def convergence(
     if target is not None:
         names = _with_target(figure, series, metric, x, target, theme)
     figure.add_traces(_curves(series, names, metric, x, logs[0]))
-    figure.update_layout(legend_itemwidth=44)
     _axes(figure, series, metric, x, logs)
     return figure
 
 
 def _title(metric: str, x: str) -> str:
-    over = {"time": "wall clock", "round": "rounds", "bytes": "bytes", "samples": "samples"}[x]
     name = _short(metric)
-    return f"{name[:1].upper()}{name[1:]} versus {over}"
+    return f"{name[:1].upper()}{name[1:]} versus {'wall clock' if x == 'time' else _word(x)}"
 
 
 def _short(metric: str) -> str:
@@ -98,6 +95,7 @@ def _axes(figure: go.Figure, series: Sequence[Series], metric: str, x: str, logs
     figure.update_xaxes(title_text=AXES[x], type=kinds[0], **ticks)
     figure.update_yaxes(title_text=_NAMES.get(metric, metric.replace("_", " ")), type=kinds[1])
     figure.update_xaxes(tickformat="~g" if x == "time" else "~s")  # "~g": no shrunken digits between decades
+    figure.update_layout(legend_itemwidth=44)
     if logs[1]:
         figure.update_yaxes(exponentformat="power")
 
@@ -202,7 +200,7 @@ def _with_target(
 
 
 def _word(x: str) -> str:
-    return {"time": "time", "round": "rounds", "bytes": "bytes", "samples": "samples"}[x]
+    return "rounds" if x == "round" else x
 
 
 def _entry(at: float, base: float, x: str) -> str:

@@ -173,10 +173,12 @@ def cut_off(r: Round) -> Bars:
 
 
 def overlapping(r: Round) -> bool:
-    """Say whether some rank goes on computing after a message of its own went out."""
+    """Say whether some rank goes on computing after an answer of its own went out."""
     done = _computed(r)
-    sent = r.of("send", "drop")[["rank", "start"]]
-    return any(start - r.start < done.get(rank, -np.inf) for rank, start in sent.itertuples(index=False))
+    sent = [(rows["rank"], rows["start"] - r.start) for rows in (r.answers, r.of("drop"))]
+    return any(
+        at < done.get(rank, -np.inf) for ranks, starts in sent for rank, at in zip(ranks, starts, strict=True)
+    )
 
 
 def idle(r: Round) -> int:

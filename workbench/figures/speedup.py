@@ -52,22 +52,16 @@ def speedups(
     --------
     >>> import workbench as wb
     >>> traces = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "GC", "CR")])
-    >>> table = speedups(traces, target=0.65)
-    >>> table["scheme"].tolist(), float(table["speedup"].iloc[-1])
-    (['UMW', 'GC', 'CR'], 1.0)
+    >>> speedups(traces, target=0.65)["scheme"].tolist()
+    ['UMW', 'GC', 'CR']
     """
     series = named(traces)
     check_target(target)
     seconds = [crossing(s.trace, metric, target) for s in series]
     place = reference_of(series, seconds) if reference is None else position(series, reference)
     base = float("nan") if place is None else seconds[place]
-    return pd.DataFrame(
-        {
-            "scheme": [s.label for s in series],
-            "seconds": seconds,
-            "speedup": [ratio(t, base) for t in seconds],
-        }
-    )
+    labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
+    return pd.DataFrame({"scheme": labels, "seconds": seconds, "speedup": factors})
 
 
 def position(series: Sequence[Series], reference: str) -> int:

@@ -58,20 +58,17 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     r = ev.events_of(trace, round)
     unit, ranks = time_unit(r.duration), min(r.plan.ranks, MOST_RANKS)
     figure = new_figure(theme, _title(trace, round), _subtitle(r, unit), _height(ranks))
-    for name, every, look in _layers(r, theme):
-        bars = every.where(every.rank < ranks)
-        if len(bars.rank):
-            figure.add_trace(_bar(name, bars, look, unit, ranks))
-    for marks in (
-        _crosses(ev.dropped(r), unit, 0.2 if ev.overlapping(r) else 0.0),
-        _deaths(r, theme),
-        _commits(r, unit, theme),
-    ):
-        if marks is not None:
-            figure.add_trace(marks)
+    layers = [(name, _shown(bars), look) for name, bars, look in _layers(r, theme)]
+    figure.add_traces([_bar(name, bars, look, unit, ranks) for name, bars, look in layers if len(bars.rank)])
+    marks = (_crosses(r, unit), _deaths(r, theme), _commits(r, unit, theme))
+    figure.add_traces([mark for mark in marks if len(mark.y)])
     _end(figure, r, unit, theme)
     _axes(figure, r, unit)
     return figure
+
+
+def _shown(bars: Bars) -> Bars:
+    return bars.where(bars.rank < MOST_RANKS)
 
 
 def _title(trace: Trace, round: int) -> str:
@@ -99,12 +96,12 @@ def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
     return [
         ("model comes down", ev.downloading(r), {**_solid(GREEN), **work}),
         ("computes", ev.computing(r), {**_solid(BLUE), **work}),
-        ("answer too late: dropped", ev.dropped(r), {**_hollow(ORANGE), **talk}),
         ("message travels, queues", ev.waiting(r), {**_solid(fade(ORANGE, 0.4)), **talk}),
         ("message through the port", ev.passing(r), {**_solid(ORANGE), **talk}),
         ("port receives", ev.receiving(r), {**_solid(VERMILLION), **lower}),
         ("exchanges a series of messages", ev.exchanging(r), {**_solid(ORANGE), **talk}),
         ("decodes", ev.decoding(r), {**_solid(PINK), **work}),
+        ("answer too late: dropped", ev.dropped(r), {**_hollow(ORANGE), **talk}),
         ("still computing: cut off", ev.cut_off(r), {**_hollow(BLUE), "words": "cut off", "ink": muted}),
         ("no answer in this round", ev.silent(r), {**_hollow(muted), "words": "no answer", "ink": muted}),
     ]
@@ -142,9 +139,8 @@ def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) ->
     )
 
 
-def _crosses(late: Bars, unit: Unit, lowered: float) -> go.Scatter | None:
-    if not len(late.rank):
-        return None
+def _crosses(r: Round, unit: Unit) -> go.Scatter:
+    late, lowered = _shown(ev.dropped(r)), 0.2 if ev.overlapping(r) else 0.0
     return go.Scatter(
         x=late.end * unit.scale,
         y=late.rank + lowered,
@@ -152,15 +148,13 @@ def _crosses(late: Bars, unit: Unit, lowered: float) -> go.Scatter | None:
         name="dropped",
         showlegend=False,
         marker={"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}},
-        customdata=late.text,
-        hovertemplate="answer too late<br>%{customdata}<extra></extra>",
+        customdata=[f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)],
+        hovertemplate="%{customdata}<br>answer too late<extra></extra>",
     )
 
 
-def _deaths(r: Round, theme: str) -> go.Scatter | None:
-    if not r.dead:
-        return None
-    ranks = sorted(r.dead)
+def _deaths(r: Round, theme: str) -> go.Scatter:
+    ranks = sorted(rank for rank in r.dead if rank < MOST_RANKS)
     line = {"width": 3, "color": palette(theme).text}
     return go.Scatter(
         x=[0.0] * len(ranks),
@@ -173,7 +167,7 @@ def _deaths(r: Round, theme: str) -> go.Scatter | None:
 
 
 def _commits(r: Round, unit: Unit, theme: str) -> go.Scatter:
-    bars = ev.commits(r)
+    bars = _shown(ev.commits(r))
     return go.Scatter(
         x=bars.end * unit.scale,
         y=bars.rank,

@@ -73,6 +73,10 @@ class CR(Scheme):
             return own_code(self.matrix, self.children, self.stragglers)
         return cyclic(self.children, self.stragglers, self.code_seed)
 
+    def codes(self, workers: int) -> list[GradientCode]:
+        """The one code, of every parent."""
+        return [self.code()]
+
     @property
     def q(self) -> Fraction:
         """n/(s+1): by so much the data set of a child is smaller than its parent's share."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from workbench.codes import YeAbbe, ye_abbe
+from workbench.codes import GradientCode, YeAbbe, ye_abbe
 from workbench.protocol import (
     CODED,
     MASTER,
@@ -59,6 +59,10 @@ class CEGC(Scheme):
     def code(self, workers: int) -> YeAbbe:
         """Encoding matrix and decoder."""
         return ye_abbe(workers, self.load, self.stragglers, self.reduction, self.construction, self.code_seed)
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """The one code."""
+        return [self.code(workers)]
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Cyclic windows of d parts. The plan's matrix says who holds what; coefficients differ by coordinate."""

@@ -1,18 +1,21 @@
 """Gradient coding, GC: any S stragglers at the master, load (S+1)/N.
 
 R. Tandon, Q. Lei, A. G. Dimakis, N. Karampatziakis, "Gradient coding: avoiding stragglers in distributed
-learning", ICML 2017, Algorithms 1 and 2 (cyclic), section 3 (fractional repetition).
+learning", ICML 2017, Algorithms 1 and 2 (cyclic), section 3 (fractional repetition). N. Raviv et al., "Gradient
+coding from cyclic MDS codes and expander graphs", ICML 2018; W. Halbawi et al., ISIT 2018 (mds).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from workbench.codes import GradientCode, cyclic, fractional
+from workbench.codes import GradientCode, cyclic, fractional, mds
+from workbench.codes.cyclic import Construction
 from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
 from workbench.schemes.uncoded import check_stragglers
 from workbench.settings import SettingError, setting
@@ -33,8 +36,10 @@ class GC(Scheme):
     title: ClassVar[str] = "Gradient coding"
     paper: ClassVar[str] = "Tandon et al. 2017"
     stragglers: int = setting(1, "workers that may be late or dead (S)", ge=0)
-    code: Literal["cyclic", "fractional"] = setting(
-        "cyclic", "cyclic windows with random coefficients, or groups that repeat one another"
+    code: Literal["cyclic", "fractional", "mds", "tandon"] = setting(
+        "cyclic",
+        "cyclic windows, well conditioned; groups that repeat one another; cyclic MDS (Reed-Solomon);"
+        " the textbook's cyclic windows with random coefficients",
     )
     code_seed: int = setting(0, "seed of the cyclic code's random numbers", ge=0)
     matrix: Matrix | None = setting(
@@ -46,7 +51,9 @@ class GC(Scheme):
         check_stragglers(self.stragglers, workers)
         if self.matrix is not None:
             own_code(self.matrix, workers, self.stragglers)
-        if self.code == "fractional" and workers % (self.stragglers + 1):
+        if self.code == "mds" and self.matrix is None:
+            _named(mds, workers, self.stragglers)
+        if self._grouped and workers % (self.stragglers + 1):
             fits = [s for s in range(workers) if workers % (s + 1) == 0]
             near = sorted(fits, key=lambda s: abs(s - self.stragglers))[:4]
             raise SettingError(
@@ -60,7 +67,18 @@ class GC(Scheme):
             return own_code(self.matrix, workers, self.stragglers)
         if self.code == "fractional":
             return fractional(workers, self.stragglers)
-        return cyclic(workers, self.stragglers, self.code_seed)
+        if self.code == "mds":
+            return mds(workers, self.stragglers)
+        construction: Construction = "tandon" if self.code == "tandon" else "stable"
+        return cyclic(workers, self.stragglers, self.code_seed, construction)
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """The one code."""
+        return [self.build_code(workers)]
+
+    @property
+    def _grouped(self) -> bool:
+        return self.code == "fractional" and self.matrix is None
 
     def plan(self, workers: int, samples: int) -> Plan:
         """N parts; S+1 per worker."""
@@ -69,7 +87,7 @@ class GC(Scheme):
     def program(self, node: Node) -> Program:
         """Master or worker."""
         n = node.plan.workers
-        if self.code == "fractional":
+        if self._grouped:
             rule = one_of_each(lambda rank: (rank - 1) // (self.stragglers + 1), n // (self.stragglers + 1))
         else:
             rule = at_least(n - self.stragglers)
@@ -82,9 +100,9 @@ class GC(Scheme):
         """The (N-S)-th answer; for groups, the last of the groups' first answers."""
         from workbench.forecasting import star_odds
 
-        if self.code == "cyclic":
-            return star_odds(setting, workers - self.stragglers)
-        return star_odds(setting, self._answers_until_covered)
+        if self._grouped:
+            return star_odds(setting, self._answers_until_covered)
+        return star_odds(setting, workers - self.stragglers)
 
     def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
         place = np.empty_like(order)
@@ -106,6 +124,14 @@ def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
                 f"scheme_args.matrix: without rows {list(late)} it does not decode; change it or lower s"
             )
     return code
+
+
+def _named(make: Callable[..., object], *numbers: int) -> None:
+    """Make a code; an error names the field as users write it."""
+    try:
+        make(*numbers)
+    except SettingError as error:
+        raise SettingError(f"scheme_args.{error}") from None
 
 
 def decoder(code: GradientCode, first: int) -> Combine:
