@@ -117,8 +117,12 @@ def main() -> None:
     for part in tqdm(order, unit="part"):
         found.setdefault(part, []).append(apart(part, options.rounds))
     loops = [run["seconds"] for run in found["bare"]]
-    ratios = [run["seconds"] / ((a + b) / 2) for run, a, b in zip(found["five"], loops[:-1], loops[1:], strict=True)]
-    print(f"five schemes of figure 9a / bare NumPy loop: {min(ratios):.2f} .. {max(ratios):.2f}  (goal: at most 2.5)")
+    ratios = [
+        run["seconds"] / ((a + b) / 2) for run, a, b in zip(found["five"], loops[:-1], loops[1:], strict=True)
+    ]
+    print(
+        f"five schemes of figure 9a / bare NumPy loop: {min(ratios):.2f} .. {max(ratios):.2f}  (goal: at most 2.5)"
+    )
     print(f"peak memory / data: {max(run['peak_over_data'] for run in found['five']):.2f}  (goal: below 3)")
     for scheme, rate in found["events"][0].items():
         print(f"events a second, {scheme}: {rate:,.0f}  (goal: at least 100,000)")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from workbench.problems.base import Problem
 
 State = dict[str, Any]
-STEPS = (1.0, 2.0, 4.0)  # tuned first steps, in units of 1 / smoothness
-OFFSETS = (30.0, 300.0, 3000.0)  # tuned c2, rounds
+STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
+OFFSETS = (300.0, 3000.0)  # tuned c2, rounds
 
 
 class Optimiser(Settings):
