@@ -89,3 +89,7 @@ def test_lists(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert wb.Experiment.read(tmp_path / "fig8" / "CR.yaml") == wb.presets["fig8"]["CR"]
     assert call(monkeypatch, "forecast", str(tmp_path / "fig8" / "CR.yaml"), "--rounds", "5") == 0
     assert "s a round" in capsys.readouterr().out
+    assert call(monkeypatch, "code", str(tmp_path / "fig8" / "CR.yaml"), "--sets", "5") == 0
+    assert "amplification" in capsys.readouterr().out
+    assert call(monkeypatch, "code", str(tmp_path / "fig8" / "UMW.yaml")) == 0
+    assert "nothing is lost" in capsys.readouterr().out

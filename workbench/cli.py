@@ -129,6 +129,27 @@ def forecast(spec: Path, rounds: int | None) -> None:
 
 
 @cli.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--sets", type=click.IntRange(1), default=200, show_default=True, help="Survivor sets to draw.")
+def code(spec: Path, sets: int) -> None:
+    """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
+    from workbench.codes import report, warning
+    from workbench.experiment import Experiment
+
+    experiment = Experiment.read(spec)
+    codes = experiment.build_scheme().codes(experiment.workers)
+    if not codes:
+        click.echo(f"{experiment.scheme} sends plain sums: nothing is lost")
+    for each in codes:
+        found = report(each, sets)
+        click.echo(f"decode amplification, largest |a|_1 max|B|: {found['amplification']:.3g}")
+        click.echo(
+            f"relative gradient error: {found['error_float64']:.2g} in float64, {found['error_float32']:.2g} in float32"
+        )
+        click.echo(warning(each, sets=sets) or "no more than half of the digits are lost")
+
+
+@cli.command()
 @click.argument("name", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the preset's SPEC files.")
 def presets(name: str | None, output: Path | None) -> None:

@@ -6,7 +6,7 @@ from workbench.codes.fractional import fractional
 from workbench.codes.lagrange import Lagrange, lagrange
 from workbench.codes.mds import mds
 from workbench.codes.multi_message import MultiMessage, correlated, uncorrelated
-from workbench.codes.quality import amplification, measured_error, warning
+from workbench.codes.quality import amplification, measured_error, report, warning
 from workbench.codes.sparse import bernoulli, circulant
 from workbench.codes.ye_abbe import YeAbbe, ye_abbe
 
@@ -26,6 +26,7 @@ __all__ = [
     "lagrange",
     "mds",
     "measured_error",
+    "report",
     "uncorrelated",
     "warning",
     "ye_abbe",

@@ -49,6 +49,21 @@ def measured_error(
     return worst
 
 
+def report(code: GradientCode, sets: Sets = 200) -> dict[str, float]:
+    """Decode amplification and measured relative gradient errors, over the same survivor sets.
+
+    >>> from workbench.codes import cyclic
+    >>> sorted(report(cyclic(12, 3)))
+    ['amplification', 'error_float32', 'error_float64']
+    """
+    drawn = list(survivors(code, sets))
+    return {
+        "amplification": amplification(code, drawn),
+        "error_float64": measured_error(code, np.float64, drawn),
+        "error_float32": measured_error(code, np.float32, drawn),
+    }
+
+
 def warning(
     code: GradientCode,
     share: float = 0.5,

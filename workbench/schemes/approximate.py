@@ -76,6 +76,10 @@ class Approximate(Scheme):
     def build_code(self, workers: int) -> GradientCode:
         """Encoding matrix and decoder."""
 
+    def codes(self, workers: int) -> list[GradientCode]:
+        """The one code."""
+        return [self.build_code(workers)]
+
     def weigh(self, code: GradientCode, answered: tuple[int, ...]) -> Decoding:
         """Weights of some rows' answers: the optimal decoding of the paper's equation 2."""
         return code.decode(answered)

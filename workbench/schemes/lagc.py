@@ -64,6 +64,10 @@ class LAGC(Scheme):
         """Code inside every group."""
         return cyclic(workers // self.groups, self.stragglers, self.code_seed)
 
+    def codes(self, workers: int) -> list[GradientCode]:
+        """The one code, of every group."""
+        return [self.code(workers)]
+
     def plan(self, workers: int, samples: int) -> Plan:
         """M parts; a worker holds s + 1 of its group's M / G."""
         blocks = np.kron(np.eye(self.groups), self.code(workers).matrix)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from workbench.codes import Lagrange, lagrange
+from workbench.codes import GradientCode, Lagrange, lagrange
 from workbench.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes
 from workbench.settings import SettingError, setting
 from workbench.subprograms import Combine, Got, at_least, child_program, parent_program
@@ -55,6 +55,10 @@ class LCC(Scheme):
             return lagrange(workers, workers, self.load)
         except SettingError as error:
             raise SettingError(f"scheme_args.{error}") from None
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """The one code."""
+        return [self.build_code(workers)]
 
     def plan(self, workers: int, samples: int) -> Plan:
         """K blocks; everybody holds r blends: blends t = 0..r-1 of the blocks t, t + r, t + 2 r, ..."""

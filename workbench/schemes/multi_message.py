@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.codes import correlated, uncorrelated
+from workbench.codes import GradientCode, correlated, uncorrelated
 from workbench.protocol import MASTER, Node, Plan, Program, Scheme, even_sizes
 from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker
 from workbench.settings import SettingError, setting
@@ -164,6 +164,10 @@ class GCMMC(MultiMessageScheme):
                 f"scheme_args.hybrid = True: a plain sum of {self.load} parts is not the gradient of a cluster of"
                 f" {size}; take load = {size}, or hybrid = False"
             )
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """The one code, of every cluster."""
+        return [self.agenda(workers // self.clusters).code]
 
     def agenda(self, size: int) -> Agenda:
         """Coded messages, in the order in which they are ready."""
