@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.errors import RunError
 from workbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ class Plan:
 
 
 def _no_constant(work: Work) -> Any:
-    raise NotImplementedError("this engine does not tell a node the constant part of a gradient")
+    raise RunError("scheme: it needs the constant part of a gradient, which this engine does not tell")
 
 
 @dataclass(frozen=True)
