@@ -22,7 +22,7 @@ def umw(draw: st.DrawFn) -> Case:
 
 @st.composite
 def rar(draw: st.DrawFn) -> Case:
-    return {"algorithm": draw(st.sampled_from(["mpi", "ring"]))}, draw(st.integers(2, 15))
+    return {"algorithm": draw(st.sampled_from(["mpi", "ring"]))}, draw(st.integers(1, 15))
 
 
 @st.composite

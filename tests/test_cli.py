@@ -93,3 +93,17 @@ def test_lists(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert "amplification" in capsys.readouterr().out
     assert call(monkeypatch, "code", str(tmp_path / "fig8" / "UMW.yaml")) == 0
     assert "nothing is lost" in capsys.readouterr().out
+
+
+def test_another_scheme_drops_the_numbers_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = str(wb.Experiment(rounds=2).write(tmp_path / "spec.yaml"))
+    assert call(monkeypatch, "run", spec, "--scheme", "UMW") == 0
+    for change, words in {"rounds.x=3": "no fields of its own", "rounds=[": "not a value in YAML"}.items():
+        assert call(monkeypatch, "run", spec, "--set", change) == 2
+        assert words in capsys.readouterr().err
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe")
+    assert call(monkeypatch, "run", str(binary)) == 2
+    assert "binary.yaml" in capsys.readouterr().err

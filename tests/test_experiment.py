@@ -79,7 +79,6 @@ def test_it_is_frozen() -> None:
             {"scheme": "GC", "scheme_args": {"stragglers": 4, "code": "fractional"}},
             ["= 4", "groups of 5", "take 1, 2, 3, 5"],
         ),
-        ({"scheme": "RAR", "scheme_args": {}, "workers": 1}, ["workers = 1", "2 or more"]),
     ],
 )
 def test_a_bad_value_is_one_sentence(change: dict[str, Any], words: list[str]) -> None:

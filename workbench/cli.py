@@ -82,7 +82,12 @@ def run(
 
     if output is not None and output.exists():
         raise SettingError(f"output = {str(output)!r}: exists already; choose a new name")
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)  # now, not after the run
     base = Experiment.read(spec).model_dump(exclude_unset=True) if spec else {}
+    for name in ("scheme", "problem", "optimiser"):  # another one has other numbers
+        if options.get(name) not in (None, base.get(name)):
+            base.pop(f"{name}_args", None)
     base.update({name: value for name, value in options.items() if value is not None})
     experiment = Experiment(**_changed(base, changes))
     trace = run_experiment(experiment, engine, progress=True)
@@ -107,7 +112,14 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
         *outer, last = path.split(".")
         for key in outer:
             place = place.setdefault(key, {})
-        place[last] = yaml.safe_load(text)
+            if not isinstance(place, dict):
+                raise SettingError(f"--set {change}: {key} has no fields of its own; write {key}=VALUE")
+        try:
+            place[last] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise SettingError(
+                f"--set {change}: {text!r} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
+            ) from None
     return base
 
 

@@ -238,12 +238,21 @@ class Replay(DelayModel):
         return np.asarray(draw[0] * (self.scale / self.samples) * samples)
 
 
-@lru_cache(maxsize=8)
 def recorded(path: str, experiment: str | None = None) -> tuple[Array, NDArray[np.int64]]:
     """Read a table of recorded times: (seconds, lengths), one row a recorded worker, padded with NaN.
 
     Raises `SettingError` where the table is missing or does not fit.
     """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
+    state = file.stat()
+    return _recorded(path, experiment, (state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=8)
+def _recorded(path: str, experiment: str | None, stamp: tuple[int, int]) -> tuple[Array, NDArray[np.int64]]:
+    """The same, read again once the file has changed."""
     table = _table(path)
     if "experiment" not in table:
         table["experiment"] = ""
@@ -270,13 +279,15 @@ def _table(path: str) -> pd.DataFrame:
     import pandas as pd
 
     file = Path(path).expanduser()
-    if not file.is_file():
-        raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
-    table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+    try:
+        table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+    except (ValueError, OSError) as error:  # pandas' and pyarrow's own errors are of these kinds
+        reason = " ".join(str(error).split())
+        raise SettingError(f"delays.path = {path!r}: cannot be read as a table ({reason})") from None
     missing = sorted({"worker", "iteration", "seconds"} - set(table.columns))
     if missing:
         raise SettingError(f"delays.path = {path!r}: lacks columns {missing}; it has {list(table.columns)}")
-    seconds = table["seconds"]
+    seconds = pd.to_numeric(table["seconds"], errors="coerce")
     if len(table) == 0 or not (np.isfinite(seconds) & (seconds >= 0)).all():
         raise SettingError(
             f"delays.path = {path!r}: every row needs finite seconds >= 0, and there must be a row"

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from workbench import problems, schemes
 from workbench.delays import Delays, ShiftedExponential
@@ -47,6 +47,12 @@ class Experiment(Settings):
         None, "speed of decoding; empty = free, as in the papers", "floats/s", gt=0
     )
     faults: tuple[Fault, ...] = setting((), "workers that die during the run")
+
+    @field_validator("scheme_args", "problem_args", "optimiser_args")
+    @classmethod
+    def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
+        """Lists become tuples, so that what comes back from JSON equals what went in."""
+        return {name: _tuples(value) for name, value in args.items()}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -105,7 +111,7 @@ class Experiment(Settings):
             )
         try:
             spec = yaml.safe_load(file.read_text())  # JSON is YAML
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
         if not isinstance(spec, dict):
             raise SettingError(f"{path}: must hold fields such as 'scheme: CR', not a {type(spec).__name__}")
@@ -126,6 +132,10 @@ class Experiment(Settings):
         with atomic_write(file) as out:
             out.write(text.encode())
         return file
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
 
 
 S = TypeVar("S", bound=Settings)

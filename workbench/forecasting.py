@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from workbench.delays import DelayStream
 from workbench.links import BYTES_PER_FLOAT, Link
 from workbench.protocol import Array, Plan, Scheme
+from workbench.settings import SettingError
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -29,7 +30,7 @@ class Setting:
     """Some rounds of drawn times: what a scheme's `odds` works on."""
 
     seconds: Array  # (rounds, workers) to compute the whole load
-    send: Callable[[int], Array | float]  # floats -> extra seconds of sending, (rounds, workers) or 0
+    send: Callable[[float], Array | float]  # floats -> extra seconds of sending, (rounds, workers) or 0
     link: Link
     floats: int  # model size p
     decode_rate: float | None = None
@@ -86,7 +87,7 @@ class Forecast:
 
 def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
     """Sample round times of an experiment; no data is touched. Default: as many rounds as it has."""
-    e = experiment
+    e = _forecastable(experiment, rounds)
     samples, floats = e.shape()
     workers, scheme = e.workers, e.build_scheme()
     loads = scheme.loads(workers, samples)
@@ -132,8 +133,22 @@ def _progress(stream: DelayStream, rounds: range) -> Callable[[NDArray[np.int64]
     return lambda portions, which: np.stack([stream.progress(r, portions) for r in rounds[which]])
 
 
-def _sender(stream: DelayStream, rounds: range, floats: int) -> Callable[[int], Array | float]:
-    def send(length: int) -> Array | float:
+def _forecastable(experiment: Experiment, rounds: int | None) -> Experiment:
+    from workbench.experiment import Experiment
+
+    if not isinstance(experiment, Experiment):
+        raise SettingError(
+            f"experiment = {experiment!r:.60}: give a wb.Experiment (of a preset, preset['CR'])"
+        )
+    if rounds is not None and rounds < 1:
+        raise SettingError(f"rounds = {rounds}: take 1 or more")
+    if experiment.faults:
+        raise SettingError("faults: a forecast knows no deaths; take faults = (), or run the experiment")
+    return experiment
+
+
+def _sender(stream: DelayStream, rounds: range, floats: int) -> Callable[[float], Array | float]:
+    def send(length: float) -> Array | float:
         rows = [stream.sending(r, length / floats) for r in rounds]
         return 0.0 if any(row is None for row in rows) else np.stack(rows)  # type: ignore[arg-type]
 
@@ -152,10 +167,20 @@ def port(arrivals: Array, transfer: float) -> Array:
     return np.asarray(np.maximum.accumulate(ordered - steps, axis=-1) + steps + transfer)
 
 
-def star_odds(setting: Setting, needed: int | Ready, floats: int | None = None) -> Odds:
-    """A master and its workers: the round ends when `needed` answers of `floats` numbers are through the port."""
+def star_odds(
+    setting: Setting, needed: int | Ready, floats: int | None = None, share: float | None = None
+) -> Odds:
+    """A master and its workers: the round ends when `needed` answers of `floats` numbers are through the port.
+
+    `share`: as in `Send`.
+    """
     link, length = setting.link, setting.floats if floats is None else floats
-    arrivals = setting.seconds + setting.send(length) + link.latency + setting.down
+    arrivals = (
+        setting.seconds
+        + setting.send(length if share is None else share * setting.floats)
+        + link.latency
+        + setting.down
+    )
     through = port(arrivals, link.transfer(length))
     count = needed(np.argsort(arrivals, axis=1)) if callable(needed) else np.full(len(arrivals), needed)
     end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]

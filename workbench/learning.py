@@ -70,13 +70,16 @@ def learn(problem: Problem, runs: Sequence[Commits], progress: Progress | None =
     keys = [run.key() for run in runs]
     first = {key: i for i, key in reversed(list(enumerate(keys)))}
     unique = {key: _Trajectory(problem, runs[i]) for key, i in first.items()}
-    for t in range(max((len(run.weights) for run in runs), default=0) + 1):
-        active = [tr for tr in unique.values() if t <= len(tr.commits.weights)]
-        evaluations = problem.evaluate([tr.request(t) for tr in active])
-        for trajectory, evaluation in zip(active, evaluations, strict=True):
-            trajectory.take(t, evaluation)
-        if progress:
-            progress(t)
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # a step that is too large shows as a loss of inf or NaN
+        for t in range(max((len(run.weights) for run in runs), default=0) + 1):
+            active = [tr for tr in unique.values() if t <= len(tr.commits.weights)]
+            evaluations = problem.evaluate([tr.request(t) for tr in active])
+            for trajectory, evaluation in zip(active, evaluations, strict=True):
+                trajectory.take(t, evaluation)
+            if progress:
+                progress(t)
     return [unique[key].learnt for key in keys]
 
 

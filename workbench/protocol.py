@@ -103,7 +103,11 @@ class Compute(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send `value` to one rank or to several; `floats` is its length on the wire (default: a whole model)."""
+    """Send `value` to one rank or to several; `floats` is its length on the wire (default: a whole model).
+
+    `share`: for what part of a model's sending time it counts (default: floats over the model's size), where
+    padding makes the wire longer than the paper's model has it.
+    """
 
     to: int | Sequence[int]
     kind: str
@@ -111,6 +115,7 @@ class Send(NamedTuple):
     value: Any = None
     floats: int | None = None
     number: int = 0
+    share: float | None = None
 
 
 class Recv(NamedTuple):

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any, overload
 
 from workbench.experiment import Experiment
-from workbench.schemes.coded_reduce import tree_size
-from workbench.settings import SettingError
+from workbench.schemes.coded_reduce import CR, tree_size
+from workbench.settings import SettingError, unknown_name
 
 SHIFT = 5e-5  # a, s/sample
 RATE = 1 / SHIFT  # mu, samples/s
@@ -42,7 +42,10 @@ class Preset(Sequence[Experiment]):
     def __getitem__(self, key: slice) -> Sequence[Experiment]: ...
     def __getitem__(self, key: int | str | slice) -> Experiment | Sequence[Experiment]:
         if isinstance(key, str):
-            return next(e for e in self.experiments if e.scheme == key)
+            known = {e.scheme: e for e in self.experiments}
+            if key not in known:
+                raise unknown_name("scheme", key, known)
+            return known[key]
         return self.experiments[key]
 
     def __len__(self) -> int:
@@ -68,6 +71,7 @@ def rivals(children: int, layers: int, stragglers: int, **common: Any) -> tuple[
     >>> [e.scheme for e in rivals(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
     """
+    CR(children=children, layers=layers, stragglers=stragglers)  # refuses what is no tree
     workers = tree_size(children, layers)
     late = min(round(Fraction(stragglers, children) * workers), workers - 1)
     sgd = {"optimiser": "inverse_time", "optimiser_args": common.pop("sgd", {})}

@@ -76,15 +76,18 @@ def compare(
     ]
 
 
-@lru_cache(maxsize=256)
 def _warn(scheme: Scheme, workers: int) -> None:
-    """Say once per setting that a code would lose too many digits."""
+    """Say that a code would lose too many digits."""
+    for text in _lost_digits(scheme, workers):
+        warnings.warn(f"{scheme.name}: {text}", PrecisionWarning, stacklevel=4)
+
+
+@lru_cache(maxsize=256)
+def _lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
     from workbench.codes import warning
 
-    for code in scheme.codes(workers):
-        text = warning(code)
-        if text is not None:
-            warnings.warn(f"{scheme.name}: {text}", PrecisionWarning, stacklevel=4)
+    found = (warning(code) for code in scheme.codes(workers))
+    return tuple(text for text in found if text is not None)
 
 
 def _together(experiments: Sequence[Experiment], events: bool, progress: bool) -> list[Trace]:
@@ -96,7 +99,10 @@ def _together(experiments: Sequence[Experiment], events: bool, progress: bool) -
             lines.append(timeline(e, a, events))
             bar.update(i + 1)
     learnt = _learn(experiments, arithmetics, progress)
-    return [_trace(e, line, known) for e, line, known in zip(experiments, lines, learnt, strict=True)]
+    return [
+        _trace(e, line, known, numeric=False, events=events)
+        for e, line, known in zip(experiments, lines, learnt, strict=True)
+    ]
 
 
 def timeline(e: Experiment, arithmetic: Coefficients | Numbers, events: bool) -> Timeline:
@@ -136,7 +142,7 @@ def _numeric(e: Experiment, events: bool) -> Trace:
     problem = e.build_problem()
     numbers = Numbers(e.plan, problem, e.build_optimiser(), e.seed)
     line = timeline(e, numbers, events)
-    return _trace(e, line, _evaluate(problem, numbers.models))
+    return _trace(e, line, _evaluate(problem, numbers.models), numeric=True, events=events)
 
 
 def _evaluate(problem: Problem, models: list[Array]) -> Learnt:
@@ -148,7 +154,7 @@ def _evaluate(problem: Problem, models: list[Array]) -> Learnt:
     return learnt
 
 
-def _trace(e: Experiment, line: Timeline, learnt: Learnt) -> Trace:
+def _trace(e: Experiment, line: Timeline, learnt: Learnt, **how: bool) -> Trace:
     columns: dict[str, Any] = {
         "round": np.arange(len(line.times)),
         "time": np.array(line.times),
@@ -159,8 +165,16 @@ def _trace(e: Experiment, line: Timeline, learnt: Learnt) -> Trace:
         "stale": np.array(line.stale),
     }
     initial = {"loss": learnt.initial_loss, **learnt.initial_metrics}
-    info = run_info(e, load=e.load, events_handled=line.handled)
+    info = run_info(e, load=e.load, events_handled=line.handled, **how)
+    _warn_if_diverged(e, columns["loss"])
     return Trace(e, "sim", columns, event_table(line.events), learnt.model, initial, info)
+
+
+def _warn_if_diverged(e: Experiment, loss: Array) -> None:
+    bad = np.flatnonzero(~np.isfinite(loss))
+    if len(bad):
+        text = f"{e.scheme}: the loss is not finite from round {bad[0]} on; take a smaller step than {e.optimiser_args}"
+        warnings.warn(text, RuntimeWarning, stacklevel=5)
 
 
 class Bar:

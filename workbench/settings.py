@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+_BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
 
 
 class SettingError(ValueError):
@@ -27,6 +29,17 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_bool_for_a_number(cls, data: Any) -> Any:
+        """True is 1 in Python; in a setting it is a slip."""
+        for name, value in data.items() if isinstance(data, dict) else ():
+            kinds = {cls.model_fields[name].annotation} if name in cls.model_fields else set()
+            kinds |= {part for kind in kinds for part in get_args(kind)}
+            if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
+                raise ValueError(f"{name} = {value}: is no number; write one")
+        return data
+
     def __init__(self, **data: Any) -> None:
         try:
             super().__init__(**data)
@@ -38,6 +51,14 @@ class Settings(BaseModel):
         """Build from a dict (or pass an instance through); raises `SettingError`."""
         try:
             return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise SettingError(sentence(error, cls)) from None
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Build from JSON text; raises `SettingError`."""
+        try:
+            return super().model_validate_json(json_data, **options)
         except ValidationError as error:
             raise SettingError(sentence(error, cls)) from None
 
@@ -55,7 +76,9 @@ class Settings(BaseModel):
 def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     """Turn the first complaint of a ValidationError into one sentence."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
+    where = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
+    if first["type"] in ("model_type", "json_invalid"):
+        return f"{where or cls.__name__} = {_short(first['input'])}: {_lower(first['msg'])}; give fields and values"
     if first["type"] == "extra_forbidden":
         return _unknown_key(where, list(cls.model_fields), cls.__name__)
     if first["type"] == "missing":

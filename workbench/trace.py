@@ -21,6 +21,7 @@ from workbench.settings import SettingError
 if TYPE_CHECKING:
     import pandas as pd
 
+FILES = ("spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy")
 _RECORDED = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "straggler-workbench")
 
 
@@ -91,19 +92,24 @@ class Trace:
         import pandas as pd
 
         path = Path(folder)
-        missing = [
-            f for f in ("spec.json", "run.json", "rounds.parquet", "model.npy") if not (path / f).is_file()
-        ]
+        missing = [f for f in FILES if not (path / f).is_file()]
         if missing:
             raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
-        run = json.loads((path / "run.json").read_text())
-        rounds, events = (pd.read_parquet(path / f"{name}.parquet") for name in ("rounds", "events"))
+        try:
+            run = json.loads((path / "run.json").read_text())
+            rounds, events = (pd.read_parquet(path / f"{name}.parquet") for name in ("rounds", "events"))
+            model = np.load(path / "model.npy", allow_pickle=False)
+        except (ValueError, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise SettingError(
+                f"folder = {str(path)!r}: a file in it is damaged ({reason}); run it anew"
+            ) from None
         return cls(
             experiment=Experiment.read(path / "spec.json"),
             engine=run.pop("engine"),
             columns={str(name): rounds[name].to_numpy() for name in rounds},
             event_columns={str(name): events[name].to_numpy() for name in events},
-            model=np.load(path / "model.npy", allow_pickle=False),
+            model=model,
             initial=run.pop("initial"),
             info=run,
         )
@@ -112,7 +118,8 @@ class Trace:
         """Run the same experiment again; on the virtual clock this gives the same bits."""
         from workbench.runner import run
 
-        return run(self.experiment, engine=self.engine)
+        options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
+        return run(self.experiment, engine=self.engine, **options)
 
     def same(self, other: Trace) -> bool:
         """Are rounds, events and model equal bit by bit?"""

@@ -65,8 +65,8 @@ def test_same_seed_same_sets() -> None:
 def test_warning_names_a_better_code() -> None:
     sentence = warning(cyclic(156, 13, construction="tandon"))
     assert sentence is not None
-    assert sentence.startswith("stragglers = 13: decoding from 143 of 156 messages may lose ")
-    assert sentence.endswith("of 16 digits; take construction = 'stable'")
+    assert sentence.startswith("decoding from 143 of 156 messages may lose ")
+    assert sentence.endswith("of 16 digits; take code = 'cyclic'")
     assert warning(cyclic(156, 13)) is None
 
 

@@ -46,9 +46,7 @@ def cyclic(
     """
     stragglers_fit(workers, stragglers)
     if construction == "tandon":
-        return GradientCode(
-            textbook(workers, stragglers, seed), stragglers, instead="construction = 'stable'"
-        )
+        return GradientCode(textbook(workers, stragglers, seed), stragglers, instead="code = 'cyclic'")
     if construction != "stable":
         raise unknown_name("construction", construction, ["stable", "tandon"])
     classes = gcd(workers, stragglers + 1)

@@ -44,7 +44,7 @@ def mds(workers: int, stragglers: int) -> GradientCode:
     matrix = np.stack([np.roll(row, shift) for shift in range(workers)])
     particular = np.full((1, workers), 1 / window.sum())
     span = Span(np.arange(workers), particular, zeros(workers, stragglers))
-    return GradientCode(matrix, stragglers, spans=(span,), instead="the cyclic code")
+    return GradientCode(matrix, stragglers, spans=(span,), instead="code = 'cyclic'")
 
 
 def generator(n: int, s: int) -> Array:

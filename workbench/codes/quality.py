@@ -85,7 +85,7 @@ def warning(
     if lost <= share * digits:
         return None
     return (
-        f"stragglers = {code.stragglers}: decoding from {code.workers - code.stragglers} of {code.workers} messages may"
+        f"decoding from {code.workers - code.stragglers} of {code.workers} messages may"
         f" lose {min(lost, digits):.0f} of {digits:.0f} digits; take {code.instead}"
     )
 

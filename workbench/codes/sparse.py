@@ -31,7 +31,9 @@ def circulant(
     stragglers_fit(workers, 0)
     between("replication", replication, 1, workers, f"each part is held by some of the {workers} workers")
     if coefficients == "random":
-        return GradientCode(textbook(workers, replication - 1, seed), replication - 1, instead="the ones")
+        return GradientCode(
+            textbook(workers, replication - 1, seed), replication - 1, instead="coefficients = 'ones'"
+        )
     if coefficients != "ones":
         raise unknown_name("coefficients", coefficients, ["ones", "random"])
     matrix = np.zeros((workers, workers))

@@ -224,7 +224,9 @@ class _Simulation:
         if effect.kind == MODEL:
             self._send_down(targets, message, floats)
             return None
-        delay = self.world.link.latency + self._sending(r, effect.round, floats / self.world.floats)
+        delay = self.world.link.latency + self._sending(
+            r, effect.round, floats / self.world.floats if effect.share is None else effect.share
+        )
         for to in targets:
             if delay:
                 self._at(self.now + delay, self._arrive, to, message, self.now, floats)

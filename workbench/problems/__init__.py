@@ -201,9 +201,10 @@ def get(name: str) -> type[ProblemArgs]:
 
 def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
     """Build a problem; those on the same data are built once."""
-    return _shared(args) if isinstance(args, OnData) else args.build(plan)
+    return _shared(args, args.open().digest) if isinstance(args, OnData) else args.build(plan)
 
 
 @lru_cache(maxsize=4)
-def _shared(args: OnData) -> Problem:
+def _shared(args: OnData, digest: str) -> Problem:
+    """One problem per settings and content: a file that was changed is read again."""
     return args.build(None)  # type: ignore[arg-type]  # problems on data do not look at the plan

@@ -50,8 +50,11 @@ class Unit:
         """Gradient = the weight of each part; loss = 0."""
         out = []
         for r in requests:
-            weights = np.ones(self.samples) if r.weights is None else r.weights
-            out.append(Evaluation(0.0, weights[self.bounds[:-1]] if r.gradient else None))
+            gradient = np.ones(self.size)  # a part without samples carries nothing that could be missed
+            if r.weights is not None:
+                held = np.diff(self.bounds) > 0
+                gradient[held] = r.weights[self.bounds[:-1][held]]
+            out.append(Evaluation(0.0, gradient if r.gradient else None))
         return out
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:

@@ -57,15 +57,17 @@ class CR(Scheme):
                 f"scheme_args.stragglers = {self.stragglers}: a parent with {self.children} children cannot"
                 f" tolerate it; take 0 to {self.children - 1}"
             )
-        if self.matrix is not None and any(len(row) != self.children for row in self.matrix):
-            raise SettingError(f"scheme_args.matrix: give {self.children} rows of {self.children} numbers")
-        self.code()
         size = tree_size(self.children, self.layers)
         if workers != size:
             raise SettingError(
                 f"workers = {workers}: the ({self.children},{self.layers}) tree has {size} workers;"
-                f" nearest regular trees: {_shapes(nearest_trees(workers))}"
+                f" nearest regular trees: {_shapes(nearest_trees(workers))}, or a star: children {workers}, layers 1"
             )
+        if self.matrix is not None and any(len(row) != self.children for row in self.matrix):
+            raise SettingError(f"scheme_args.matrix: give {self.children} rows of {self.children} numbers")
+        if self.matrix is not None and not all(any(row) for row in self.matrix):
+            raise SettingError("scheme_args.matrix: has a row of zeros; every child needs a part")
+        self.code()
 
     def code(self) -> GradientCode:
         """Code between a parent and its children."""

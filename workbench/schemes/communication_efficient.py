@@ -84,13 +84,16 @@ class CEGC(Scheme):
         coded = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
         if coded is not None:
             length = message_floats(node.floats, self.reduction)
-            yield Send(node.parent, CODED, job.round, interleave(coded), floats=length)
+            yield Send(
+                node.parent, CODED, job.round, interleave(coded), floats=length, share=1 / self.reduction
+            )
 
     def odds(self, setting: Setting, workers: int) -> Odds:
         """The (n-s)-th answer of p/m numbers."""
         from workbench.forecasting import star_odds
 
-        return star_odds(setting, workers - self.stragglers, message_floats(setting.floats, self.reduction))
+        length = message_floats(setting.floats, self.reduction)
+        return star_odds(setting, workers - self.stragglers, length, 1 / self.reduction)
 
 
 def message_floats(floats: int, reduction: int) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from workbench.protocol import MASTER, AllReduce, Commit, Compute, Node, Plan, Program, Scheme, star_plan
-from workbench.settings import SettingError, setting
+from workbench.settings import setting
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting
@@ -28,11 +28,6 @@ class RAR(Scheme):
         "mpi",
         "the MPI library's own all-reduce, or the explicit ring; the virtual clock times both as the ring",
     )
-
-    def check(self, workers: int) -> None:
-        """A ring has two nodes at least."""
-        if workers < 2:
-            raise SettingError(f"workers = {workers}: a ring needs 2 or more")
 
     def plan(self, workers: int, samples: int) -> Plan:
         """One part per worker; nobody has a parent, every worker commits."""
