@@ -19,7 +19,7 @@ from workbench.learning import Commits, Learnt, Progress, learn
 from workbench.problems import Problem, Request
 from workbench.protocol import Array, Scheme
 from workbench.settings import SettingError, unknown_name
-from workbench.trace import Trace, event_table, run_info
+from workbench.trace import Trace, run_info
 
 ENGINES = ["sim"]
 
@@ -86,7 +86,7 @@ def _warn(scheme: Scheme, workers: int) -> None:
 def _lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
     from workbench.codes import warning
 
-    found = (warning(code) for code in scheme.codes(workers))
+    found = (warning(code, sets=50) for code in scheme.codes(workers))
     return tuple(text for text in found if text is not None)
 
 
@@ -167,7 +167,7 @@ def _trace(e: Experiment, line: Timeline, learnt: Learnt, **how: bool) -> Trace:
     initial = {"loss": learnt.initial_loss, **learnt.initial_metrics}
     info = run_info(e, load=e.load, events_handled=line.handled, **how)
     _warn_if_diverged(e, columns["loss"])
-    return Trace(e, "sim", columns, event_table(line.events), learnt.model, initial, info)
+    return Trace(e, "sim", columns, line.events, learnt.model, initial, info)
 
 
 def _warn_if_diverged(e: Experiment, loss: Array) -> None:

@@ -41,7 +41,7 @@ class Trace:
     experiment: Experiment
     engine: str
     columns: dict[str, Any]  # of `rounds`
-    event_columns: dict[str, Any]  # of `events`
+    event_rows: list[tuple[Any, ...]] | dict[str, Any]  # of `events`, as the engine wrote them or as columns
     model: Array
     initial: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)  # versions, seed, host's platform
@@ -58,7 +58,8 @@ class Trace:
         """One row per compute, send, drop, decode and commit."""
         import pandas as pd
 
-        return pd.DataFrame(self.event_columns)
+        rows = self.event_rows
+        return pd.DataFrame(rows if isinstance(rows, dict) else event_table(rows))
 
     @property
     def label(self) -> str:
@@ -108,7 +109,7 @@ class Trace:
             experiment=Experiment.read(path / "spec.json"),
             engine=run.pop("engine"),
             columns={str(name): rounds[name].to_numpy() for name in rounds},
-            event_columns={str(name): events[name].to_numpy() for name in events},
+            event_rows={str(name): events[name].to_numpy() for name in events},
             model=model,
             initial=run.pop("initial"),
             info=run,

@@ -128,7 +128,10 @@ def test_a_rank_that_computes_and_sends_at_once_shows_both(traces: list[wb.Trace
     trace = traces[0]
     kinds = trace.events["kind"].to_numpy()
     early = np.where(kinds == "send", trace.events["start"] - 1e-9, trace.events["start"])
-    split = gantt(replace(trace, event_columns={**trace.event_columns, "start": early}), 3)
+    split = gantt(
+        replace(trace, event_rows={**{c: trace.events[c].to_numpy() for c in trace.events}, "start": early}),
+        3,
+    )
     above, below = bars(split, "computes"), bars(split, "message travels, queues")
     assert above.offset + above.width <= below.offset
 
@@ -139,7 +142,7 @@ def test_workers_that_nobody_asked_are_not_called_cut_off(traces: list[wb.Trace]
     about = (events["round"] == 2) & ((events["rank"] == 3) | (events["to"] == 3))
     stop = events[about & (events["to"] == 3)].assign(bytes=0, start=0.0)  # an empty notice is no model
     kept = pd.concat([events[~about], stop])
-    lazy = replace(trace, event_columns={name: kept[name].to_numpy() for name in kept})
+    lazy = replace(trace, event_rows={name: kept[name].to_numpy() for name in kept})
     figure = gantt(lazy, 2)
     assert bars(figure, "still computing: cut off") is None
     assert figure.layout.title.subtitle.text.endswith("11 computed · 0 too late · 0 cut off · 1 not asked")

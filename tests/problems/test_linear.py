@@ -58,6 +58,26 @@ def test_weighted_pass_equals_the_workers_sum(kind: str, seed: int, cuts: list[i
     np.testing.assert_array_equal(alone.gradient, found[1].gradient)  # to the bit, whatever the company
 
 
+@given(st.sampled_from(["least_squares", "logistic"]), st.integers(0, 99), st.integers(1, 5))
+def test_large_data_take_another_way_to_the_same(kind: str, seed: int, count: int) -> None:
+    small, large = problem(kind, seed, d=700), problem(kind, seed, d=700)
+    rng = np.random.default_rng(seed)
+    weights = [None, rng.standard_normal(700)]
+    requests = [Request(rng.standard_normal(4), weights[i % 2], gradient=i != 3) for i in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("workbench.problems.linear.LARGE", 0)
+        found = large.evaluate(requests)
+        alone = [large.evaluate([r])[0] for r in requests]
+    for a, b, c in zip(found, alone, small.evaluate(requests), strict=True):
+        assert a.loss == b.loss == pytest.approx(c.loss, rel=1e-12)
+        assert a.metrics == b.metrics == c.metrics
+        if c.gradient is None:
+            assert a.gradient is None
+            continue
+        np.testing.assert_array_equal(a.gradient, b.gradient)  # to the bit, whatever the company
+        np.testing.assert_allclose(a.gradient, c.gradient, atol=1e-10)
+
+
 @given(KINDS, st.integers(0, 99), st.sampled_from([4, 300]))
 def test_smoothness_bounds_the_curvature(kind: str, seed: int, p: int) -> None:
     f = problem(kind, seed, p=p, l2=0.1)

@@ -114,6 +114,9 @@ class _Simulation:
         self.committed = [0] * world.rounds
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
         self.port_free = np.zeros(plan.workers)
+        self.latency = world.link.latency
+        self.instant = world.delays.sending(0, 1.0) is None  # sending takes no time of its own
+        self.transfers: dict[int, float] = {}  # seconds by floats
         self.pace = Pace(scheme, plan, world.delays)
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
@@ -174,23 +177,23 @@ class _Simulation:
     def _compute(self, r: int, rank: _Rank, effect: Compute) -> Any:
         if self.world.deaths and effect.round >= self.world.deaths.get(r, effect.round + 1):
             return self._die(r, rank)
-        if effect.unless and self._find(rank, effect.unless) is not None:
+        if rank.inbox and effect.unless and self._find(rank, effect.unless) is not None:
             return None
         rank.unless = effect.unless
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
         self.line.started[effect.round] += samples
         end = self.pace.end(self.now, r, effect, samples)
-        self._at(end, self._computed, r, rank.ticket, effect, self.now)
+        self._at(end, self._computed, r, rank.ticket, effect, self.now, samples)
         return _BLOCKED
 
-    def _computed(self, r: int, ticket: int, effect: Compute, start: float) -> None:
+    def _computed(self, r: int, ticket: int, effect: Compute, start: float, samples: int) -> None:
         rank = self.ranks[r]
         if rank.ticket != ticket:
             return
         rank.ticket += 1
         rank.unless = None
         self.line.handled += 1
-        self.line.samples[effect.round] += min(effect.batch or effect.work.samples, effect.work.samples)
+        self.line.samples[effect.round] += samples
         self.log((effect.round, r, "compute", start, start, self.now, -1, 0, 0))
         self._resume(r, self.arithmetic.compute(r, effect))
 
@@ -224,9 +227,10 @@ class _Simulation:
         if effect.kind == MODEL:
             self._send_down(targets, message, floats)
             return None
-        delay = self.world.link.latency + self._sending(
-            r, effect.round, floats / self.world.floats if effect.share is None else effect.share
-        )
+        delay = self.latency
+        if not self.instant:
+            share = floats / self.world.floats if effect.share is None else effect.share
+            delay += self._sending(r, effect.round, share)
         for to in targets:
             if delay:
                 self._at(self.now + delay, self._arrive, to, message, self.now, floats)
@@ -265,7 +269,9 @@ class _Simulation:
             self._transfer(to, rank, message, sent, floats)
 
     def _transfer(self, to: int, rank: _Rank, message: Message, sent: float, floats: int) -> None:
-        seconds = self.world.link.transfer(floats)
+        seconds = self.transfers.get(floats)
+        if seconds is None:
+            seconds = self.transfers[floats] = self.world.link.transfer(floats)
         if seconds == 0.0:
             self.soon.append((to, message, sent, floats))
             return
