@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in calls than caches give back
 LARGE = 32 * 2**20  # bytes of data from which on two requests share tiles
-TILE = 64  # samples: 2.5 MB of 5000 features
+TILE = 80  # samples: 3 MB of 5000 features
 RANGES = 4  # worked on by as many threads as there are cores
 GATHERED = 16  # slices shorter than this on average are copied together
 DENSE = 256  # features up to which the Gram matrix is formed
