@@ -40,8 +40,7 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     for k in range(2 * (n - 1)):
         ring[0] = ring[n]
         start = (-1 - k) % n  # node i receives slice i - 1 - k
-        np.add(before, link.latency, out=sent)
-        np.maximum(sent, port, out=port)
+        np.maximum(np.add(before, link.latency, out=sent) if link.latency else before, port, out=port)
         np.add(port, wrapped[start : start + n], out=port)
         np.maximum(ready, port, out=ready)
     return ready.copy(), port
