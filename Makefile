@@ -35,10 +35,10 @@ test test-all: export OPENBLAS_NUM_THREADS := 1
 test test-all: export OMP_NUM_THREADS := 1
 
 test: env lint ## Lint, then all tests but the slow ones
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
 
 test-all: env lint ## Lint, then every test, with 1000 examples for each property
-	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n $(WORKERS)
+	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 format: env ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix

@@ -24,16 +24,21 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "Stalled": ("workbench.errors", "Stalled"),
     "Trace": ("workbench.trace", "Trace"),
     "compare": ("workbench.runner", "compare"),
+    "explore": ("workbench.widgets", "explore"),
     "figures": ("workbench.figures", None),
     "forecast": ("workbench.forecasting", "forecast"),
+    "live": ("workbench.live", None),
     "presets": ("workbench.published", "presets"),
     "problems": ("workbench.problems", None),
     "rivals": ("workbench.published", "rivals"),
     "run": ("workbench.runner", "run"),
     "schemes": ("workbench.schemes", None),
+    "start": ("workbench.live", "start"),
+    "start_all": ("workbench.live", "start_all"),
     "straightline": ("workbench.straightline", None),
     "theory": ("workbench.theory", None),
     "tune": ("workbench.tuning", "tune"),
+    "watch": ("workbench.widgets", "watch"),
 }
 
 __all__ = sorted(_PUBLIC)

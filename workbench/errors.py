@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class PrecisionWarning(UserWarning):
     """Decoding may lose more than half of a number's digits; the message names a better code."""
 
 
-class RunError(RuntimeError):
+class WorkbenchError(RuntimeError):
+    """Base of the errors below."""
+
+
+class RunError(WorkbenchError):
     """A run cannot go on; nothing wrong was committed."""
 
 
 class QuorumLost(RunError):
-    """A parent lost more children than its code tolerates."""
+    """A parent lost more children than its code tolerates. `why`: what is known of them, by rank."""
 
-    def __init__(self, parent: int, round: int, missing: Sequence[int]) -> None:
+    def __init__(
+        self, parent: int, round: int, missing: Sequence[int], why: Mapping[int, str] | None = None
+    ) -> None:
         who = {-1: "the ring", 0: "the master"}.get(parent, f"worker {parent}")
-        names = ", ".join(str(rank) for rank in missing)
+        known = why or {}
+        names = ", ".join(f"{r} ({known[r]})" if r in known else str(r) for r in missing)
         super().__init__(
             f"round {round}: {who} lost worker{'s' * (len(missing) > 1)} {names}, more than the scheme tolerates;"
             " raise stragglers, or drop the dead workers"
         )
-        self.parent, self.round, self.missing = parent, round, tuple(missing)
+        self.parent, self.round, self.missing, self.why = parent, round, tuple(missing), dict(known)
 
 
 class Stalled(RunError):
@@ -32,3 +39,7 @@ class Stalled(RunError):
     def __init__(self, round: int, waiting: str) -> None:
         super().__init__(f"round {round}: nothing is left that could happen, and {waiting}")
         self.round = round
+
+
+class ClusterError(RunError):
+    """The processes of a run cannot be had, or are gone. The message says which, where, and what would help."""

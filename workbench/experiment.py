@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import field_validator, model_validator
 
@@ -23,6 +23,9 @@ class Fault(Settings):
 
     worker: int = setting(description="rank of the worker, from 1", ge=1)
     round: int = setting(description="round in which it dies instead of computing, from 0", ge=0)
+    how: Literal["kill", "segfault", "exit"] = setting(
+        "kill", "on real processes: killed by a signal, by a fault of its own, or gone without a word"
+    )
 
 
 class Experiment(Settings):

@@ -7,7 +7,7 @@ differ share every pass over memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -67,20 +67,28 @@ class Learnt:
 
 def learn(problem: Problem, runs: Sequence[Commits], progress: Progress | None = None) -> list[Learnt]:
     """Follow every run's iterates; equal trajectories are computed once. Returns one `Learnt` per run."""
+    learnt: list[Learnt] = []
+    for t, learnt in enumerate(follow(problem, runs)):  # noqa: B007 - what the last round leaves is wanted
+        if progress:
+            progress(t)
+    return learnt
+
+
+def follow(problem: Problem, runs: Sequence[Commits]) -> Iterator[list[Learnt]]:
+    """The same, round by round: yields one `Learnt` per run before the first round and after every round.
+
+    After round t the losses of rounds 0 to t - 1 are known, and the model is one update ahead of them.
+    """
     keys = [run.key() for run in runs]
     first = {key: i for i, key in reversed(list(enumerate(keys)))}
     unique = {key: _Trajectory(problem, runs[i]) for key, i in first.items()}
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # a step that is too large shows as a loss of inf or NaN
-        for t in range(max((len(run.weights) for run in runs), default=0) + 1):
-            active = [tr for tr in unique.values() if t <= len(tr.commits.weights)]
+    for t in range(max((len(run.weights) for run in runs), default=0) + 1):
+        active = [tr for tr in unique.values() if t <= len(tr.commits.weights)]
+        with np.errstate(over="ignore", invalid="ignore"):  # too large a step shows as a loss of inf or NaN
             evaluations = problem.evaluate([tr.request(t) for tr in active])
             for trajectory, evaluation in zip(active, evaluations, strict=True):
                 trajectory.take(t, evaluation)
-            if progress:
-                progress(t)
-    return [unique[key].learnt for key in keys]
+        yield [unique[key].learnt for key in keys]
 
 
 class _Trajectory:

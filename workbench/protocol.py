@@ -285,10 +285,16 @@ class Node:
     plan: Plan
     rounds: int
     floats: int  # model size p
-    model: Any  # the model of round 0
+    model: Any  # the model of the first round
     clock: Callable[[], float]
     smoothness: Callable[[Work], float] = lambda work: 1.0  # of the mean loss over some work, from the data
     constant: Callable[[Work], Any] = _no_constant  # see `problems.Quadratic`; known before the run
+    first: int = 0  # round to begin with: above 0 where a run is resumed
+
+    @property
+    def span(self) -> range:
+        """The rounds to go through."""
+        return range(self.first, self.rounds)
 
     @property
     def children(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from workbench.protocol import Array, Scheme
 from workbench.settings import SettingError, unknown_name
 from workbench.trace import Trace, run_info
 
-ENGINES = ["sim"]
+ENGINES = ["sim", "mpi"]
 
 
 def run(
@@ -31,6 +31,7 @@ def run(
     numeric: bool = False,
     events: bool = True,
     progress: bool = False,
+    **options: Any,
 ) -> Trace:
     """Run one experiment; see `compare`.
 
@@ -38,7 +39,7 @@ def run(
     >>> len(run(Experiment(**spec)).rounds)
     3
     """
-    return compare([experiment], engine, numeric=numeric, events=events, progress=progress)[0]
+    return compare([experiment], engine, numeric=numeric, events=events, progress=progress, **options)[0]
 
 
 def compare(
@@ -48,8 +49,12 @@ def compare(
     numeric: bool = False,
     events: bool = True,
     progress: bool = False,
+    **options: Any,
 ) -> list[Trace]:
     """Run several experiments on the same stragglers (same seed = same draws); one trace each, in order.
+
+    engine: "sim", the virtual clock, or "mpi", real processes; what else "mpi" knows (cluster, folder, emulate, ...)
+    is told by `workbench.realrun.start_real`.
 
     numeric: messages carry the real vectors, which checks a code's arithmetic and costs every worker's work;
     otherwise they carry coefficients and equal iterates are computed once for all. events: keep the event
@@ -67,6 +72,14 @@ def compare(
             )
     for e in experiments:
         _warn(e.build_scheme(), e.workers)
+    if engine == "mpi":
+        from workbench.realrun import run_real
+
+        return run_real(experiments, progress, events=events, **options)
+    if options:
+        raise SettingError(
+            f"{min(options)} = {options[min(options)]!r}: means nothing to engine = {engine!r}; leave it"
+        )
     needs_numbers = [numeric or e.build_scheme().numeric for e in experiments]
     cheap = [e for e, needs in zip(experiments, needs_numbers, strict=True) if not needs]
     traces = iter(_together(cheap, events, progress))
@@ -78,12 +91,13 @@ def compare(
 
 def _warn(scheme: Scheme, workers: int) -> None:
     """Say that a code would lose too many digits."""
-    for text in _lost_digits(scheme, workers):
+    for text in lost_digits(scheme, workers):
         warnings.warn(f"{scheme.name}: {text}", PrecisionWarning, stacklevel=4)
 
 
 @lru_cache(maxsize=256)
-def _lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
+def lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
+    """Say of each code that would lose more than half of a number's digits which one loses fewer."""
     from workbench.codes import warning
 
     found = (warning(code, sets=50) for code in scheme.codes(workers))
@@ -105,8 +119,13 @@ def _together(experiments: Sequence[Experiment], events: bool, progress: bool) -
     ]
 
 
-def timeline(e: Experiment, arithmetic: Coefficients | Numbers, events: bool) -> Timeline:
-    """Simulate one experiment; what it commits stays in `arithmetic`."""
+def timeline(
+    e: Experiment,
+    arithmetic: Coefficients | Numbers,
+    events: bool,
+    watch: Callable[[Timeline], None] | None = None,
+) -> Timeline:
+    """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round."""
     _, floats = e.shape()
     world = World(
         rounds=e.rounds,
@@ -116,6 +135,7 @@ def timeline(e: Experiment, arithmetic: Coefficients | Numbers, events: bool) ->
         decode_rate=e.decode_rate,
         deaths={fault.worker: fault.round for fault in e.faults},
         record=events,
+        watch=watch,
     )
     return simulate(e.build_scheme(), e.plan, world, arithmetic)
 
@@ -155,6 +175,14 @@ def _evaluate(problem: Problem, models: list[Array]) -> Learnt:
 
 
 def _trace(e: Experiment, line: Timeline, learnt: Learnt, **how: bool) -> Trace:
+    trace = assemble(e, line, learnt, **how)
+    for text in diverged(trace):
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+    return trace
+
+
+def assemble(e: Experiment, line: Timeline, learnt: Learnt, **how: Any) -> Trace:
+    """Trace of a simulated run: when its rounds ended, and what was learnt; both of equally many rounds."""
     columns: dict[str, Any] = {
         "round": np.arange(len(line.times)),
         "time": np.array(line.times),
@@ -166,15 +194,14 @@ def _trace(e: Experiment, line: Timeline, learnt: Learnt, **how: bool) -> Trace:
     }
     initial = {"loss": learnt.initial_loss, **learnt.initial_metrics}
     info = run_info(e, load=e.load, events_handled=line.handled, **how)
-    _warn_if_diverged(e, columns["loss"])
     return Trace(e, "sim", columns, line.events, learnt.model, initial, info)
 
 
-def _warn_if_diverged(e: Experiment, loss: Array) -> None:
-    bad = np.flatnonzero(~np.isfinite(loss))
-    if len(bad):
-        text = f"{e.scheme}: the loss is not finite from round {bad[0]} on; take a smaller step than {e.optimiser_args}"
-        warnings.warn(text, RuntimeWarning, stacklevel=5)
+def diverged(trace: Trace) -> list[str]:
+    """Say where the loss stopped being a number, if it did."""
+    e, bad = trace.experiment, np.flatnonzero(~np.isfinite(trace.columns["loss"]))
+    what = f"take a smaller step than {e.optimiser_args}"
+    return [f"{e.scheme}: the loss is not finite from round {bad[0]} on; {what}"] if len(bad) else []
 
 
 class Bar:
@@ -193,8 +220,12 @@ class Bar:
         """Say how many are done."""
         self.bar.update(done - self.bar.n)
 
+    def note(self, text: str) -> None:
+        """Say beside the bar what is going on."""
+        self.bar.set_postfix_str(text)
+
     def __exit__(self, *error: object) -> None:
         self.bar.close()
 
 
-__all__ = ["ENGINES", "Bar", "Progress", "compare", "run", "timeline"]
+__all__ = ["ENGINES", "Bar", "Progress", "assemble", "compare", "diverged", "lost_digits", "run", "timeline"]

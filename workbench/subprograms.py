@@ -48,6 +48,29 @@ class Rule:
         return Rule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers)
 
 
+class Lost:
+    """Children that will not answer: for good, or in one round because their answer was refused."""
+
+    def __init__(self) -> None:
+        self.gone: set[int] = set()
+        self.refused: dict[int, dict[int, str]] = {}  # round -> rank -> reason
+
+    def add(self, message: Message) -> None:
+        """Take in the engine's word; one with a value, the reason, is about its own round only."""
+        if message.value is None:
+            self.gone.add(message.src)
+        else:
+            self.refused.setdefault(message.round, {})[message.src] = message.value
+
+    def of(self, round: int) -> set[int]:
+        """Who will not answer in a round."""
+        return self.gone.union(self.refused.get(round, ()))
+
+    def quorum_lost(self, parent: int, round: int, missing: Collection[int]) -> QuorumLost:
+        """The error that says so."""
+        return QuorumLost(parent, round, sorted(missing), self.refused.get(round))
+
+
 def at_least(k: int) -> Rule:
     """Hold once there are k answers."""
     return Rule(lambda got, start, now: len(got) >= k)
@@ -65,9 +88,7 @@ def after(seconds: float) -> Rule:
     return Rule(lambda got, start, now: now >= start + seconds, (seconds,))
 
 
-def gather(
-    node: Node, round: int, rule: Rule, lost: set[int]
-) -> Generator[Any, Any, tuple[Got, Message | None]]:
+def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any, tuple[Got, Message | None]]:
     """Collect the children's answers of a round until `rule` holds.
 
     Returns (answers, None), or (answers, message) when a newer model overtook the round. Raises `QuorumLost`
@@ -92,25 +113,26 @@ def gather(
             newer = message
             break
         else:
-            lost.add(message.src)
+            lost.add(message)
             _still_possible(node, round, rule, got, lost)
     yield Close(CODED, round + 1)
     return got, newer
 
 
-def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: set[int]) -> None:
-    if not lost:
+def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: Lost) -> None:
+    missing = lost.of(round)
+    if not missing:
         return
     numbers = range(node.plan.answers)
-    hoped = {(rank, number) for rank in set(node.children) - lost for number in numbers}
+    hoped = {(rank, number) for rank in set(node.children) - missing for number in numbers}
     if not rule.ready(hoped | set(got), 0.0, INFINITY):
-        raise QuorumLost(node.rank, round, sorted(lost))
+        raise lost.quorum_lost(node.rank, round, missing)
 
 
 def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
     """The master: send the model, gather, decode, commit, round after round."""
-    model, lost = node.model, set[int]()
-    for r in range(node.rounds):
+    model, lost = node.model, Lost()
+    for r in node.span:
         yield Send(node.children, MODEL, r, model)
         got, _ = yield from gather(node, r, rule, lost)
         gradient, residual = combine(r, got)
@@ -121,7 +143,7 @@ def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
 
 def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
     """A worker: take the newest model, pass it on, compute, add what the children sent, send it up."""
-    lost, newer, ask = set[int](), None, Recv({MODEL: 0}, latest=True)
+    lost, newer, ask = Lost(), None, Recv({MODEL: 0}, latest=True)
     while True:
         job = newer if newer is not None else (yield ask)
         newer, r = None, job.round

@@ -14,7 +14,7 @@ import numpy as np
 
 from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
-from workbench.files import atomic_folder
+from workbench.files import atomic_folder, atomic_write
 from workbench.protocol import Array
 from workbench.settings import SettingError
 
@@ -79,13 +79,20 @@ class Trace:
             raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(target) as temporary:
-            (temporary / "spec.json").write_text(self.experiment.model_dump_json(indent=2) + "\n")
-            run = {"engine": self.engine, "initial": self.initial, **self.info}
-            (temporary / "run.json").write_text(json.dumps(run, indent=2) + "\n")
-            self.rounds.to_parquet(temporary / "rounds.parquet")
-            self.events.to_parquet(temporary / "events.parquet")
-            np.save(temporary / "model.npy", self.model, allow_pickle=False)
+            self.write_into(temporary)
         return target
+
+    def write_into(self, folder: Path) -> None:
+        """Write the run folder's files into a folder that is there; each is whole or not there, run.json comes last."""
+        self.experiment.write(folder / "spec.json")
+        for name, table in (("rounds", self.rounds), ("events", self.events)):
+            with atomic_write(folder / f"{name}.parquet") as out:
+                table.to_parquet(out)
+        with atomic_write(folder / "model.npy") as out:
+            np.save(out, self.model, allow_pickle=False)
+        run = {"engine": self.engine, "initial": self.initial, **self.info}
+        with atomic_write(folder / "run.json", "w") as out:
+            out.write(json.dumps(run, indent=2) + "\n")
 
     @classmethod
     def load(cls, folder: str | Path) -> Trace:

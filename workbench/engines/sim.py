@@ -53,6 +53,7 @@ class World:
     decode_rate: float | None = None  # floats/s, None: decoding is free
     deaths: Mapping[int, int] = field(default_factory=dict)  # rank -> round in which it dies
     record: bool = True  # keep the events
+    watch: Callable[[Timeline], None] | None = None  # called after every round; what it raises ends the run
 
 
 class _Rank:
@@ -411,6 +412,8 @@ class _Simulation:
         if self.committed[effect.round] == len(self.plan.committers):
             self.line.times.append(self.now)
             self.line.residuals.append(residual)
+            if self.world.watch:
+                self.world.watch(self.line)
         return model
 
     def _stalled(self) -> RunError:

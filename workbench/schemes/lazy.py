@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.errors import QuorumLost
 from workbench.links import BYTES_PER_FLOAT
 from workbench.protocol import (
     CODED,
@@ -35,7 +34,7 @@ from workbench.protocol import (
     Work,
 )
 from workbench.settings import SettingError
-from workbench.subprograms import Got, worker_program
+from workbench.subprograms import Got, Lost, worker_program
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting
@@ -117,8 +116,8 @@ def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Dec
     """Select groups, send them the model, take their first answers, commit with the others' last gradients."""
     works = [groups.work(node, g) for g in range(groups.number)]
     rule = Laziness([node.smoothness(w) if w.samples else 0.0 for w in works], c, max_age)
-    model, lost, last = node.model, set[int](), dict[int, Any]()
-    for r in range(node.rounds):
+    model, lost, last = node.model, Lost(), dict[int, Any]()
+    for r in node.span:
         chosen = rule.select(model)
         yield Send([rank for g in chosen for rank in groups.members(g)], MODEL, r, model)
         got = yield from gather_groups(node, r, groups, chosen, lost)
@@ -130,7 +129,7 @@ def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Dec
 
 
 def gather_groups(
-    node: Node, round: int, groups: Groups, chosen: Sequence[int], lost: set[int]
+    node: Node, round: int, groups: Groups, chosen: Sequence[int], lost: Lost
 ) -> Generator[Any, Any, dict[int, Got]]:
     """Take the first answers of each chosen group; tell a group that has answered to stop, refuse what still comes.
 
@@ -142,7 +141,7 @@ def gather_groups(
         _still_possible(node, round, groups, waiting, lost)
         message: Message = yield Recv({LOST: 0, **{kind_of(g): round for g in waiting}})
         if message.kind == LOST:
-            lost.add(message.src)
+            lost.add(message)
             continue
         g = groups.of(message.src)
         got[g][message.src, message.number] = message
@@ -154,11 +153,12 @@ def gather_groups(
     return got
 
 
-def _still_possible(node: Node, round: int, groups: Groups, waiting: dict[int, None], lost: set[int]) -> None:
-    for g in waiting if lost else ():
-        dead = lost.intersection(groups.members(g))
+def _still_possible(node: Node, round: int, groups: Groups, waiting: dict[int, None], lost: Lost) -> None:
+    missing = lost.of(round)
+    for g in waiting if missing else ():
+        dead = missing.intersection(groups.members(g))
         if groups.size - len(dead) < groups.needed:
-            raise QuorumLost(node.rank, round, sorted(dead))
+            raise lost.quorum_lost(node.rank, round, dead)
 
 
 def lazy_worker(node: Node, groups: Groups, batch: int | None = None) -> Program:

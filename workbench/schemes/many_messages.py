@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.codes import MultiMessage
-from workbench.errors import QuorumLost
 from workbench.protocol import (
     CODED,
     LOST,
@@ -30,7 +29,7 @@ from workbench.protocol import (
     Send,
     Work,
 )
-from workbench.subprograms import worker_program
+from workbench.subprograms import Lost, worker_program
 
 SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
 Step = tuple[
@@ -136,8 +135,8 @@ class Tally:
 
 def clusters_master(node: Node, clusters: Clusters) -> Program:
     """Send the model, gather until every cluster is done, add up the clusters' gradients, commit."""
-    model, lost = node.model, set[int]()
-    for r in range(node.rounds):
+    model, lost = node.model, Lost()
+    for r in node.span:
         yield Send(node.children, MODEL, r, model)
         tallies = yield from gather_clusters(node, r, clusters, lost)
         sums, residuals = zip(*(tally.decode() for tally in tallies), strict=True)
@@ -147,7 +146,7 @@ def clusters_master(node: Node, clusters: Clusters) -> Program:
 
 
 def gather_clusters(
-    node: Node, round: int, clusters: Clusters, lost: set[int]
+    node: Node, round: int, clusters: Clusters, lost: Lost
 ) -> Generator[Any, Any, list[Tally]]:
     """Take messages until every cluster is done."""
     tallies = [Tally(clusters.agenda) for _ in range(clusters.number)]
@@ -157,7 +156,7 @@ def gather_clusters(
     while waiting:
         message = yield ask
         if message.kind == LOST:
-            lost.add(message.src)
+            lost.add(message)
             check_hope(node, round, clusters, tallies, lost)
             continue
         cluster, place = clusters.place(message.src)
@@ -178,14 +177,15 @@ def _finish(round: int, clusters: Clusters, cluster: int, waiting: int) -> Progr
         yield Send(clusters.members(cluster), MODEL, round + 1, None, floats=0)
 
 
-def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally], lost: set[int]) -> None:
+def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally], lost: Lost) -> None:
     """Raise `QuorumLost` as soon as the living members of some cluster cannot complete it any more."""
-    for cluster, tally in enumerate(tallies if lost else ()):
+    missing = lost.of(round)
+    for cluster, tally in enumerate(tallies if missing else ()):
         ranks = clusters.members(cluster)
-        alive = [place for place, rank in enumerate(ranks) if rank not in lost]
+        alive = [place for place, rank in enumerate(ranks) if rank not in missing]
         hoped = set(tally.values).union(clusters.agenda.rows[alive].ravel().tolist())
         if not clusters.agenda.enough(hoped):
-            raise QuorumLost(node.rank, round, sorted(lost.intersection(ranks)))
+            raise lost.quorum_lost(node.rank, round, missing.intersection(ranks))
 
 
 def clusters_worker(node: Node, clusters: Clusters) -> Program:

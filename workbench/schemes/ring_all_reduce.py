@@ -37,7 +37,7 @@ class RAR(Scheme):
     def program(self, node: Node) -> Program:
         """Compute, sum around the ring, update, again; the master's rank only looks on."""
         model = node.model
-        for r in range(node.rounds if node.rank != MASTER else 0):
+        for r in node.span if node.rank != MASTER else ():
             value = yield Compute(node.work, model, r)
             model = yield Commit((yield AllReduce(value, r, self.algorithm)), r)
 

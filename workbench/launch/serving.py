@@ -1,0 +1,206 @@
+"""How the ranks of a pool serve run after run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from workbench.engines.control import Control
+from workbench.errors import RunError
+from workbench.files import atomic_write
+from workbench.launch.part import Over, Part, Stopped, part_of
+from workbench.launch.places import Place, here, is_alive
+from workbench.launch.ranks import LONG_AFTER, LONG_NAP, NAP, say
+from workbench.launch.records import ENDED, STOP
+from workbench.launch.tasks import Task
+from workbench.launch.words import described
+from workbench.protocol import MASTER
+
+TASKS, READY, QUIT, BUSY = "tasks", "ready.json", "quit", "busy"
+ARRAYS = "task.npz"  # in the run folder
+
+
+def serve(folder: Path) -> None:
+    """Rank 0 leads, the others follow, until rank 0 says that it is enough."""
+    world = MPI.COMM_WORLD
+    world.Set_errhandler(MPI.ERRORS_RETURN)
+    control = Control(world.Dup())
+    control.comm.Set_errhandler(MPI.ERRORS_RETURN)
+    if control.rank == MASTER:
+        lead(folder, world, control)
+    else:
+        follow(world, control)
+    say("done")
+    os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
+
+
+# -------------------------------------------------------------------- rank 0
+
+
+def lead(folder: Path, world: MPI.Intracomm, control: Control) -> None:
+    """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
+    settings = json.loads((folder / "pool.json").read_text())
+    places = _places(control)
+    ready = {"places": [[p.pid, p.host] for _, p in sorted(places.items())]}
+    with atomic_write(folder / READY, "w") as out:
+        out.write(json.dumps(ready))
+    last = time.monotonic()
+    while True:
+        path = _next_task(folder)
+        if path is not None:
+            clean = _serve_one(path, world, control, places)
+            path.unlink(missing_ok=True)
+            last = time.monotonic()
+            if not clean:
+                break
+            continue
+        if (folder / QUIT).exists() or _unwanted(settings, last):
+            break
+        control.poll()
+        time.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
+    control.send(range(1, control.size), {"what": "quit"})
+    until = time.monotonic() + 1.0
+    while not control.quiet and time.monotonic() < until:
+        time.sleep(1e-3)
+
+
+def _places(control: Control) -> dict[int, Place]:
+    places = {MASTER: here()}
+    while len(places) < control.size:
+        for sender, word, _ in control.poll():
+            places[sender] = Place(word["pid"], word["host"])
+        time.sleep(1e-3)
+    return places
+
+
+def _next_task(folder: Path) -> Path | None:
+    with os.scandir(folder / TASKS) as found:
+        names = sorted(entry.name for entry in found if entry.name.endswith(".json"))
+    return folder / TASKS / names[0] if names else None
+
+
+def _unwanted(settings: dict[str, Any], last: float) -> bool:
+    """Is the client gone, or has it been silent for long?"""
+    return not is_alive(settings["owner"]) or time.monotonic() - last > settings["keep"]
+
+
+def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> bool:
+    """Run one task; True if the pool is as good as new."""
+    try:
+        words = json.loads(path.read_text())
+        arrays = (Path(words["folder"]) / ARRAYS).read_bytes()
+    except (OSError, ValueError):  # withdrawn in this moment
+        return True
+    if (Path(words["folder"]) / STOP).exists():
+        return True
+    table = [[p.pid, p.host] for _, p in sorted(places.items())]
+    control.send(range(1, control.size), {"what": "run", "task": words, "places": table}, arrays)
+    return conduct(Task(**words, arrays=arrays), world, control, places)
+
+
+def conduct(task: Task, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> bool:
+    """Rank 0's part from beginning to end; what came of it stands in the run folder."""
+    state, error, part = "finished", None, None
+    began = time.monotonic()
+    try:
+        part = part_of(task, world, control, places)
+        assert part is not None
+        part.go()
+    except Stopped:
+        state = "stopped"
+    except Exception as raised:
+        state, error = "failed", described(raised, places)
+    control.send(range(1, control.size), {"what": "over", "run": task.run})
+    return _end(task, part, control, places, state, error, began)
+
+
+def _end(
+    task: Task,
+    part: Part | None,
+    control: Control,
+    places: dict[int, Place],
+    state: str,
+    error: dict[str, Any] | None,
+    began: float,
+) -> bool:
+    """Last words and books, then the word that says how it ended."""
+    words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
+    if part is None or part.record is None:
+        with atomic_write(Path(task.folder) / ENDED, "w") as out:
+            out.write(json.dumps({**words, "clean": False}))
+        return False
+    clean = part.leave()
+    books = part.collect()
+    clean = clean and len(books) == part.has.setup.plan.ranks
+    dead = sorted(part.post.dead | {r for r in control.dead if r <= task.workers})
+    words |= {
+        "clean": clean,
+        "zero": part.zero,
+        "rounds": part.record.round,
+        "committers": list(part.has.setup.plan.committers),
+        "dead": {str(r): str(places[r]) for r in dead},
+        "setup": (part.zero or time.monotonic()) - began,
+    }
+    with contextlib.suppress(RunError, OSError):
+        if part.zero is not None:
+            part.record.checkpoint(part.learner.model, part.learner.state)
+    part.record.end(words, books)
+    return clean
+
+
+# -------------------------------------------------------------------- the others
+
+
+def follow(world: MPI.Intracomm, control: Control) -> None:
+    """Do as rank 0 says."""
+    place = here()
+    control.send(MASTER, {"what": "hello", "pid": place.pid, "host": place.host})
+    last, master = time.monotonic(), None
+    while True:
+        for _, word, data in control.poll():
+            if word["what"] == "quit":
+                return
+            if word["what"] == "run":
+                places = {rank: Place(pid, host) for rank, (pid, host) in enumerate(word["places"])}
+                master = places[MASTER]
+                follow_one(Task(**word["task"], arrays=data), world, control, places)
+                last = time.monotonic()
+        if master is not None and master.host == place.host and not is_alive(master.pid):
+            return
+        time.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
+
+
+def follow_one(task: Task, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> None:
+    """A worker's part; what goes wrong is rank 0's to hear."""
+    part = None
+    try:
+        part = part_of(task, world, control, places)
+        if part is None:
+            return
+        part.go()
+    except Over:
+        pass
+    except Exception as error:
+        control.send(MASTER, {"what": "failed", "run": task.run, "error": described(error, places)})
+        _until_over(task, part, control)
+    if part is not None:
+        part.leave()
+        control.send(MASTER, {"what": "books", "run": task.run}, part.ledger.pack())
+
+
+def _until_over(task: Task, part: Part | None, control: Control) -> None:
+    until = time.monotonic() + 10.0
+    while time.monotonic() < until:
+        for _, word, _ in control.poll():
+            if word["what"] == "over" and word["run"] == task.run:
+                return
+        if part is not None:
+            part.post.poll()
+        time.sleep(1e-3)

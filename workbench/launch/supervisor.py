@@ -1,0 +1,107 @@
+"""The process above mpiexec: `python -m workbench.launch.supervisor FOLDER`.
+
+It starts mpiexec, tells the client how far the start is, and sees to it that nothing is left when the pool ends:
+mpiexec's own exit is not trusted. TERM, 5 s, KILL. If the supervisor itself is killed, mpiexec dies with it, and the
+ranks with mpiexec. It has a session of its own, so a notebook's restart does not end a run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from workbench.files import atomic_write
+from workbench.launch.ranks import DIES_WITH_PARENT, SAY
+
+GONE, PROGRESS, LOG = "gone.json", "progress", "log.txt"
+QUIT = "quit"
+PATIENCE = 5.0  # s
+
+
+class Supervisor:
+    """Watches one mpiexec."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings: dict[str, Any] = json.loads((folder / "pool.json").read_text())
+        self.up = self.done = 0
+        self.reason: str | None = None
+        self.ending = threading.Event()
+
+    def run(self) -> None:
+        """Start, watch, clean up, write why it ended."""
+        signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with (self.folder / LOG).open("ab", buffering=0) as log:
+            process = subprocess.Popen(
+                self.settings["command"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+            assert process.stdout is not None
+            reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
+            reader.start()
+            self._watch(process)
+            end(process)
+            reader.join(1.0)
+        why = {"reason": self.reason, "code": process.returncode, "up": self.up, "done": self.done}
+        with atomic_write(self.folder / GONE, "w") as out:
+            out.write(json.dumps(why))
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Until mpiexec ends, or the pool should."""
+        asked: float | None = None
+        while process.poll() is None and self.reason is None and not self.ending.is_set():
+            if asked is None and (self.done or (self.folder / QUIT).exists()):
+                asked = time.monotonic()
+            if asked is not None and time.monotonic() - asked > (1.0 if self.done else PATIENCE):
+                return
+            self.ending.wait(0.05)
+
+    def _read(self, stream: IO[bytes], log: IO[bytes]) -> None:
+        for line in stream:
+            words = line.decode(errors="replace").split(maxsplit=2)
+            if words[:1] != [SAY]:
+                log.write(line)
+            elif words[1] == "up":
+                self.up += 1
+                (self.folder / PROGRESS).write_text(str(self.up))
+            elif words[1] == "done":
+                self.done += 1
+            elif words[1] == "failed":
+                self.reason = self.reason or json.loads(words[2])
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """TERM, some patience, KILL; then whatever of its session is left."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    Supervisor(Path(sys.argv[1])).run()

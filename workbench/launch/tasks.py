@@ -1,0 +1,139 @@
+"""What a run's ranks are told: a spec as JSON, and the plan, the model and the optimiser's state as arrays."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from workbench import problems, schemes
+from workbench.arrays import from_bytes, to_bytes
+from workbench.delays import Delays, DelayStream
+from workbench.engines.mpi import Emulate, Setup
+from workbench.experiment import Experiment
+from workbench.links import Link
+from workbench.optimisers import Optimiser, State, optimiser_class
+from workbench.problems import problem_from
+from workbench.problems.base import Problem
+from workbench.protocol import Array, Plan
+
+_PLAN = ("sizes", "indptr", "indices", "coefficients", "parent")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run, as the client hands it in. `arrays` go to every rank, so that none has to draw the plan anew."""
+
+    run: int
+    spec: dict[str, Any]  # the experiment's fields
+    folder: str
+    arrays: bytes
+    emulate: Emulate = "all"
+    record: bool = True
+    first: int = 0  # round to begin with
+    offset: float = 0.0  # s that the rounds before took
+    gradients: bool = False  # keep every committed gradient, too
+    checkpoint_every: float = 2.0  # s
+    cwd: str = field(default_factory=os.getcwd)
+    crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.vandals`
+
+    def words(self) -> dict[str, Any]:
+        """All but the arrays, for JSON."""
+        return {name: value for name, value in vars(self).items() if name != "arrays"}
+
+    @property
+    def workers(self) -> int:
+        """How many workers take part."""
+        return int(self.spec["workers"])
+
+
+def task_of(
+    e: Experiment, folder: Path, model: Array | None = None, state: State | None = None, **options: Any
+) -> Task:
+    """Task of a run: the problem is opened here, so that data are prepared once and steps are tuned once.
+
+    A run that goes on brings its model and its optimiser's state along.
+    """
+    problem = e.build_problem()
+    if model is None or state is None:
+        model, state = problem.start(), e.build_optimiser().start(problem)
+    crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
+    arrays = pack(e.plan, model, state)
+    spec = e.model_dump(mode="json")
+    return Task(secrets.randbits(63), spec, str(folder), arrays, crashes=crashes, **options)
+
+
+def pack(plan: Plan, model: Array, state: State) -> bytes:
+    """Plan, model and optimiser's state as one archive of arrays."""
+    columns = {f"plan_{name}": getattr(plan, name) for name in _PLAN}
+    extras: dict[str, Any] = {
+        "committers": plan.committers,
+        "answers": plan.answers,
+        "coordinates": plan.coordinates,
+    }
+    for name in ("batch", "blocks"):
+        if getattr(plan, name) is not None:
+            extras[name] = getattr(plan, name)
+    states = {f"state_{name}": value for name, value in state.items()}
+    return to_bytes({"model": model, **columns, **{f"extra_{k}": v for k, v in extras.items()}, **states})
+
+
+def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
+    """The reverse of `pack`."""
+    held = from_bytes(arrays)
+    extra = {name[6:]: value for name, value in held.items() if name.startswith("extra_")}
+    plan = Plan(
+        **{name: held[f"plan_{name}"] for name in _PLAN},
+        committers=tuple(int(rank) for rank in extra["committers"]),
+        answers=int(extra["answers"]),
+        coordinates=int(extra["coordinates"]),
+        batch=int(extra["batch"]) if "batch" in extra else None,
+        blocks=extra.get("blocks"),
+    )
+    return plan, held["model"], _plain({k[6:]: v for k, v in held.items() if k.startswith("state_")})
+
+
+def _plain(state: State) -> State:
+    return {name: value.item() if value.ndim == 0 else value for name, value in state.items()}
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """A task as a rank uses it."""
+
+    setup: Setup
+    problem: Problem
+    optimiser: Optimiser
+    model: Array
+    state: State
+    seed: int
+
+
+def unpacked(task: Task) -> Unpacked:
+    """Build scheme, plan, problem and delays; the experiment was checked before it was handed in."""
+    spec = task.spec
+    plan, model, state = unpack(task.arrays)
+    args = problems.get(spec["problem"])(**spec["problem_args"])
+    setup = Setup(
+        scheme=schemes.get(spec["scheme"])(**spec["scheme_args"]),
+        plan=plan,
+        rounds=spec["rounds"],
+        floats=len(model),
+        delays=DelayStream(
+            TypeAdapter(Delays).validate_python(spec["delays"]), spec["seed"], spec["workers"]
+        ),
+        link=Link(**spec["link"]),
+        emulate=task.emulate,
+        decode_rate=spec["decode_rate"],
+        first=task.first,
+        record=task.record,
+        crashes={int(rank): (int(round), how) for rank, (round, how) in task.crashes.items()},
+    )
+    optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
+    return Unpacked(setup, problem_from(args, plan), optimiser, model, state, spec["seed"])

@@ -1,0 +1,317 @@
+"""Real runs: handed to warm ranks, followed through the run folder, put together into a trace.
+
+The run folder is all that connects a run with who watches it, so a restarted kernel or another notebook can follow it
+(`attach`), and a run that broke off can go on from its last checkpoint (`resume`). Losses are evaluated here and not
+at the master, and no more often than a share of the time allows, so that measuring does not slow down what is
+measured; those that are missing at the end are made up for.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench.engines.mpi import Emulate
+from workbench.errors import ClusterError
+from workbench.experiment import Experiment
+from workbench.files import atomic_write
+from workbench.launch import records
+from workbench.launch.places import is_alive
+from workbench.launch.pools import POOLS, Pool
+from workbench.launch.tasks import Task, task_of
+from workbench.launch.words import rebuilt
+from workbench.live import Rows, Run, State, failing, no_rows
+from workbench.measured import put_together
+from workbench.problems import Problem, Request
+from workbench.problems.base import Evaluation
+from workbench.runner import diverged, lost_digits
+from workbench.runs_folder import new_folder
+from workbench.settings import SettingError
+from workbench.trace import Trace
+
+SPEC, TASK, HOLDER = "spec.json", "task.json", "holder.json"
+LOOK_EVERY = 0.03  # s between looks into the run folder
+SHARE = 0.1  # of the time goes into losses while a run is under way
+CLUSTERS = ["local"]
+
+_turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
+
+
+class RealRun(Run):
+    """A run on real processes, or one that somebody else has started and that is followed here."""
+
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        super().__init__(experiment, "mpi", folder)
+        self.home = folder
+        self.losses: dict[int, Evaluation] = {}  # by number of model: 0 is the first round's
+        self._rows = np.zeros((0, len(records.LIVE)))
+        self._problem: Problem | None = None
+        self._spent = 0.0
+
+    def rows(self, first: int = 0) -> Rows:
+        """See `Run.rows`; losses are NaN where they have not been evaluated yet."""
+        if self._trace is not None:
+            return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
+        table = self._rows[first:]
+        if not len(table):
+            return no_rows()
+        found = {name: table[:, i] for i, name in enumerate(records.LIVE)}
+        known = [self.losses.get(k) for k in range(first, first + len(table))]
+        found["loss"] = np.array([np.nan if e is None else e.loss for e in known])
+        found["samples"] = np.full(len(table), np.nan)
+        return found
+
+    def stop(self) -> None:
+        """Ask the ranks to end the run; what was measured is kept."""
+        super().stop()
+        if self.home.is_dir():
+            (self.home / records.STOP).touch()
+
+    # ---------------------------------------------------------------- the thread's side
+
+    def begin(self, work: Any) -> RealRun:
+        """Do the work in a thread of its own."""
+
+        def safely() -> None:
+            with failing(self):
+                work()
+
+        threading.Thread(target=safely, name="workbench-run", daemon=True).start()
+        return self
+
+    def launch(self, options: dict[str, Any]) -> None:
+        """Prepare the task, hand it to warm ranks, follow it to its end."""
+        with _turn:
+            if not self._wanted.is_set():
+                raise ClusterError("stopped before it began")
+            self._begin("opening the data")
+            e = self.experiment
+            self.warnings = lost_digits(e.build_scheme(), e.workers)
+            task = task_of(e, self.home, **options)
+            self.hand_in(task)
+
+    def hand_in(self, task: Task) -> None:
+        """Give a task to a pool and follow it; a pool that turns out to be broken is replaced once."""
+        e = self.experiment
+        if not (self.home / SPEC).exists():
+            e.write(self.home / SPEC)
+        _write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
+        pool = POOLS.get(e.workers + 1)
+        pool.await_ready(self._said)
+        _write_json(self.home / HOLDER, {"supervisor": pool.supervisor.pid, "pool": str(pool.folder)})
+        pool.submit(task)
+        self.note = "starting"
+        self.follow(pool)
+
+    def _said(self, what: str, done: int, total: int) -> None:
+        self.note = f"{what}: {done} of {total}"
+
+    def follow(self, pool: Pool | None = None) -> None:
+        """Read on until the run has ended, then put the trace together."""
+        if self._state == "waiting":
+            self._begin("following")
+        self._problem = self._problem or self.experiment.build_problem()
+        while not (self.home / records.ENDED).exists():
+            holder = _holder_alive(self.home) if pool is None else pool.alive
+            if not holder and not (self.home / records.ENDED).exists():
+                raise ClusterError(self._broken())
+            self._read()
+            self._evaluate_newest()
+            time.sleep(LOOK_EVERY)
+        self._read()
+        self._conclude()
+
+    def _read(self) -> None:
+        fresh = records.read_rows(self.home, len(self._rows))
+        if len(fresh):
+            self._rows = np.concatenate([self._rows, fresh])
+            row = dict(zip(records.LIVE, fresh[-1], strict=True))
+            dropped = int(self._rows[:, records.LIVE.index("stale")].sum())
+            self.note = (
+                f"round {int(row['round']) + 1} of {self.experiment.rounds}, {dropped} late answers dropped"
+            )
+
+    def _evaluate_newest(self) -> None:
+        """The loss after the newest round, if there is time for it."""
+        newest = len(self._rows) - 1
+        if newest < 0 or newest in self.losses or self._problem is None:
+            return
+        if self._spent > SHARE * (time.monotonic() - self._since):
+            return
+        began = time.monotonic()
+        models = records.read_models(self.home, self._problem.size, newest, 1)
+        if len(models):
+            self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
+        self._spent += time.monotonic() - began
+
+    @property
+    def _since(self) -> float:
+        if not hasattr(self, "_began"):
+            self._began = time.monotonic()
+        return self._began
+
+    def _broken(self) -> str:
+        done = len(records.read_rows(self.home))
+        return (
+            f"round {done}: the master's process, or mpiexec, is gone; wb.resume({str(self.home)!r}) goes on from the"
+            " last checkpoint"
+        )
+
+    def _conclude(self) -> None:
+        """Make the trace of the rounds that there are; keep it in the run folder."""
+        ended = json.loads((self.home / records.ENDED).read_text())
+        if ended["error"] is not None:
+            raise rebuilt(ended["error"])
+        assert self._problem is not None
+        self.note = "evaluating losses"
+        trace = put_together(self.experiment, self.home, ended, self._problem, self.losses, self._progress)
+        trace.write_into(self.home)
+        self.warnings += tuple(diverged(trace))
+        k, whole = len(trace.columns["round"]), ended["state"] == "finished"
+        state: State = "finished" if whole else "stopped"
+        note = f"all {k} rounds" if whole else f"stopped after {k} of {self.experiment.rounds} rounds"
+        self._end(trace, state, note)
+
+    def _progress(self, done: int, total: int) -> None:
+        self.note = f"evaluating losses: {done} of {total}"
+
+
+def start_real(
+    experiment: Experiment,
+    cluster: str = "local",
+    folder: str | Path | None = None,
+    emulate: Emulate = "all",
+    events: bool = True,
+    gradients: bool = False,
+    checkpoint_every: float = 2.0,
+    vandals: dict[str, Any] | None = None,
+) -> RealRun:
+    """Start a run on real processes and return at once.
+
+    Parameters
+    ----------
+    experiment
+        What to run.
+    cluster
+        Where: "local" is this machine.
+    folder
+        Run folder, new or empty; by default one in the user's cache.
+    emulate
+        What is drawn and put on top of reality: "all" (computing times and links), "delays" (computing times),
+        "nothing".
+    events
+        Keep the event table.
+    gradients
+        Keep every committed gradient in the run folder (gradients.f64), for checks.
+    checkpoint_every
+        Seconds between checkpoints.
+    vandals
+        Damage to messages, for tests; see `workbench.launch.vandals`.
+
+    Raises
+    ------
+    SettingError
+        The cluster is unknown, the folder is not empty. What goes wrong later is raised by `Run.result`.
+    """
+    if cluster not in CLUSTERS:
+        raise SettingError(f"cluster = {cluster!r}: there is {', '.join(CLUSTERS)}")
+    if emulate not in ("all", "delays", "nothing"):
+        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
+    home = new_folder(folder)
+    options = {
+        "emulate": emulate,
+        "record": events,
+        "gradients": gradients,
+        "checkpoint_every": checkpoint_every,
+        "vandals": vandals or {},
+    }
+    run = RealRun(experiment, home)
+    return run.begin(lambda: run.launch(options))
+
+
+def attach(folder: str | Path) -> RealRun:
+    """Follow a run by its folder: one of another kernel, or of this one before it was restarted.
+
+    Raises `SettingError` where the folder holds no real run. A run that has ended gives its trace at once.
+    """
+    home = _real_folder(folder)
+    run = RealRun(Experiment.read(home / SPEC), home)
+    return run.begin(run.follow)
+
+
+def resume(folder: str | Path) -> RealRun:
+    """Go on from the last checkpoint of a run that broke off or was stopped, in the same folder.
+
+    Raises `SettingError` where there is nothing to go on from. Schemes that remember earlier rounds (CADA, LAGC) ask
+    everybody anew in the first round.
+    """
+    home = _real_folder(folder)
+    if _holder_alive(home) and not (home / records.ENDED).exists():
+        raise SettingError(f"folder = {str(folder)!r}: this run is still under way; wb.attach follows it")
+    if not (home / records.CHECKPOINT).is_file():
+        raise SettingError(f"folder = {str(folder)!r}: no checkpoint was written yet; run it anew")
+    run = RealRun(Experiment.read(home / SPEC), home)
+    return run.begin(lambda: _go_on(run))
+
+
+def _go_on(run: RealRun) -> None:
+    with _turn:
+        run._begin("resuming")
+        home, words = run.home, json.loads((run.home / TASK).read_text())
+        done, model, state = records.read_checkpoint(home)
+        offset = records.rewind(home, done, len(model))
+        words |= {"first": done, "offset": offset}
+        names = ("emulate", "record", "gradients", "checkpoint_every", "first", "offset")
+        task = task_of(run.experiment, home, model, state, **{name: words[name] for name in names})
+        run.hand_in(task)
+
+
+def _real_folder(folder: str | Path) -> Path:
+    home = Path(folder)
+    if not (home / TASK).is_file() or not (home / SPEC).is_file():
+        raise SettingError(f"folder = {str(folder)!r}: holds no run on real processes")
+    return home
+
+
+def _holder_alive(home: Path) -> bool:
+    """Are the processes that work on this run still there?"""
+    try:
+        holder = json.loads((home / HOLDER).read_text())
+    except OSError:  # handed in but not yet taken
+        return time.time() - (home / TASK).stat().st_mtime < 600
+    return is_alive(int(holder["supervisor"]))
+
+
+def _write_json(path: Path, words: dict[str, Any]) -> None:
+    with atomic_write(path, "w") as out:
+        out.write(json.dumps(words))
+
+
+def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Trace]:
+    """Run one after the other on real processes, with a progress bar; what `wb.run` and `wb.compare` call."""
+    return [_watched(start_real(e, **options), progress) for e in experiments]
+
+
+def _watched(run: RealRun, progress: bool) -> Trace:
+    from workbench.runner import Bar
+
+    try:
+        with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
+            while not run.wait(0.1):
+                bar.update(len(run.rows()["round"]))
+                bar.note(run.note)
+            bar.update(run.experiment.rounds if run.state == "finished" else len(run.rows()["round"]))
+        return run.result()
+    except KeyboardInterrupt:
+        run.stop()
+        run.wait(5.0)
+        raise
+
+
+__all__ = ["RealRun", "attach", "resume", "run_real", "start_real"]

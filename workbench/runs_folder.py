@@ -1,0 +1,39 @@
+"""Run folders of runs that were given none: in the user's cache, the newest are kept."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from workbench.settings import SettingError
+
+KEPT = 20
+
+
+def new_folder(folder: str | Path | None) -> Path:
+    """Make the run folder; raises `SettingError` where there is something already."""
+    if folder is not None:
+        path = Path(folder).absolute()
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise SettingError(f"folder = {str(folder)!r}: exists already; choose a new name")
+    else:
+        path = _cache() / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError(f"folder = {str(folder)!r}: cannot be made ({error.strerror})") from None
+    return path
+
+
+def _cache() -> Path:
+    """Where they are; of runs that have ended all but the newest are removed."""
+    from platformdirs import user_cache_path
+
+    runs = user_cache_path("straggler-workbench") / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    ended = sorted(path for path in runs.iterdir() if (path / "ended.json").exists())
+    for old in ended[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return runs
