@@ -30,6 +30,7 @@ from workbench.live import Rows, Run, State, failing, no_rows
 from workbench.measured import put_together
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
+from workbench.problems.linear import one_thread
 from workbench.runner import diverged, lost_digits
 from workbench.runs_folder import new_folder
 from workbench.settings import SettingError
@@ -147,7 +148,8 @@ class RealRun(Run):
         began = time.monotonic()
         models = records.read_models(self.home, self._problem.size, newest, 1)
         if len(models):
-            self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
+            with one_thread():  # the others of a BLAS call go on spinning for a while, beside the ranks
+                self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
         self._spent += time.monotonic() - began
 
     @property

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -51,11 +51,23 @@ from workbench.ring import ring_steps
 Emulate = Literal["all", "delays", "nothing"]
 COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
 SLACK = 0.025  # s by which a node's clock may be behind the machine's
-SHORTEST, LONGEST_GATHERING, LONGEST = 5e-5, 5e-4, 2e-3  # naps, s
-LONGEST_EMULATED = (
-    1e-2  # who waits for a model may notice it late, as long as that is before its work would be done
-)
-GROWTH = 1.2  # of naps: about a sixth of the time waited so far
+TOLERANCE = 1e-4  # s after which work counts as longer than drawn
+GROWTH = 1.3  # of naps while nothing comes
+
+
+class Naps(NamedTuple):
+    """How long a rank sleeps between looks, s; every look costs some 50 us of a core, and there are many ranks."""
+
+    shortest: float
+    longest: float
+
+
+SPINNING = Naps(2e-5, 2e-5)  # the MPI library goes on only while it is looked at
+GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
+LISTENING = Naps(5e-5, 2e-3)  # for a model
+RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
+# With emulated links, who notices a model late is not late, as long as that is before its work would be done.
+LISTENING_EMULATED, RESTING_EMULATED = Naps(1e-3, 1e-2), Naps(1.5e-2, 1.5e-2)
 
 
 @dataclass(frozen=True)
@@ -117,7 +129,8 @@ class RankEngine:
             AllReduce: self._all_reduce,
             Commit: self._commit,
         }
-        self.longest = LONGEST_EMULATED if self.emulated else LONGEST
+        self.listening = LISTENING_EMULATED if self.emulated else LISTENING
+        self.resting = RESTING_EMULATED if self.emulated else RESTING
 
     def run(self, zero: float) -> None:
         """Go through the whole program; `zero` is the run's beginning on the machine's clock, s."""
@@ -153,11 +166,9 @@ class RankEngine:
         now = time.monotonic()
         self.logical = max(self.logical, moment, now - SLACK) if self.emulated else now
 
-    def wait(
-        self, check: Callable[[], Any], until: float = float("inf"), longest: float | None = None
-    ) -> Any:
+    def wait(self, check: Callable[[], Any], naps: Naps, until: float = float("inf")) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
-        nap, longest = SHORTEST, longest or self.longest
+        nap = naps.shortest
         while True:
             moved = self._pump()
             answer = check()
@@ -166,10 +177,10 @@ class RankEngine:
             now = time.monotonic()
             if now >= until:
                 return None
-            nap = SHORTEST if moved else min(nap * GROWTH, longest)
             pause = min(nap, until - now, self.port.wake() - now)
             if pause > 0:
                 time.sleep(pause)
+            nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
 
     def _pump(self) -> bool:
         """Take in what has come; True if something has."""
@@ -240,8 +251,7 @@ class RankEngine:
     def _recv(self, effect: Recv) -> Message | None:
         until = float("inf") if effect.until is None else self.zero + effect.until
         gathers = any(kind not in (MODEL, LOST) for kind in effect.match)
-        longest = LONGEST_GATHERING if gathers else self.longest
-        place = self.wait(lambda: self._match(effect.match), until, longest)
+        place = self.wait(lambda: self._match(effect.match), GATHERING if gathers else self.listening, until)
         if place is None:
             self._reach(until)
             return None
@@ -320,7 +330,7 @@ class RankEngine:
         if value is None:
             ledger.add("abandoned", effect.round)
             return None
-        if self.pace is not None and time.monotonic() > end + SHORTEST:
+        if self.pace is not None and time.monotonic() > end + TOLERANCE:
             ledger.add("overrun", effect.round)
         if end > time.monotonic() and self._rest(effect.unless, end):
             ledger.add("abandoned", effect.round)
@@ -345,12 +355,12 @@ class RankEngine:
 
     def _rest(self, unless: Match | None, end: float) -> bool:
         """Sleep what is left of the drawn time; True if that was cut short."""
-        return bool(self.wait(lambda: True if self._overtaken(unless) else None, end))
+        return bool(self.wait(lambda: True if self._overtaken(unless) else None, self.resting, end))
 
     def _decode(self, effect: Decode) -> None:
         if self.setup.decode_rate is not None and self.emulated:
             start, end = self.logical, self.logical + effect.floats / self.setup.decode_rate
-            self.wait(lambda: None, end)
+            self.wait(lambda: None, self.resting, end)
             self._reach(end)
             self.ledger.log(self.round, self.rank, "decode", start, start, self.logical, -1, 0, 0)
 

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from workbench.engines.mpi import RankEngine, slice_bytes
+from workbench.engines.mpi import SPINNING, RankEngine, slice_bytes
 from workbench.links import Link
 from workbench.protocol import AllReduce
 from workbench.ring import ring_finish
-
-SPIN = 2e-5  # s between looks: the library goes on only while it is looked at
 
 
 class Reduce:
@@ -37,7 +35,7 @@ class Reduce:
         total, end = self.buffer[:floats].copy(), time.monotonic()
         if self.link is not None:
             end = engine.zero + self._ring_end(engine, floats)
-            engine.wait(lambda: None, end)
+            engine.wait(lambda: None, engine.resting, end)
         engine.booked_ring(effect.round, entry, end, slice_bytes(floats, n, me), 2 * (n - 1))
         return total
 
@@ -53,4 +51,4 @@ class Reduce:
         return float(self.finish[self.comm.rank])
 
     def _await(self, engine: RankEngine, request: MPI.Request) -> None:
-        engine.wait(lambda: True if request.Test() else None, longest=SPIN)
+        engine.wait(lambda: True if request.Test() else None, SPINNING)

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from workbench.engines.control import Control
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
-from workbench.engines.mpi import COMMITTED, RankEngine, peers
+from workbench.engines.mpi import COMMITTED, LISTENING_EMULATED, RankEngine, peers
 from workbench.engines.post import Post
 from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope
@@ -157,7 +157,7 @@ class Part:
         return len(self.ready) == len(others)
 
     def _await(self, done: Callable[[], bool]) -> None:
-        self.engine.wait(lambda: True if done() else None)
+        self.engine.wait(lambda: True if done() else None, LISTENING_EMULATED)
 
     def _look_on(self) -> None:
         """The master of a scheme without one: update a model of its own with what the first committer tells."""

@@ -10,9 +10,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -40,6 +41,11 @@ def _blas() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Let BLAS use one thread of this process meanwhile."""
+    return cast(AbstractContextManager[Any], _blas().limit(limits=1))
 
 
 @dataclass
@@ -117,7 +123,7 @@ class LinearProblem(ABC):
         models = np.stack([r.model for r in pair])
         cuts = np.linspace(0, self.samples, RANGES + 1).astype(int).tolist()
         ranges = itertools.pairwise(cuts)
-        with _blas().limit(limits=1):
+        with one_thread():
             parts = list(_threads().map(lambda cut: self._range(models, pair, *cut), ranges))
         totals = np.sum([total for total, _ in parts], axis=0)
         gradients = np.sum([gradient for _, gradient in parts], axis=0)
