@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from workbench import cli_batch
 from workbench.settings import Settings
 
 
@@ -62,6 +63,10 @@ def described(field: dict[str, Any]) -> str:
     default = field.get("default")
     shown = "" if default in (None, "", {}, [], ()) else f" (default {default})"
     return f"{field.get('description', '')}{' [' + ', '.join(n for n in notes if n) + ']' if any(notes) else ''}{shown}"
+
+
+cli.add_command(cli_batch.sweep)
+cli.add_command(cli_batch.runs)
 
 
 @cli.command()

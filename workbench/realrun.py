@@ -103,12 +103,18 @@ class RealRun(Run):
         if not (self.home / SPEC).exists():
             e.write(self.home / SPEC)
         _write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
-        pool = POOLS.get(e.workers + 1)
-        pool.await_ready(self._said)
-        _write_json(self.home / HOLDER, {"supervisor": pool.supervisor.pid, "pool": str(pool.folder)})
-        pool.submit(task)
-        self.note = "starting"
-        self.follow(pool)
+        for _ in range(2):
+            pool = POOLS.get(e.workers + 1)
+            pool.await_ready(self._said)
+            _write_json(self.home / HOLDER, {"supervisor": pool.supervisor.pid, "pool": str(pool.folder)})
+            handed_in = pool.submit(task)
+            self.note = "starting"
+            try:
+                self.follow(pool)
+                return
+            except ClusterError:
+                if not handed_in.exists():  # else nobody has taken it: the ranks were about to leave
+                    raise
 
     def _said(self, what: str, done: int, total: int) -> None:
         self.note = f"{what}: {done} of {total}"
@@ -192,6 +198,7 @@ def start_real(
     events: bool = True,
     gradients: bool = False,
     checkpoint_every: float = 2.0,
+    patience: float = 600.0,
     vandals: dict[str, Any] | None = None,
 ) -> RealRun:
     """Start a run on real processes and return at once.
@@ -213,6 +220,8 @@ def start_real(
         Keep every committed gradient in the run folder (gradients.f64), for checks.
     checkpoint_every
         Seconds between checkpoints.
+    patience
+        Seconds without a finished round after which the run is given up.
     vandals
         Damage to messages, for tests; see `workbench.launch.vandals`.
 
@@ -231,6 +240,7 @@ def start_real(
         "record": events,
         "gradients": gradients,
         "checkpoint_every": checkpoint_every,
+        "patience": patience,
         "vandals": vandals or {},
     }
     run = RealRun(experiment, home)
@@ -269,7 +279,7 @@ def _go_on(run: RealRun) -> None:
         done, model, state = records.read_checkpoint(home)
         offset = records.rewind(home, done, len(model))
         words |= {"first": done, "offset": offset}
-        names = ("emulate", "record", "gradients", "checkpoint_every", "first", "offset")
+        names = ("emulate", "record", "gradients", "checkpoint_every", "patience", "first", "offset")
         task = task_of(run.experiment, home, model, state, **{name: words[name] for name in names})
         run.hand_in(task)
 

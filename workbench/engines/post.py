@@ -65,7 +65,7 @@ class Post:
         self.comm, self.run, self.peers, self.refused = comm, run, list(peers), refused
         self.rank = comm.rank
         self.buffers = Buffers(room(floats))
-        self.inputs = [np.empty(room(floats), dtype=np.uint8) for _ in self.peers]
+        self.inputs = [np.zeros(room(floats), dtype=np.uint8) for _ in self.peers]
         self.receives: list[Any] = [
             comm.Recv_init([b, MPI.BYTE], p, TAG) for b, p in zip(self.inputs, self.peers, strict=True)
         ]
@@ -138,13 +138,20 @@ class Post:
         return [letter for i in done if (letter := self._taken(i)) is not None]
 
     def _one_by_one(self) -> list[tuple[Envelope, Any]]:
-        """Some receive failed: find out which. One that Testsome had ended before tests true as well."""
+        """Some receive failed: find out which.
+
+        One that Testsome had ended before tests true, whether it ended well or not: only a message leaves a header.
+        """
         found = []
         for i, request in enumerate(self.receives):
             if not self.open[i]:
                 continue
             try:
-                if request.Test() and (letter := self._taken(i)) is not None:
+                if not request.Test():
+                    continue
+                if not self.inputs[i][:HEADER].any():
+                    self.bury(self.peers[i])
+                elif (letter := self._taken(i)) is not None:
                     found.append(letter)
             except MPI.Exception as error:
                 self._receive_failed(i, error)
@@ -169,7 +176,7 @@ class Post:
             self.refused(peer, error.envelope.round, error.reason)
         except Refused as error:
             self.refused(peer, -1, error.reason)
-        came[:HEADER] = 0  # a message shorter than a header must not be taken for this one
+        came[:HEADER] = 0  # neither a shorter message nor none must be taken for this one
         if letter is not None and letter[0].kind == BYE:
             self.said_bye.add(peer)
             self.open[i] = False

@@ -27,7 +27,7 @@ from workbench.trace import Trace
 MOST_POINTS = 2000
 MARKERS = 8
 _RATIO_X, _RATIO_Y = 6.0, 20.0  # beyond these, ratios say more than differences: logarithmic axis
-_NAMES = {
+NAMES = {
     "loss": "training loss",
     "relative_error": "relative change ‖θₜ − θₜ₋₁‖² / ‖θₜ₋₁‖²",
     "model_error": "model error ‖θₜ − θ*‖² / ‖θ*‖²",
@@ -85,7 +85,7 @@ def _title(metric: str, x: str) -> str:
 
 def _short(metric: str) -> str:
     """Name a metric without its formula."""
-    return _NAMES.get(metric, metric.replace("_", " ")).split(" ‖")[0]
+    return NAMES.get(metric, metric.replace("_", " ")).split(" ‖")[0]
 
 
 def _axes(figure: go.Figure, series: Sequence[Series], metric: str, x: str, logs: tuple[bool, bool]) -> None:
@@ -93,7 +93,7 @@ def _axes(figure: go.Figure, series: Sequence[Series], metric: str, x: str, logs
     ticks = log_ticks(ends.min(), ends.max()) if logs[0] else {}
     kinds = ["log" if log else "linear" for log in logs]
     figure.update_xaxes(title_text=AXES[x], type=kinds[0], **ticks)
-    figure.update_yaxes(title_text=_NAMES.get(metric, metric.replace("_", " ")), type=kinds[1])
+    figure.update_yaxes(title_text=NAMES.get(metric, metric.replace("_", " ")), type=kinds[1])
     figure.update_xaxes(tickformat="~g" if x == "time" else "~s")  # "~g": no shrunken digits between decades
     figure.update_layout(legend_itemwidth=44)
     if logs[1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from workbench.experiment import Experiment
 from workbench.figures.style import Style, scheme_style
@@ -13,6 +13,22 @@ from workbench.settings import SettingError
 from workbench.trace import Trace
 
 _MOST_FACTS = 3  # a legend entry stays readable
+
+
+class Named(Protocol):
+    """What can be labelled: a trace, or a run that is under way."""
+
+    @property
+    def label(self) -> str:
+        """Its own label."""
+
+    @property
+    def experiment(self) -> Experiment:
+        """Its settings."""
+
+    @property
+    def engine(self) -> str:
+        """Where it ran."""
 
 
 class Series(NamedTuple):
@@ -51,7 +67,7 @@ def _check(traces: Sequence[Trace]) -> None:
             )
 
 
-def labels(traces: Sequence[Trace]) -> list[str]:
+def labels(traces: Sequence[Named]) -> list[str]:
     """Labels, all different: the trace's own, plus the settings in which equal ones differ."""
     groups: dict[str, list[int]] = {}
     for i, trace in enumerate(traces):
@@ -64,7 +80,7 @@ def labels(traces: Sequence[Trace]) -> list[str]:
     return found
 
 
-def _told_apart(traces: Sequence[Trace]) -> list[str]:
+def _told_apart(traces: Sequence[Named]) -> list[str]:
     facts = [_facts(trace) for trace in traces]
     keys = {key: None for fact in facts for key in fact}
     differing = [key for key in keys if len({repr(fact.get(key)) for fact in facts}) > 1]
@@ -74,7 +90,7 @@ def _told_apart(traces: Sequence[Trace]) -> list[str]:
     return [f"{text} #{i}".strip() for i, text in enumerate(words, 1)]
 
 
-def _facts(trace: Trace) -> dict[str, Any]:
+def _facts(trace: Named) -> dict[str, Any]:
     """Every setting of a run by name, the scheme's own first."""
     e = trace.experiment
     rest = e.model_dump(exclude={"scheme", "scheme_args"})

@@ -13,7 +13,9 @@ from workbench.protocol import Array
 from workbench.settings import SettingError, unknown_name
 from workbench.trace import Trace
 
-RISING = frozenset({"accuracy", "auc"})  # metrics of which more is better; every other one is to fall
+RISING = frozenset(
+    {"accuracy", "test_accuracy", "auc"}
+)  # metrics of which more is better; every other one is to fall
 AXES = {
     "time": "time since start (s)",
     "round": "rounds done",

@@ -21,7 +21,7 @@ from workbench.engines.mpi import COMMITTED, LISTENING_EMULATED, RankEngine, pee
 from workbench.engines.post import Post
 from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope
-from workbench.errors import ClusterError, RunError
+from workbench.errors import ClusterError, RunError, Stalled
 from workbench.launch.places import Place, Watch
 from workbench.launch.records import Record
 from workbench.launch.tasks import Task, Unpacked, unpacked
@@ -58,6 +58,7 @@ class Part:
     record: Record | None = None
     looked: float = 0.0
     asked: float = 0.0
+    progress: float = field(default_factory=time.monotonic)  # when the newest round was done
     zero: float | None = None
     ready: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
@@ -89,6 +90,9 @@ class Part:
             self.asked = now
             if self.record.stop_wanted():
                 raise Stopped
+            if self.zero is not None and now - self.progress > self.task.patience:
+                waiting = f"no round has ended for {self.task.patience:g} s: are ranks stopped, or links cut?"
+                raise Stalled(self.record.round, waiting)
 
     def _hear(self, sender: int, word: dict[str, Any], data: bytes) -> None:
         if word.get("run") != self.task.run:
@@ -127,6 +131,7 @@ class Part:
             "dead": len(self.post.dead),
             "residual": residual,
         }
+        self.progress = time.monotonic()
         self.record.add(row, learner.model, learner.gradient, learner.state)
 
     # ---------------------------------------------------------------- the run
@@ -219,7 +224,7 @@ def part_of(task: Task, world: MPI.Intracomm, control: Control, places: dict[int
     learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
     hears: dict[str, Any] = {}
     near = peers(setup.plan, rank)
-    post = Post(comm, task.run, near, setup.floats, lambda *what: hears["refused"](*what))
+    post = _post(task, rank)(comm, task.run, near, setup.floats, lambda *what: hears["refused"](*what))
     workers = _workers(comm, task.workers) if setup.plan.committers != (MASTER,) and rank else None
     link = setup.link if task.emulate == "all" else None
     reduce: Any = Reduce(workers, setup.floats, link) if workers is not None else None
@@ -247,6 +252,21 @@ def part_of(task: Task, world: MPI.Intracomm, control: Control, places: dict[int
             Path(task.folder), setup.first, task.checkpoint_every, task.gradients, task.offset
         )
     return part
+
+
+def _post(task: Task, rank: int) -> Callable[..., Post]:
+    """The rank's post office: an honest one, unless a test wants damage."""
+    plans = task.vandals.get(str(rank))
+    if plans is None:
+        return Post
+    from workbench.launch.vandals import Vandal
+
+    def vandal(*args: Any) -> Post:
+        post = Vandal(*args)
+        post.plans = {int(round): how for round, how in plans.items()}
+        return post
+
+    return vandal
 
 
 def _duplicate(world: MPI.Intracomm) -> MPI.Intracomm:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from workbench.files import atomic_write
 from workbench.launch.part import Over, Part, Stopped, part_of
 from workbench.launch.places import Place, here, is_alive
 from workbench.launch.ranks import LONG_AFTER, LONG_NAP, NAP, say
-from workbench.launch.records import ENDED, STOP
+from workbench.launch.records import ENDED, STOP, Record
 from workbench.launch.tasks import Task
 from workbench.launch.words import described
 from workbench.protocol import MASTER
@@ -102,11 +103,25 @@ def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[
         return True
     table = [[p.pid, p.host] for _, p in sorted(places.items())]
     control.send(range(1, control.size), {"what": "run", "task": words, "places": table}, arrays)
-    return conduct(Task(**words, arrays=arrays), world, control, places)
+
+    def retire(clean: bool) -> None:
+        if not clean:
+            (path.parent.parent / QUIT).touch()
+
+    return conduct(Task(**words, arrays=arrays), world, control, places, retire)
 
 
-def conduct(task: Task, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> bool:
-    """Rank 0's part from beginning to end; what came of it stands in the run folder."""
+def conduct(
+    task: Task,
+    world: MPI.Intracomm,
+    control: Control,
+    places: dict[int, Place],
+    before_end: Callable[[bool], None] = lambda clean: None,
+) -> bool:
+    """Rank 0's part from beginning to end; what came of it stands in the run folder.
+
+    `before_end` is told whether the ranks are as good as new, before anybody can learn that the run has ended.
+    """
     state, error, part = "finished", None, None
     began = time.monotonic()
     try:
@@ -118,40 +133,37 @@ def conduct(task: Task, world: MPI.Intracomm, control: Control, places: dict[int
     except Exception as raised:
         state, error = "failed", described(raised, places)
     control.send(range(1, control.size), {"what": "over", "run": task.run})
-    return _end(task, part, control, places, state, error, began)
-
-
-def _end(
-    task: Task,
-    part: Part | None,
-    control: Control,
-    places: dict[int, Place],
-    state: str,
-    error: dict[str, Any] | None,
-    began: float,
-) -> bool:
-    """Last words and books, then the word that says how it ended."""
-    words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
+    words = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
     if part is None or part.record is None:
+        before_end(False)
         with atomic_write(Path(task.folder) / ENDED, "w") as out:
             out.write(json.dumps({**words, "clean": False}))
         return False
+    return _end(part, part.record, words, began, before_end)
+
+
+def _end(
+    part: Part, record: Record, words: dict[str, Any], began: float, before_end: Callable[[bool], None]
+) -> bool:
+    """Last words and books, then the word that says how it ended."""
     clean = part.leave()
     books = part.collect()
-    clean = clean and len(books) == part.has.setup.plan.ranks
-    dead = sorted(part.post.dead | {r for r in control.dead if r <= task.workers})
+    plan, places = part.has.setup.plan, part.places
+    clean = clean and len(books) == plan.ranks
+    dead = sorted(r for r in part.post.dead | part.control.dead if r < plan.ranks)
     words |= {
         "clean": clean,
         "zero": part.zero,
-        "rounds": part.record.round,
-        "committers": list(part.has.setup.plan.committers),
+        "rounds": record.round,
+        "committers": list(plan.committers),
         "dead": {str(r): str(places[r]) for r in dead},
         "setup": (part.zero or time.monotonic()) - began,
     }
+    before_end(clean)
     with contextlib.suppress(RunError, OSError):
         if part.zero is not None:
-            part.record.checkpoint(part.learner.model, part.learner.state)
-    part.record.end(words, books)
+            record.checkpoint(part.learner.model, part.learner.state)
+    record.end(words, books)
     return clean
 
 

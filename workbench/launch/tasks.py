@@ -39,6 +39,7 @@ class Task:
     offset: float = 0.0  # s that the rounds before took
     gradients: bool = False  # keep every committed gradient, too
     checkpoint_every: float = 2.0  # s
+    patience: float = 600.0  # s without a round after which the run is given up
     cwd: str = field(default_factory=os.getcwd)
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.vandals`

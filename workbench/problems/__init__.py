@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from workbench.problems.base import Evaluation, Problem, Request
 from workbench.protocol import Plan
-from workbench.settings import Settings, setting, unknown_name
+from workbench.settings import SettingError, Settings, setting, unknown_name
 
 if TYPE_CHECKING:
     from workbench.problems.data import DataSet
@@ -154,6 +154,55 @@ class SoftmaxArgs(OnData):
 
         data = self.open()
         return Softmax(data.X, data.y, data.classes, self.l2)
+
+
+class CnnArgs(OnData):
+    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch."""
+
+    name: ClassVar[str] = "cnn"
+    task: ClassVar[str] = "multiclass"
+    features: int | None = setting(
+        3072, "pixels of an image; the network takes 3 x 32 x 32", ge=3072, le=3072
+    )
+    held_out: int = setting(0, "samples kept apart for the metric test_accuracy", "samples", ge=0)
+    precision: Literal["float32", "float64"] = setting("float32", "numbers that the network computes with")
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", "where; auto = CUDA where there is one")
+    init_seed: int = setting(0, "seed of the start model", ge=0)
+
+    def count(self) -> int:
+        """Number of samples d, those held out not counted."""
+        if self.samples is None:
+            return super().count() - self.held_out
+        return self.samples
+
+    def size(self, plan: Plan | None) -> int:
+        """117706, whatever the data."""
+        from workbench.problems.cnn import SIZE
+
+        return SIZE
+
+    def open(self) -> DataSet:
+        """The samples and those held out, in one set."""
+        if self.samples is None or not self.held_out:
+            return super().open()
+        return self.replace(samples=self.samples + self.held_out, held_out=0).open()
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data; raises `SettingError` without PyTorch, or for data of another shape."""
+        from workbench.problems.cnn import CLASSES, Cnn, torch
+
+        torch()  # before the data are prepared
+        if self.intercept:
+            raise SettingError(
+                "problem_args.intercept = True: the network has biases of its own; leave it out"
+            )
+        data = self.open()
+        if data.classes > CLASSES:
+            raise SettingError(
+                f"problem_args.data = {self.data!r}: has {data.classes} classes, the network {CLASSES}; take a set with"
+                " at most so many"
+            )
+        return Cnn(data.X, data.y, self.l2, self.held_out, self.precision, self.device, self.init_seed)
 
 
 class UnitArgs(ProblemArgs):

@@ -1,0 +1,168 @@
+"""Which scheme's rounds are shortest, as straggler fraction and latency vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.figures.curves import quantity
+from workbench.figures.style import Theme, fade, new_figure, palette, scheme_style
+from workbench.protocol import Array
+from workbench.settings import SettingError
+
+Words = NDArray[np.object_]
+_OPACITY = 0.75  # of a scheme's colour, so that text stands out from it
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Expected seconds a round of several schemes over a grid; NaN where a scheme has no such setting.
+
+    `names` are as legends show them, each beginning with its scheme's name; `alphas` the straggler fractions (rows),
+    `latencies` in s (columns).
+    """
+
+    names: tuple[str, ...]
+    alphas: tuple[Fraction, ...]
+    latencies: tuple[float, ...]
+    seconds: Array  # (alphas, latencies, names)
+
+    @property
+    def winner(self) -> Array:
+        """Place of the fastest scheme in `names`, NaN where there is none: shape (alphas, latencies)."""
+        filled = np.where(np.isnan(self.seconds), np.inf, self.seconds)
+        return np.where(np.isfinite(filled.min(axis=2)), filled.argmin(axis=2), np.nan)
+
+    @property
+    def lead(self) -> Array:
+        """How many times longer the second best takes (infinite without one): shape (alphas, latencies)."""
+        filled = np.sort(np.where(np.isnan(self.seconds), np.inf, self.seconds), axis=2)
+        if filled.shape[2] == 1:
+            return np.full(filled.shape[:2], np.inf)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(filled[:, :, 1] / filled[:, :, 0])
+
+
+def winners(
+    contest: Contest, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
+) -> go.Figure:
+    """Draw the winner over the grid, in its scheme's colour, with its lead; a ring marks the present setting.
+
+    Raises `SettingError` for an unknown theme or an empty grid.
+
+    Examples
+    --------
+    >>> contest = Contest(("UMW", "CR"), (Fraction(1, 4),), (0.0, 1.0), np.array([[[1.0, 2.0], [3.0, 1.5]]]))
+    >>> winners(contest).data[0].text.tolist()
+    [['UMW<br>2×', 'CR<br>2×']]
+    """
+    if not contest.names or not contest.seconds.size:
+        raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
+    rows, columns = contest.winner.shape
+    figure = new_figure(
+        theme,
+        "Shortest rounds",
+        "winner, and how many times longer the second best takes",
+        height=130 + 58 * rows + 90,
+    )
+    figure.add_trace(_cells(contest))
+    if alpha is not None and latency is not None:
+        figure.add_trace(_here(contest, alpha, latency, theme))
+    ticks = [quantity_of(value) for value in contest.latencies]
+    figure.update_xaxes(
+        title_text="link latency", tickvals=list(range(columns)), ticktext=ticks, showgrid=False
+    )
+    figure.update_yaxes(
+        title_text="straggler fraction α",
+        tickvals=list(range(rows)),
+        ticktext=[str(a) for a in contest.alphas],
+        showgrid=False,
+    )
+    figure.update_layout(showlegend=False)
+    return figure
+
+
+def quantity_of(seconds: float) -> str:
+    """Write a time in the unit that suits it.
+
+    >>> quantity_of(0.0), quantity_of(3e-4), quantity_of(0.1)
+    ('0', '300 µs', '100 ms')
+    """
+    if seconds == 0.0:
+        return "0"
+    if seconds >= 1000.0:
+        return f"{seconds:.0f} s"
+    for scale, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * scale >= 1.0:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _cells(contest: Contest) -> go.Heatmap:
+    count = len(contest.names)
+    colors = [fade(scheme_style(name.split(" ")[0]).color, _OPACITY) for name in contest.names]
+    steps = [[(i + side) / count, color] for i, color in enumerate(colors) for side in (0, 1)]
+    return go.Heatmap(
+        z=contest.winner,
+        zmin=-0.5,
+        zmax=count - 0.5,
+        colorscale=steps,
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        text=_texts(contest),
+        texttemplate="%{text}",
+        textfont={"size": 13},
+        customdata=_hovers(contest),
+        hovertemplate="%{customdata}<extra></extra>",
+        name="winners",
+    )
+
+
+def _texts(contest: Contest) -> Words:
+    texts: Words = np.full(contest.winner.shape, "", dtype=object)
+    for place, winner in np.ndenumerate(contest.winner):
+        if winner == winner:
+            lead = contest.lead[place]
+            texts[place] = contest.names[int(winner)] + (f"<br>{lead:.2g}×" if np.isfinite(lead) else "")
+    return texts
+
+
+def _hovers(contest: Contest) -> Words:
+    texts: Words = np.full(contest.winner.shape, "", dtype=object)
+    for i, alpha in enumerate(contest.alphas):
+        for j, latency in enumerate(contest.latencies):
+            order = np.argsort(contest.seconds[i, j])  # NaN last
+            times = [f"{contest.names[k]}: {_time(contest.seconds[i, j, k])}" for k in order]
+            texts[i, j] = "<br>".join([f"α = {alpha}, latency {quantity_of(latency)}", *times])
+    return texts
+
+
+def _time(seconds: float) -> str:
+    return "no such setting" if seconds != seconds else f"{quantity(seconds, 'time')} a round"
+
+
+def _here(contest: Contest, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
+    x = _between(contest.latencies, latency)
+    y = float(np.interp(float(alpha), [float(a) for a in contest.alphas], range(len(contest.alphas))))
+    line = {"width": 3, "color": palette(theme).text}
+    return go.Scatter(
+        x=[x],
+        y=[y],
+        mode="markers",
+        name="now",
+        hoverinfo="skip",
+        marker={"symbol": "square-open", "size": 46, "color": palette(theme).text, "line": line},
+    )
+
+
+def _between(latencies: tuple[float, ...], latency: float) -> float:
+    """Place of a latency among the columns, which are logarithmic except for a leading 0."""
+    low = min((value for value in latencies if value > 0), default=1.0)
+    floor = low / 10
+    logs = np.log10([max(value, floor) for value in latencies])
+    return float(np.interp(np.log10(max(latency, floor)), logs, range(len(latencies))))

@@ -1,0 +1,54 @@
+"""Damage to messages on purpose, to show that it is noticed: a vandal sits between a rank and the network.
+
+A task's `vandals` say which rank damages its answers of which round, and how: "nan", "inf", "flip" (one bit of the
+numbers), "truncate", "twice", "foreign" (marked as another run's), "impostor" (marked as another rank's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from workbench.engines.post import Post
+from workbench.engines.wire import HEADER, Bytes, Envelope, Unusable, seal, unseal
+
+HOW = ("nan", "inf", "flip", "truncate", "twice", "foreign", "impostor")
+
+
+class Vandal(Post):
+    """A post office that damages answers of some rounds; models and last words it leaves alone."""
+
+    plans: dict[int, str]  # round -> how
+
+    def send(self, to: Sequence[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
+        """Send, with spoilt numbers where that is planned."""
+        how = self.plans.get(envelope.round)
+        if how in ("nan", "inf") and not newest and np.ndim(value) == 1:
+            value = np.array(value)
+            value[len(value) // 2] = np.nan if how == "nan" else np.inf
+        super().send(to, envelope, value, newest)
+
+    def _isend(self, peer: int, buffer: Bytes, length: int, newest: bool) -> None:
+        envelope, value = unseal_any(buffer, length, self.run, self.rank)
+        how = None if newest or np.ndim(value) != 1 else self.plans.get(envelope.round)
+        if how == "flip":
+            buffer[(HEADER + length) // 2] ^= 1
+        elif how == "truncate":
+            length -= 8 * max(1, (length - HEADER) // 16)
+        elif how == "foreign":
+            seal(buffer, envelope._replace(run=self.run ^ 1), np.array(value))
+        elif how == "impostor":
+            seal(buffer, envelope._replace(sender=self.rank + 1), np.array(value))
+        super()._isend(peer, buffer, length, newest)
+        if how == "twice":
+            super()._isend(peer, buffer, length, newest)
+
+
+def unseal_any(buffer: Bytes, length: int, run: int, sender: int) -> tuple[Envelope, Any]:
+    """Read a message of one's own, be its numbers finite or not."""
+    try:
+        return unseal(buffer, length, run, sender)
+    except Unusable as spoilt:
+        return spoilt.envelope, buffer[HEADER:length].view(np.float64)
