@@ -174,9 +174,39 @@ def failing(run: Run) -> Iterator[None]:
         run._fail(error)
 
 
+class Recorded(Run):
+    """A run that is over: its trace, shown like one that is under way."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(trace.experiment, trace.engine)
+        rounds = len(trace.columns["time"])
+        stopped = rounds < trace.experiment.rounds
+        note = f"recorded, {rounds} of {trace.experiment.rounds} rounds" if stopped else "recorded"
+        self._end(trace, "stopped" if stopped else "finished", note)
+
+    def rows(self, first: int = 0) -> Rows:
+        """See `Run.rows`."""
+        return {name: np.asarray(column[first:]) for name, column in self.result().columns.items()}
+
+
+def recorded(trace: Trace) -> Run:
+    """A finished run of a trace that was kept, for plots that show runs."""
+    return Recorded(trace)
+
+
 def no_rows() -> Rows:
     """Rows of a run that has not begun."""
     return {name: np.zeros(0) for name in ("round", "time", "loss", "messages", "bytes", "samples", "stale")}
 
 
-__all__ = ["STARTERS", "Run", "each", "failing", "no_rows", "start", "start_all", "start_simulated"]
+__all__ = [
+    "STARTERS",
+    "Run",
+    "each",
+    "failing",
+    "no_rows",
+    "recorded",
+    "start",
+    "start_all",
+    "start_simulated",
+]

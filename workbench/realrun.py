@@ -103,7 +103,7 @@ class RealRun(Run):
         if not (self.home / SPEC).exists():
             e.write(self.home / SPEC)
         _write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
-        for _ in range(2):
+        for last in (False, True):
             pool = POOLS.get(e.workers + 1)
             pool.await_ready(self._said)
             _write_json(self.home / HOLDER, {"supervisor": pool.supervisor.pid, "pool": str(pool.folder)})
@@ -113,7 +113,7 @@ class RealRun(Run):
                 self.follow(pool)
                 return
             except ClusterError:
-                if not handed_in.exists():  # else nobody has taken it: the ranks were about to leave
+                if last or not handed_in.exists():  # else nobody has taken it: the ranks were about to leave
                     raise
 
     def _said(self, what: str, done: int, total: int) -> None:

@@ -93,8 +93,8 @@ Reduce = Callable[["RankEngine", AllReduce], Any]
 class RankEngine:
     """Drives one node's program. The callbacks are the surroundings' business.
 
-    `idle()` is called again and again while the node waits: it may raise to end the run. `committed(round, value)`
-    hears of this node's commits. `reduce` is the MPI library's all-reduce.
+    `idle()` is called again and again while the node waits: it may raise to end the run. `committed` hears of this
+    node's commits, `arrived` of the answers that its program took. `reduce` is the MPI library's all-reduce.
     """
 
     def __init__(
@@ -108,9 +108,12 @@ class RankEngine:
         committed: Callable[[RankEngine, int, float], None],
         reduce: Reduce,
         crash: Callable[[str], None],
+        arrived: Callable[[list[tuple[int, int, int]]], None] = lambda answers: None,
     ) -> None:
         self.setup, self.rank, self.post, self.learner, self.ledger = setup, rank, post, learner, ledger
         self.idle, self.committed, self.reduce, self.crash = idle, committed, reduce, crash
+        self.arrived = arrived
+        self.answers: list[tuple[int, int, int]] = []  # round, rank, number: what the program took, in order
         plan = setup.plan
         self.emulated = setup.emulate == "all"
         self.pace = None if setup.emulate == "nothing" else Pace(setup.scheme, plan, setup.delays)
@@ -260,6 +263,8 @@ class RankEngine:
             message, through = self.inbox.pop(place)
         if message.kind != LOST:
             self.round = max(self.round, message.round)
+        if message.kind not in (MODEL, LOST):
+            self.answers.append((message.round, message.src, message.number))
         self._reach(through)
         return message
 
@@ -270,6 +275,9 @@ class RankEngine:
 
     def _close(self, effect: Close) -> None:
         kind, round = effect
+        if self.answers:
+            self.arrived(self.answers)
+            self.answers = []
         self.floor[kind] = max(round, self.floor.get(kind, 0))
         for message, _ in [held for held in self.inbox if self._late(held[0])]:
             self.ledger.add("stale", message.round)

@@ -23,7 +23,7 @@ from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope
 from workbench.errors import ClusterError, RunError, Stalled
 from workbench.launch.places import Place, Watch
-from workbench.launch.records import Record
+from workbench.launch.records import Arrivals, Record
 from workbench.launch.tasks import Task, Unpacked, unpacked
 from workbench.launch.words import rebuilt
 from workbench.protocol import MASTER, Recv
@@ -238,6 +238,7 @@ def part_of(task: Task, world: MPI.Intracomm, control: Control, places: dict[int
         committed=lambda *what: part.committed(*what),
         reduce=reduce,
         crash=crash,
+        arrived=Arrivals(Path(task.folder), rank) if setup.plan.children[rank] else lambda answers: None,
     )
     hears["refused"] = engine.refused
     if setup.plan.children[rank]:
@@ -248,9 +249,7 @@ def part_of(task: Task, world: MPI.Intracomm, control: Control, places: dict[int
     watch = Watch(places, [r for r in watched if r != rank])
     part = Part(task, control, places, comm, workers, has, engine, post, ledger, watch, learner)
     if rank == MASTER:
-        part.record = Record(
-            Path(task.folder), setup.first, task.checkpoint_every, task.gradients, task.offset
-        )
+        part.record = _record(task)
     return part
 
 
@@ -267,6 +266,17 @@ def _post(task: Task, rank: int) -> Callable[..., Post]:
         return post
 
     return vandal
+
+
+def _record(task: Task) -> Record:
+    files: Any = (Path(task.folder), task.first, task.checkpoint_every, task.gradients, task.offset)
+    if "checkpoint" not in task.vandals:
+        return Record(*files)
+    from workbench.launch.vandals import Torn
+
+    record = Torn(*files)
+    record.number, record.share = task.vandals["checkpoint"]
+    return record
 
 
 def _duplicate(world: MPI.Intracomm) -> MPI.Intracomm:

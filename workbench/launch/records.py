@@ -23,6 +23,9 @@ from workbench.protocol import Array
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
 ROWS, MODELS, GRADIENTS, CHECKPOINT = "live.f64", "models.f64", "gradients.f64", "checkpoint.npz"
+ARRIVALS = (
+    "arrivals"  # folder: a file of (round, rank, number) for each rank that gathers, in order of arrival
+)
 STOP, ENDED, BOOKS = "stop", "ended.json", "books.npz"
 
 
@@ -80,6 +83,33 @@ class Record:
             out.write(json.dumps(words))
 
 
+class Arrivals:
+    """The answers that one rank's program took, in order: enough to go through the run again (see `replaying`)."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.path = folder / ARRIVALS / f"{rank}.i64"
+        self.path.parent.mkdir(exist_ok=True)
+        self.file = self.path.open("ab", buffering=0)
+
+    def __call__(self, answers: list[tuple[int, int, int]]) -> None:
+        """Append."""
+        self.file.write(np.array(answers, dtype=np.int64).tobytes())
+
+
+def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
+    """Round -> (rank, number) of the answers, in order. Of a round that was gone through twice, the second time."""
+    path = folder / ARRIVALS / f"{rank}.i64"
+    rows = np.fromfile(path, dtype=np.int64) if path.is_file() else np.zeros(0, dtype=np.int64)
+    found: dict[int, list[tuple[int, int]]] = {}
+    last = -1
+    for round, src, number in rows[: len(rows) // 3 * 3].reshape(-1, 3).tolist():
+        if round < last:  # resumed from an older checkpoint
+            found = {r: answers for r, answers in found.items() if r < round}
+        found.setdefault(round, []).append((src, number))
+        last = round
+    return found
+
+
 def unwritable(folder: Path, error: OSError) -> RunError:
     """One sentence for a disk that is full, or the like."""
     return RunError(
@@ -96,8 +126,8 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
     if (folder / BOOKS).is_file():
         number = len(list(folder.glob("books-*.npz")))
         (folder / BOOKS).rename(folder / f"books-{number}.npz")
-    for name in (ENDED, STOP):
-        (folder / name).unlink(missing_ok=True)
+    for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
+        path.unlink(missing_ok=True)
     return float(read_rows(folder)[-1, LIVE.index("time")]) if rounds else 0.0
 
 

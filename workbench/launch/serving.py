@@ -57,7 +57,6 @@ def lead(folder: Path, world: MPI.Intracomm, control: Control) -> None:
         path = _next_task(folder)
         if path is not None:
             clean = _serve_one(path, world, control, places)
-            path.unlink(missing_ok=True)
             last = time.monotonic()
             if not clean:
                 break
@@ -97,6 +96,7 @@ def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[
     try:
         words = json.loads(path.read_text())
         arrays = (Path(words["folder"]) / ARRAYS).read_bytes()
+        path.unlink()  # taken: what becomes of it now stands in the run folder
     except (OSError, ValueError):  # withdrawn in this moment
         return True
     if (Path(words["folder"]) / STOP).exists():

@@ -1,18 +1,26 @@
 """Damage to messages on purpose, to show that it is noticed: a vandal sits between a rank and the network.
 
 A task's `vandals` say which rank damages its answers of which round, and how: "nan", "inf", "flip" (one bit of the
-numbers), "truncate", "twice", "foreign" (marked as another run's), "impostor" (marked as another rank's).
+numbers), "truncate", "twice", "foreign" (marked as another run's), "impostor" (marked as another rank's). Under
+"checkpoint" stands which one the master does not survive, and how much of it is written by then.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from workbench.arrays import to_bytes
 from workbench.engines.post import Post
 from workbench.engines.wire import HEADER, Bytes, Envelope, Unusable, seal, unseal
+from workbench.files import atomic_write
+from workbench.launch.records import CHECKPOINT, Record
+from workbench.optimisers import State
+from workbench.protocol import Array
 
 HOW = ("nan", "inf", "flip", "truncate", "twice", "foreign", "impostor")
 
@@ -44,6 +52,25 @@ class Vandal(Post):
         super()._isend(peer, buffer, length, newest)
         if how == "twice":
             super()._isend(peer, buffer, length, newest)
+
+
+class Torn(Record):
+    """The master's records, until it is killed in the middle of a checkpoint."""
+
+    number: int  # of the checkpoint, from 1
+    share: float  # of its bytes that are written
+
+    def checkpoint(self, model: Array, state: State) -> None:
+        """Write, or die while writing."""
+        self.number -= 1
+        if self.number:
+            super().checkpoint(model, state)
+            return
+        data = to_bytes({"model": model, "round": self.round, **{f"state_{k}": v for k, v in state.items()}})
+        with atomic_write(self.folder / CHECKPOINT) as out:
+            out.write(data[: int(len(data) * self.share)])
+            out.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def unseal_any(buffer: Bytes, length: int, run: int, sender: int) -> tuple[Envelope, Any]:
