@@ -3,10 +3,10 @@ PYTHON ?= python3
 WORKERS ?= logical
 BIN := .venv/bin
 STAMP := .venv/stamp
-SCRIPTS := $(sort $(wildcard benchmarks/*.py))
+SCRIPTS := $(filter-out benchmarks/faults.py benchmarks/textbook_master.py,$(sort $(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help env run lab lint test test-all format lock bench clean
+.PHONY: faults help env run lab lint test test-all format lock bench clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ lock: env ## Remake requirements.lock with the newest versions that pyproject.to
 
 bench: env ## Run the benchmarks one after another
 	@set -e; for script in $(SCRIPTS); do echo "== $$script"; $(BIN)/python $$script; done
+
+faults: env ## Show what a real run survives: deaths, stops, damage, full disks (about half an hour)
+	$(BIN)/python benchmarks/faults.py
 
 clean: ## Remove .venv and caches, never results
 	rm -rf .venv dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

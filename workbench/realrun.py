@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -44,6 +44,17 @@ CLUSTERS = ["local"]
 _turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
 
 
+class Holder(Protocol):
+    """The processes that have a run."""
+
+    @property
+    def there(self) -> bool:
+        """Can they still end it?"""
+
+    def reason(self) -> str | None:
+        """Why not, as far as that is known."""
+
+
 class RealRun(Run):
     """A run on real processes, or one that somebody else has started and that is followed here."""
 
@@ -52,6 +63,7 @@ class RealRun(Run):
         self.home = folder
         self.losses: dict[int, Evaluation] = {}  # by number of model: 0 is the first round's
         self._rows = np.zeros((0, len(records.LIVE)))
+        self.pool: Pool | None = None  # whose ranks have it
         self._problem: Problem | None = None
         self._spent = 0.0
 
@@ -99,15 +111,12 @@ class RealRun(Run):
 
     def hand_in(self, task: Task) -> None:
         """Give a task to a pool and follow it; a pool that turns out to be broken is replaced once."""
-        e = self.experiment
-        if not (self.home / SPEC).exists():
-            e.write(self.home / SPEC)
-        _write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
+        self.describe(task)
         for last in (False, True):
-            pool = POOLS.get(e.workers + 1)
+            pool = POOLS.get(self.experiment.workers + 1)
             pool.await_ready(self._said)
-            _write_json(self.home / HOLDER, {"supervisor": pool.supervisor.pid, "pool": str(pool.folder)})
-            handed_in = pool.submit(task)
+            self.held_by(pool.supervisor.pid)
+            self.pool, handed_in = pool, pool.submit(task)
             self.note = "starting"
             try:
                 self.follow(pool)
@@ -116,18 +125,28 @@ class RealRun(Run):
                 if last or not handed_in.exists():  # else nobody has taken it: the ranks were about to leave
                     raise
 
+    def describe(self, task: Task) -> None:
+        """Write into the run folder what is to be run, and how."""
+        if not (self.home / SPEC).exists():
+            self.experiment.write(self.home / SPEC)
+        _write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
+
+    def held_by(self, pid: int) -> None:
+        """Write into the run folder whose death ends the run."""
+        _write_json(self.home / HOLDER, {"supervisor": pid})
+
     def _said(self, what: str, done: int, total: int) -> None:
         self.note = f"{what}: {done} of {total}"
 
-    def follow(self, pool: Pool | None = None) -> None:
+    def follow(self, pool: Holder | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""
         if self._state == "waiting":
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
         while not (self.home / records.ENDED).exists():
-            holder = _holder_alive(self.home) if pool is None else pool.alive
+            holder = _holder_alive(self.home) if pool is None else pool.there
             if not holder and not (self.home / records.ENDED).exists():
-                raise ClusterError(self._broken())
+                raise ClusterError((pool and pool.reason()) or self._broken())
             self._read()
             self._evaluate_newest()
             time.sleep(LOOK_EVERY)
@@ -200,6 +219,7 @@ def start_real(
     checkpoint_every: float = 2.0,
     patience: float = 600.0,
     vandals: dict[str, Any] | None = None,
+    make: Callable[[Experiment, Path], RealRun] = RealRun,
 ) -> RealRun:
     """Start a run on real processes and return at once.
 
@@ -224,6 +244,8 @@ def start_real(
         Seconds without a finished round after which the run is given up.
     vandals
         Damage to messages, for tests; see `workbench.launch.vandals`.
+    make
+        Makes the run; another kind hands itself to other processes than the warm ranks.
 
     Raises
     ------
@@ -243,7 +265,7 @@ def start_real(
         "patience": patience,
         "vandals": vandals or {},
     }
-    run = RealRun(experiment, home)
+    run = make(experiment, home)
     return run.begin(lambda: run.launch(options))
 
 

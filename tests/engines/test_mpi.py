@@ -88,7 +88,9 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
     held = e.plan.sizes > 0
     for r, committed in enumerate(gradients):
         matrix = e.build_scheme().encoding(e.plan, r)
-        came = sorted(set(events[(events["round"] == r) & (events["kind"] == "send") & (events["to"] == 0)]["rank"]))
+        came = sorted(
+            set(events[(events["round"] == r) & (events["kind"] == "send") & (events["to"] == 0)]["rank"])
+        )
         best = np.linalg.lstsq(matrix[came].T, np.ones(e.plan.parts), rcond=None)[0] @ matrix[came]
         np.testing.assert_allclose(committed[held], best[held], atol=1e-8)
         assert trace.rounds["residual"][r] == pytest.approx(float(((best - 1) ** 2).sum()), abs=1e-12)

@@ -35,6 +35,7 @@ class Learner(Numbers):
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
         self.model, self.state = model, state
         self.gradient: Array | None = None  # the newest that was committed
+        self.latest: tuple[int, Array, Array] | None = None  # newest own work: round, model, what came of it
         self._keyed = Keyed(seed, BATCHES)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}
 
@@ -59,6 +60,7 @@ class Learner(Numbers):
             value = self.compute(rank, piece)
             total = value if total is None else total + value
             yield total
+        self.latest = (effect.round, effect.model, total)
 
     def whole(self, rank: int, effect: Compute) -> Any:
         """The last of `steps`."""

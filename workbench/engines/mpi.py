@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
 from workbench.engines.pace import Pace
 from workbench.engines.ports import Delivered, Port
-from workbench.engines.post import Post
 from workbench.engines.wire import Envelope
 from workbench.errors import QuorumLost
 from workbench.links import BYTES_PER_FLOAT, Link
@@ -47,6 +46,9 @@ from workbench.protocol import (
     Send,
 )
 from workbench.ring import ring_steps
+
+if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
+    from workbench.engines.post import Post
 
 Emulate = Literal["all", "delays", "nothing"]
 COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message

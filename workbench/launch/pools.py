@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import secrets
@@ -48,9 +49,14 @@ class Pool:
     tasks: list[Path] = field(default_factory=list)  # handed in
 
     @property
+    def there(self) -> bool:
+        """Are its processes there?"""
+        return self.supervisor.poll() is None and not (self.folder / GONE).exists()
+
+    @property
     def alive(self) -> bool:
         """Can it take a run?"""
-        return self.supervisor.poll() is None and not (self.folder / GONE).exists() and not self.quitting
+        return self.there and not self.quitting
 
     @property
     def quitting(self) -> bool:
@@ -61,6 +67,13 @@ class Pool:
     def places(self) -> list[tuple[int, str]]:
         """Process and host of each rank."""
         return [(pid, host) for pid, host in json.loads((self.folder / READY).read_text())["places"]]
+
+    def reason(self) -> str | None:
+        """Why it ended, if a rank said so."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.supervisor.wait(8.0)
+        gone = self.folder / GONE
+        return json.loads(gone.read_text()).get("reason") if gone.exists() else None
 
     def await_ready(self, said: Said | None = None) -> None:
         """Wait until all ranks are up; raises `ClusterError` with the reason if they do not come."""
@@ -85,13 +98,12 @@ class Pool:
 
     def _why_not(self) -> str:
         """One sentence: the ranks' own reason, else the last line of the log."""
-        self.supervisor.wait()
-        gone = json.loads((self.folder / GONE).read_text()) if (self.folder / GONE).exists() else {}
-        if gone.get("reason"):
-            return f"{self.ranks} processes: {gone['reason']}; reinstall the environment"
+        reason = self.reason()
+        if reason:
+            return f"{self.ranks} processes: {reason}; reinstall the environment"
         log = (self.folder / LOG).read_text(errors="replace") if (self.folder / LOG).exists() else ""
         lines = [line.strip() for line in log.splitlines() if line.strip(" -\n")]
-        last = lines[0] if lines else f"mpiexec ended with {gone.get('code')}"
+        last = lines[0] if lines else "it ended without a word"
         return f"{self.ranks} processes: mpiexec could not start them ({last}); see {self.folder / LOG}"
 
     def submit(self, task: Task) -> Path:

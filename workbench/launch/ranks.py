@@ -6,6 +6,7 @@ Rank 0 takes tasks out of the pool's folder, one after the other, and tells the 
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ def main(folder: Path) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's business
+    faulthandler.register(signal.SIGUSR1)  # kill -USR1 shows in the pool's log where a rank is
     try:
         from workbench.launch import serving
     except BaseException as error:

@@ -72,7 +72,13 @@ class Record:
         return (self.folder / STOP).exists()
 
     def end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
-        """Write the ranks' books, then, last of all, how the run ended."""
+        """Write the ranks' books, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
+        try:
+            self._end(words, books)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+
+    def _end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
         for file in self.files.values():
             os.fsync(file.fileno())
             file.close()
@@ -92,8 +98,11 @@ class Arrivals:
         self.file = self.path.open("ab", buffering=0)
 
     def __call__(self, answers: list[tuple[int, int, int]]) -> None:
-        """Append."""
-        self.file.write(np.array(answers, dtype=np.int64).tobytes())
+        """Append. Raises `RunError` where it cannot be written."""
+        try:
+            self.file.write(np.array(answers, dtype=np.int64).tobytes())
+        except OSError as error:
+            raise unwritable(self.path.parent.parent, error) from None
 
 
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:

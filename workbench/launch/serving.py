@@ -117,16 +117,19 @@ def conduct(
     control: Control,
     places: dict[int, Place],
     before_end: Callable[[bool], None] = lambda clean: None,
+    joined: Callable[[Part], None] = lambda part: None,
 ) -> bool:
     """Rank 0's part from beginning to end; what came of it stands in the run folder.
 
     `before_end` is told whether the ranks are as good as new, before anybody can learn that the run has ended.
+    `joined` gets to see the part before it begins.
     """
     state, error, part = "finished", None, None
     began = time.monotonic()
     try:
         part = part_of(task, world, control, places)
         assert part is not None
+        joined(part)
         part.go()
     except Stopped:
         state = "stopped"
@@ -163,7 +166,11 @@ def _end(
     with contextlib.suppress(RunError, OSError):
         if part.zero is not None:
             record.checkpoint(part.learner.model, part.learner.state)
-    record.end(words, books)
+    try:
+        record.end(words, books)
+    except RunError as error:  # the run folder takes nothing any more: the supervisor passes it on
+        say("failed", json.dumps(str(error)))
+        return False
     return clean
 
 
@@ -189,13 +196,20 @@ def follow(world: MPI.Intracomm, control: Control) -> None:
         time.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
 
 
-def follow_one(task: Task, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> None:
-    """A worker's part; what goes wrong is rank 0's to hear."""
+def follow_one(
+    task: Task,
+    world: MPI.Intracomm,
+    control: Control,
+    places: dict[int, Place],
+    joined: Callable[[Part], None] = lambda part: None,
+) -> None:
+    """A worker's part; what goes wrong is rank 0's to hear. `joined` gets to see the part before it begins."""
     part = None
     try:
         part = part_of(task, world, control, places)
         if part is None:
             return
+        joined(part)
         part.go()
     except Over:
         pass

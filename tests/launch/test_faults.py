@@ -1,0 +1,50 @@
+"""A seeded handful of what `make faults` tries at length."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from benchmarks import faults
+
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+
+
+def held(tally: faults.Tally) -> None:
+    assert (tally.wrong, tally.hanging) == (0, 0), str(tally)
+
+
+def test_deaths_up_to_s_under_any_parent_change_nothing() -> None:
+    held(faults.deaths(6, random.Random(1)))
+
+
+def test_more_deaths_are_named() -> None:
+    held(faults.too_many(1, random.Random(2)))
+
+
+def test_stopped_workers_come_back() -> None:
+    held(faults.stops(4, random.Random(3)))
+
+
+def test_damage_is_refused_and_blamed() -> None:
+    held(faults.damage(20, random.Random(4)))
+
+
+def test_a_master_killed_while_it_writes_leaves_a_sound_checkpoint() -> None:
+    held(faults.torn_checkpoints(1, random.Random(5)))
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_told() -> None:
+    held(faults.full_disks(1, random.Random(6)))
+
+
+def test_what_cannot_start_says_why() -> None:
+    held(faults.starts(1, random.Random(7)))
+
+
+@pytest.mark.slow
+def test_nothing_is_left_over() -> None:
+    held(faults.stops(2, random.Random(8)))
+    assert faults.leftovers() == 0
