@@ -222,7 +222,8 @@ class Bar:
 
     def note(self, text: str) -> None:
         """Say beside the bar what is going on."""
-        self.bar.set_postfix_str(text)
+        if text != self.bar.postfix:
+            self.bar.set_postfix_str(text)
 
     def __exit__(self, *error: object) -> None:
         self.bar.close()

@@ -54,7 +54,7 @@ Emulate = Literal["all", "delays", "nothing"]
 COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
 SLACK = 0.025  # s by which a node's clock may be behind the machine's
 TOLERANCE = 1e-4  # s after which work counts as longer than drawn
-GROWTH = 1.3  # of naps while nothing comes
+GROWTH = 1.6  # of naps while nothing comes
 
 
 class Naps(NamedTuple):
@@ -66,7 +66,7 @@ class Naps(NamedTuple):
 
 SPINNING = Naps(2e-5, 2e-5)  # the MPI library goes on only while it is looked at
 GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
-LISTENING = Naps(5e-5, 2e-3)  # for a model
+LISTENING = Naps(1e-4, 4e-3)  # for a model
 RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
 # With emulated links, who notices a model late is not late, as long as that is before its work would be done.
 LISTENING_EMULATED, RESTING_EMULATED = Naps(1e-3, 1e-2), Naps(1.5e-2, 1.5e-2)
@@ -175,9 +175,11 @@ class RankEngine:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
         nap = naps.shortest
         while True:
-            moved = self._pump()
-            answer = check()
+            answer = check()  # what is here already is taken first
             if answer is not None:
+                return answer
+            moved = self._pump()
+            if moved and (answer := check()) is not None:
                 return answer
             now = time.monotonic()
             if now >= until:

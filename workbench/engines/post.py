@@ -9,6 +9,7 @@ over and the communicator can be freed (MPI_Cancel is never used).
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from workbench.engines.wire import HEADER, Bytes, Envelope, Refused, Unusable, l
 from workbench.protocol import MODEL
 
 TAG = 1
+SENDS_EVERY = 2e-3  # s between looks at what is being sent
 BYE = "bye"
 
 
@@ -75,6 +77,7 @@ class Post:
         self.dead: set[int] = set()
         self.said_bye: set[int] = set()
         self.sent_serial = 0
+        self.looked = 0.0
         self.seen_serial: dict[tuple[int, bool], int] = {}  # models may be overtaken by what is no model
         self.outputs: list[tuple[MPI.Request, Bytes, int]] = []  # with what it reads from, and to whom
         self.model_out: dict[int, MPI.Request] = {}  # the model on its way to a peer
@@ -90,14 +93,10 @@ class Post:
         for peer in to:
             if peer in self.dead:
                 continue
-            if newest and not self._free(peer):
+            if newest and peer in self.model_out:
                 self.model_next[peer] = (buffer, length)
             else:
                 self._isend(peer, buffer, length, newest)
-
-    def _free(self, peer: int) -> bool:
-        request = self.model_out.get(peer)
-        return request is None or request == MPI.REQUEST_NULL
 
     def _isend(self, peer: int, buffer: Bytes, length: int, newest: bool) -> None:
         try:
@@ -110,19 +109,33 @@ class Post:
             self.model_out[peer] = request
 
     def _progress_sends(self) -> None:
-        if self.outputs:
+        """Let go of what has left; every look costs, and nobody is waiting for the buffers."""
+        now = time.monotonic()
+        if not self.outputs or (now - self.looked < SENDS_EVERY and not self.model_next):
+            return
+        self.looked = now
+        try:
+            done = MPI.Request.Testsome([request for request, _, _ in self.outputs]) or []
+        except MPI.Exception:
             self.outputs = [entry for entry in self.outputs if not self._sent(*entry)]
-        if self.model_next:
-            for peer in [p for p in self.model_next if self._free(p)]:
-                buffer, length = self.model_next.pop(peer)
-                self._isend(peer, buffer, length, newest=True)
+        else:
+            for place in sorted(done, reverse=True):
+                request, _, peer = self.outputs.pop(place)
+                if self.model_out.get(peer) is request:
+                    del self.model_out[peer]
+        for peer in [p for p in self.model_next if p not in self.model_out]:
+            buffer, length = self.model_next.pop(peer)
+            self._isend(peer, buffer, length, newest=True)
 
     def _sent(self, request: MPI.Request, buffer: Bytes, peer: int) -> bool:
         try:
-            return bool(request.Test())
+            done = bool(request.Test())
         except MPI.Exception:
             self.bury(peer)
             return True
+        if done and self.model_out.get(peer) is request:
+            del self.model_out[peer]
+        return done
 
     # ---------------------------------------------------------------- receiving
 
@@ -215,6 +228,7 @@ class Post:
     @property
     def quiet(self) -> bool:
         """Has everybody said so, and is nothing on its way any more?"""
+        self.looked = 0.0
         return not self.outputs and not any(self.open)
 
     def free(self) -> None:

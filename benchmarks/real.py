@@ -1,0 +1,174 @@
+"""Real runs against what they should cost: the drawn delays alone, the simulator, a textbook's master.
+
+    python benchmarks/real.py [overhead] [figure8] [textbook] [--rounds 100]
+
+Everything is measured side by side on this machine and printed as ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+import workbench as wb
+from workbench.launch import mpiexec
+from workbench.launch.pools import POOLS
+from workbench.realrun import RealRun, start_real
+
+FEATURES = 5001
+STARS = {12: 1, 84: 8, 156: 16}
+TREES = {12: (3, 2, 1), 84: (4, 3, 1), 156: (12, 2, 2)}
+
+
+def schemes(workers: int) -> list[dict[str, Any]]:
+    """GC and CR of that many workers."""
+    children, layers, late = TREES[workers]
+    return [
+        {"scheme": "GC", "scheme_args": {"stragglers": STARS[workers]}},
+        {"scheme": "CR", "scheme_args": {"children": children, "layers": layers, "stragglers": late}},
+    ]
+
+
+def experiment(
+    workers: int, rounds: int, fields: dict[str, Any], seconds: tuple[float, float]
+) -> wb.Experiment:
+    """A round's work takes seconds[0] + Exp(mean seconds[1]) for a worker, whatever the scheme's load."""
+    e = wb.Experiment(
+        **fields,
+        workers=workers,
+        rounds=rounds,
+        problem="least_squares",
+        problem_args={"samples": 2 * workers, "features": FEATURES},
+        optimiser_args={"step": 1e-4},
+    )
+    load = float(e.plan.loads[1:].max())
+    shift, mean = seconds
+    return e.replace(
+        delays={"kind": "shifted_exponential", "shift": shift / load, "rate": load / max(mean, 1e-12)}
+    )
+
+
+def measured(e: wb.Experiment, **options: Any) -> tuple[RealRun, float]:
+    """Run on warm ranks; also how long it took from the call to the first round's beginning."""
+    POOLS.get(e.workers + 1).await_ready()
+    called = time.time()
+    run = start_real(e, **options)
+    trace = run.result()
+    first = (run.home / "live.f64").stat().st_mtime - (trace.columns["time"][-1])
+    return run, first - called
+
+
+def overhead(rounds: int) -> None:
+    """Mean real round over the drawn delays and links alone (the simulator's answer for the same draws)."""
+    print(
+        "overhead: real round / drawn delays alone, 50 ms + Exp(20 ms), p = 5001; goals 1.07 (N=84), 1.12 (N=156)"
+    )
+    for workers in (84, 156):
+        for fields in schemes(workers):
+            e = experiment(workers, rounds, fields, (0.05, 0.02))
+            ideal = wb.run(e, events=False).columns["time"][-1]
+            measured(e.replace(rounds=5))  # ranks start and warm up
+            for emulate in ("all", "delays"):
+                run, began = measured(e, emulate=emulate, events=False)
+                trace = run.result()
+                ratio = trace.columns["time"][-1] / ideal
+                print(
+                    f"  {e.scheme} N={workers:3d} emulate={emulate:7s} {ratio:.3f}   begins after {began:.2f} s,"
+                    f" overrun {trace.info['overrun_share']:.1%}, late answers {trace.columns['stale'].sum()}",
+                    flush=True,
+                )
+
+
+def figure8(rounds: int) -> None:
+    """Paper 1, figure 8, scaled to this machine: speedups of CR over the others, real and simulated."""
+    common: dict[str, Any] = {
+        "workers": 12,
+        "rounds": rounds,
+        "problem": "logistic",
+        "problem_args": {"samples": 1200, "features": 500},
+        "delays": {"kind": "shifted_exponential", "shift": 2e-5, "rate": 2e4},
+        "link": {"bandwidth": 8e5},
+    }
+    args = {
+        "CR": {"children": 3, "layers": 2, "stragglers": 1},
+        "GC": {"stragglers": 3},
+        "RAR": {},
+        "UMW": {},
+        "SGD": {"stragglers": 3},
+    }
+    times = {}
+    for name, scheme_args in args.items():
+        e = wb.Experiment(scheme=name, scheme_args=scheme_args, **common)
+        measured(e.replace(rounds=3))
+        real = start_real(e, events=False).result()
+        times[name] = real.columns["time"][-1], wb.run(e, events=False).columns["time"][-1]
+    print("figure 8, N=12 (3,2), p=500, 0.8 MB/s: speedup of CR, real and simulated; goal: within 10 %")
+    for name in list(args)[1:]:
+        real, simulated = (times[name][k] / times["CR"][k] for k in (0, 1))
+        print(f"  over {name:4s} {real:6.2f} {simulated:6.2f}   ratio {real / simulated:.3f}")
+    for name, (real, simulated) in times.items():
+        print(f"  {name:4s} wall clock real / simulated {real / simulated:.3f}")
+
+
+def textbook(rounds: int) -> None:
+    """No delays at all: rounds per second and the master's CPU, against a textbook's master."""
+    print("no delays: GC against a textbook master (Irecv all, Waitany, lstsq every round); goal: ahead")
+    for workers in (12, 84):
+        ours, ours_cpu = our_rate(workers, rounds)
+        theirs, theirs_cpu = their_rate(workers, rounds)
+        print(
+            f"  N={workers:2d}: {ours:.0f} / {theirs:.0f} rounds a second = {ours / theirs:.2f};"
+            f" master CPU a round {1e3 * ours_cpu:.2f} / {1e3 * theirs_cpu:.2f} ms = {ours_cpu / theirs_cpu:.2f}",
+            flush=True,
+        )
+
+
+def our_rate(workers: int, rounds: int) -> tuple[float, float]:
+    """Rounds per second, and the master's CPU seconds a round."""
+    e = experiment(workers, rounds, schemes(workers)[0], (0.0, 0.0)).replace(
+        delays={"kind": "constant", "shift": 0.0}
+    )
+    measured(e.replace(rounds=20), emulate="nothing")
+    pool = POOLS.get(workers + 1)
+    master = psutil.Process(pool.places[0][0])
+    before = sum(master.cpu_times()[:2])
+    trace = start_real(e, emulate="nothing", events=False).result()
+    used = sum(master.cpu_times()[:2]) - before
+    return rounds / float(np.asarray(trace.columns["time"])[-1]), used / rounds
+
+
+def their_rate(workers: int, rounds: int) -> tuple[float, float]:
+    """The same of the baseline."""
+    POOLS.close()  # its idle ranks would be in the way
+    script = str(Path(__file__).with_name("textbook_master.py"))
+    start = [mpiexec.find_mpiexec(), "-n", str(workers + 1), sys.executable, script]
+    command = [*start, str(STARS[workers]), str(FEATURES), str(rounds)]
+    environment = {**mpiexec.environment(), "OMPI_MCA_mpi_yield_when_idle": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    rate, used = (float(word) for word in done.stdout.split())
+    return rate, used
+
+
+PARTS = {"overhead": overhead, "figure8": figure8, "textbook": textbook}
+
+
+def main() -> None:
+    """Print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("--rounds", type=int, default=100)
+    args = parser.parse_args()
+    for name in args.parts or PARTS:
+        PARTS[name](args.rounds)
+    POOLS.close()
+
+
+if __name__ == "__main__":
+    main()
