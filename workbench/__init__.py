@@ -16,6 +16,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {  # name -> module, attribute (None: the module itself)
+    "ClusterError": ("workbench.errors", "ClusterError"),
     "Experiment": ("workbench.experiment", "Experiment"),
     "Fault": ("workbench.experiment", "Fault"),
     "QuorumLost": ("workbench.errors", "QuorumLost"),
@@ -24,13 +25,16 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "Stalled": ("workbench.errors", "Stalled"),
     "Trace": ("workbench.trace", "Trace"),
     "batch": ("workbench.batch", None),
+    "attach": ("workbench.realrun", "attach"),
     "compare": ("workbench.runner", "compare"),
     "explore": ("workbench.widgets", "explore"),
     "figures": ("workbench.figures", None),
     "forecast": ("workbench.forecasting", "forecast"),
+    "interactive": ("workbench.launch.interactive", "interactive"),
     "live": ("workbench.live", None),
     "presets": ("workbench.published", "presets"),
     "problems": ("workbench.problems", None),
+    "resume": ("workbench.realrun", "resume"),
     "rivals": ("workbench.published", "rivals"),
     "run": ("workbench.runner", "run"),
     "runs": ("workbench.store", "runs"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from workbench import cli_batch
+from workbench import cli_batch, cli_book, cli_real
 from workbench.settings import Settings
 
 
@@ -67,18 +67,36 @@ def described(field: dict[str, Any]) -> str:
 
 cli.add_command(cli_batch.sweep)
 cli.add_command(cli_batch.runs)
+cli.add_command(cli_book.reproduce)
+for _command in (cli_real.follow, cli_real.resume, cli_real.stop):
+    cli.add_command(_command)
 
 
 @cli.command()
 @click.argument("spec", type=click.Path(path_type=Path), required=False)
-@click.option("--engine", default="sim", show_default=True, help="sim: the virtual clock.")
+@click.option(
+    "--engine",
+    default="sim",
+    show_default=True,
+    help="sim: the virtual clock; mpi: real processes (see --emulate).",
+)
+@click.option("--cluster", help="With --engine mpi: where; default: local, this machine.")
+@click.option(
+    "--emulate", help="With --engine mpi: what is drawn on top of reality: all (default), delays or nothing."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write; must not exist.")
 @click.option(
     "--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Any field, e.g. scheme_args.stragglers=2."
 )
 @settings_options
 def run(
-    spec: Path | None, engine: str, output: Path | None, changes: tuple[str, ...], **options: Any
+    spec: Path | None,
+    engine: str,
+    cluster: str | None,
+    emulate: str | None,
+    output: Path | None,
+    changes: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Run the experiment of a SPEC file (.yaml, .json), changed by the options; no SPEC: the defaults."""
     from workbench.experiment import Experiment
@@ -95,13 +113,15 @@ def run(
             base.pop(f"{name}_args", None)
     base.update({name: value for name, value in options.items() if value is not None})
     experiment = Experiment(**_changed(base, changes))
-    trace = run_experiment(experiment, engine, progress=True)
-    last = trace.rounds.iloc[-1]
-    click.echo(
-        f"{experiment.scheme}: {len(trace.rounds)} rounds, {last['time']:.4g} s ({engine}), loss {last['loss']:.6g}"
-    )
+    real: dict[str, Any] = {
+        name: value for name, value in (("cluster", cluster), ("emulate", emulate)) if value is not None
+    }
+    if engine == "mpi" and output is not None:
+        real["folder"] = str(output)  # written while it goes on
+    trace = run_experiment(experiment, engine, progress=True, **real)
+    cli_real.echo(trace)
     if output is not None:
-        click.echo(f"written to {trace.save(output)}")
+        click.echo(f"written to {output if engine == 'mpi' else trace.save(output)}")
 
 
 def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:

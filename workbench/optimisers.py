@@ -135,7 +135,7 @@ class AMSGrad(Optimiser):
 
     def start(self, problem: Problem) -> State:
         """Zero moments."""
-        return {"h": problem.start(), "vhat": problem.start()}
+        return {"h": np.zeros(problem.size), "vhat": np.zeros(problem.size)}
 
     def update(
         self, state: State, model: Array, gradient: Array, problem: Problem, t: int

@@ -115,7 +115,7 @@ class RealRun(Run):
         for last in (False, True):
             pool = POOLS.get(self.experiment.workers + 1)
             pool.await_ready(self._said)
-            self.held_by(pool.supervisor.pid)
+            self.held_by(pool.supervisor.pid, pool=str(pool.folder))
             self.pool, handed_in = pool, pool.submit(task)
             self.note = "starting"
             try:
@@ -131,9 +131,9 @@ class RealRun(Run):
             self.experiment.write(self.home / SPEC)
         _write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
 
-    def held_by(self, pid: int) -> None:
-        """Write into the run folder whose death ends the run."""
-        _write_json(self.home / HOLDER, {"supervisor": pid})
+    def held_by(self, pid: int, **more: str) -> None:
+        """Write into the run folder which process the run ends with."""
+        _write_json(self.home / HOLDER, {"supervisor": pid, **more})
 
     def _said(self, what: str, done: int, total: int) -> None:
         self.note = f"{what}: {done} of {total}"
@@ -288,6 +288,10 @@ def resume(folder: str | Path) -> RealRun:
     home = _real_folder(folder)
     if _holder_alive(home) and not (home / records.ENDED).exists():
         raise SettingError(f"folder = {str(folder)!r}: this run is still under way; wb.attach follows it")
+    if (home / records.ENDED).exists() and json.loads((home / records.ENDED).read_text())[
+        "state"
+    ] == "finished":
+        raise SettingError(f"folder = {str(folder)!r}: this run is complete; wb.Trace.load reads it")
     if not (home / records.CHECKPOINT).is_file():
         raise SettingError(f"folder = {str(folder)!r}: no checkpoint was written yet; run it anew")
     run = RealRun(Experiment.read(home / SPEC), home)
@@ -329,10 +333,11 @@ def _write_json(path: Path, words: dict[str, Any]) -> None:
 
 def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Trace]:
     """Run one after the other on real processes, with a progress bar; what `wb.run` and `wb.compare` call."""
-    return [_watched(start_real(e, **options), progress) for e in experiments]
+    return [watched(start_real(e, **options), progress) for e in experiments]
 
 
-def _watched(run: RealRun, progress: bool) -> Trace:
+def watched(run: RealRun, progress: bool, stop: bool = True) -> Trace:
+    """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching."""
     from workbench.runner import Bar
 
     try:
@@ -343,9 +348,10 @@ def _watched(run: RealRun, progress: bool) -> Trace:
             bar.update(run.experiment.rounds if run.state == "finished" else len(run.rows()["round"]))
         return run.result()
     except KeyboardInterrupt:
-        run.stop()
-        run.wait(5.0)
+        if stop:
+            run.stop()
+            run.wait(5.0)
         raise
 
 
-__all__ = ["RealRun", "attach", "resume", "run_real", "start_real"]
+__all__ = ["RealRun", "attach", "resume", "run_real", "start_real", "watched"]

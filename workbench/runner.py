@@ -222,7 +222,7 @@ class Bar:
 
     def note(self, text: str) -> None:
         """Say beside the bar what is going on."""
-        if text != self.bar.postfix:
+        if self.wanted and text != self.bar.postfix:  # a bar that is off has none
             self.bar.set_postfix_str(text)
 
     def __exit__(self, *error: object) -> None:

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.batch.folder import PLAN, STATUS, TRACE, Status, is_running, read_plan
-from workbench.experiment import Experiment
 from workbench.files import atomic_write
 from workbench.intervals import band
+from workbench.run_rows import places, read
 from workbench.settings import SettingError, unknown_name
 from workbench.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SUMMED = (
-    "messages",
-    "bytes",
-    "downloads",
-    "samples",
-    "started",
-    "stale",
-)  # over the rounds; `residual`: their mean
 _FIRST = ("run", "state", "error", "engine", "cluster", "scheme", "workers", "rounds", "seed")
 _SHOWN = ("time", "loss")
 _KINDS = ("engine", "scheme", "problem", "optimiser", "delays.kind")  # each brings settings of its own
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a run lies: its name, how it stands, the folder that `Trace.load` reads."""
-
-    name: str
-    status: Status
-    folder: Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +57,8 @@ class Runs:
         """
         table = self.table
         for name, wanted in {**(fields or {}), **more}.items():
-            table = table[[_matches(value, wanted) for value in self._column(name, table)]]
+            values = self._column(name, table).astype(object)
+            table = table[[_matches(value, wanted) for value in values.where(values.notna(), None)]]
         return Runs(table.reset_index(drop=True), self.settings)
 
     def mean(
@@ -92,17 +73,30 @@ class Runs:
         import pandas as pd
 
         names = [by] if isinstance(by, str) else list(by if by is not None else self._groups())
+        rows = [
+            dict(zip(names, key, strict=True)) | _statistics(group, level)
+            for key, group in self._grouped(of, names)
+        ]
+        found = pd.DataFrame(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
+        found.attrs.update(of=of, by=names, level=level)
+        return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
+
+    def _grouped(self, of: str, names: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.Series[Any]]]:
+        import pandas as pd
+
+        if not len(self.done):
+            return
         for name in [of, *names]:
-            self._column(name, self.table)
+            self._column(name, self.done)
         if not pd.api.types.is_numeric_dtype(self.done[of]):
             raise SettingError(
                 f"of = {of!r}: is not a column of numbers; take one such as {', '.join(_SHOWN)}"
             )
-        groups = self.done.groupby(names, dropna=False, sort=False) if names else [((), self.done)]
-        rows = [dict(zip(names, key, strict=True)) | _statistics(group[of], level) for key, group in groups]
-        found = pd.DataFrame(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
-        found.attrs.update(of=of, by=names, level=level)
-        return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
+        if not names:
+            yield (), self.done[of]
+            return
+        for key, group in self.done.groupby(names, dropna=False, sort=False):
+            yield key, group[of]
 
     def traces(self) -> list[Trace]:
         """Load the run folders, for figures."""
@@ -184,7 +178,7 @@ def runs(folder: str | Path = "runs", *, target: float | None = None, metric: st
         raise SettingError(f"folder = {str(folder)!r}: no such folder; give one in which runs were saved")
     rows, settings = [], dict.fromkeys(_FIRST[3:])
     for place in places(root):
-        chosen, results = _read(place, target, metric)
+        chosen, results = read(place, target, metric)
         settings.update(dict.fromkeys(chosen))
         head = {"run": place.name, "state": place.status.state, "error": place.status.error}
         rows.append({**head, **chosen, **results, "folder": str(place.folder)})
@@ -197,105 +191,6 @@ def runs(folder: str | Path = "runs", *, target: float | None = None, metric: st
     last = [name for name in table if name not in (*_FIRST, *found)]
     first = [name for name in _FIRST if name in table]
     return Runs(table[[*first, *(n for n in found if n not in first), *last]], tuple(found))
-
-
-def places(root: Path) -> Iterator[Place]:
-    """All runs below a folder: those of a sweep in its order, else by name."""
-    for here, below, files in os.walk(root):
-        folder = Path(here)
-        below.sort()
-        if PLAN in files:
-            order = {name: i for i, name in enumerate(read_plan(folder).get("runs", []))}
-            below.sort(key=lambda name, order=order: (order.get(name, len(order)), name))  # type: ignore[misc]
-        name = folder.relative_to(root).as_posix() if folder != root else root.resolve().name
-        if STATUS in files:
-            below.clear()
-            yield Place(name, _status(folder), folder / TRACE)
-        elif "spec.json" in files and "run.json" in files:
-            below.clear()
-            yield Place(name, Status("done"), folder)
-
-
-def _status(folder: Path) -> Status:
-    """A run that says it is running in a sweep that is no longer there was killed."""
-    status = Status.read(folder)
-    if status is None:
-        return Status("damaged", error=f"{STATUS} cannot be read")
-    if status.state == "running" and not is_running(folder.parent):
-        return replace(status, state="unfinished", error="the sweep was killed while it ran")
-    return status
-
-
-def _read(place: Place, target: float | None, metric: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings and results of a run; of one that is not done, what it was asked for."""
-    status = place.status
-    chosen = {"engine": status.engine, "cluster": status.cluster}
-    try:
-        if status.state != "done":
-            return {**chosen, **(settings_of(Experiment(**status.spec)) if status.spec else {})}, {}
-        chosen["engine"] = json.loads((place.folder / "run.json").read_text())["engine"]
-        chosen.update(settings_of(Experiment.read(place.folder / "spec.json")))
-        rounds = _rounds(place.folder)
-    except (SettingError, OSError, ValueError, KeyError) as error:
-        return chosen, {"state": "damaged", "error": " ".join(str(error).split())}
-    return chosen, {**_results(rounds), **({} if target is None else _reached(rounds, target, metric))}
-
-
-def _rounds(folder: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    rounds = pd.read_parquet(folder / "rounds.parquet")
-    if rounds.empty:
-        raise SettingError("no round was finished")
-    return rounds
-
-
-def settings_of(experiment: Experiment) -> dict[str, Any]:
-    """Every setting by its dotted name, those that were left at their defaults too.
-
-    >>> settings_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))["scheme_args.stragglers"]
-    2
-    """
-    nested = {
-        **experiment.model_dump(mode="json"),
-        "scheme_args": experiment.build_scheme().model_dump(mode="json"),
-        "problem_args": experiment.problem_spec.model_dump(mode="json"),
-        "optimiser_args": experiment.build_optimiser().model_dump(mode="json"),
-    }
-    flat: dict[str, Any] = {}
-    for name, value in nested.items():
-        inner = (
-            {f"{name}.{key}": item for key, item in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
-        flat.update({key: _cell(item) for key, item in inner.items()})
-    return flat
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
-
-
-def _results(rounds: pd.DataFrame) -> dict[str, Any]:
-    time = float(rounds["time"].iloc[-1])
-    found: dict[str, Any] = {"time": time, "round_time": time / len(rounds)}
-    for name in map(str, rounds.select_dtypes("number")):
-        if name not in ("round", "time"):
-            column = rounds[name]
-            found[name] = column.sum() if name in _SUMMED else _mean_or_last(name, column)
-    return found
-
-
-def _mean_or_last(name: str, column: pd.Series[Any]) -> Any:
-    return column.mean() if name == "residual" else column.iloc[-1]
-
-
-def _reached(rounds: pd.DataFrame, target: float, metric: str) -> dict[str, float]:
-    hits = np.flatnonzero(rounds[metric].to_numpy() <= target if metric in rounds else [])
-    if not len(hits):
-        return {"time_to": np.nan, "rounds_to": np.nan}
-    return {"time_to": float(rounds["time"].iloc[hits[0]]), "rounds_to": float(hits[0] + 1)}
 
 
 def _values(column: pd.Series[Any]) -> int:

@@ -1,12 +1,13 @@
 """Figures: pure functions from traces, plans and experiments to plotly figures in one house style."""
 
-from workbench.figures.bands import bands, convergence_bands
+from workbench.figures.bands import bands
 from workbench.figures.contest import Contest, winners
 from workbench.figures.curves import convergence
 from workbench.figures.distributions import round_times
 from workbench.figures.instants import Moment, moments
 from workbench.figures.matrix import code
 from workbench.figures.mixtures import held, weights
+from workbench.figures.repetitions import convergence_bands
 from workbench.figures.saving import NoBrowser, save
 from workbench.figures.speedup import speedups
 from workbench.figures.style import Style, register, scheme_style

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import NAMES
-from workbench.figures.inputs import named, shared
-from workbench.figures.speedup import AXES, abscissa, column
 from workbench.figures.style import Style, Theme, fade, log_ticks, new_figure, scheme_style
-from workbench.intervals import Band, band
-from workbench.protocol import Array
+from workbench.intervals import Band
 from workbench.settings import SettingError, unknown_name
-from workbench.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-POINTS = 400  # of a band over time
 _RATIO = 20.0  # beyond it, ratios say more than differences: logarithmic axis
 _WORDS = {
     "time": "time of the whole run (s)",
@@ -30,7 +23,9 @@ _WORDS = {
 }
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
+    """Means along x with their intervals, each over n runs, and the look of the line."""
+
     label: str
     style: Style
     x: Any  # numbers, or texts on a categorical axis
@@ -69,61 +64,10 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     lines = list(_lines(summary, x, [name for name in by if name != x or x == "scheme"]))
     numbers = all(_is_number(value) for line in lines for value in line.x)
     of = str(summary.attrs["of"])
-    figure = new_figure(theme, f"{_upper(_plain(of))} versus {x}", _about(lines, summary.attrs["level"]))
-    _draw(figure, lines, joined=numbers)
+    figure = new_figure(theme, f"{upper(words(of))} versus {x}", about(lines, summary.attrs["level"]))
+    draw(figure, lines, joined=numbers)
     _scale_x(figure, lines, x, numbers)
-    figure.update_yaxes(title_text=_WORDS.get(of, _plain(of)), **_scale_y(lines))
-    figure.update_layout(showlegend=True, legend_itemwidth=44)
-    return figure
-
-
-def convergence_bands(
-    traces: Sequence[Trace],
-    metric: str = "loss",
-    x: str = "time",
-    level: float = 0.95,
-    theme: Theme = "light",
-) -> go.Figure:
-    """Draw the mean of a metric over the runs that differ in nothing but their seed, with its confidence band.
-
-    Parameters
-    ----------
-    traces
-        Runs, such as `wb.runs(folder).traces()`; those with one experiment but for the seed make one curve.
-    metric
-        A column of `trace.rounds`.
-    x
-        "time" (s): at each moment, straight between the updates, until the first of the runs ends. "round": round by
-        round.
-    level
-        Of the confidence interval of the mean.
-
-    Raises
-    ------
-    SettingError
-        Metric, x, level or theme is unknown, or there are no traces.
-
-    Examples
-    --------
-    >>> import workbench as wb
-    >>> traces = wb.compare([wb.Experiment(rounds=20, seed=seed) for seed in range(3)])
-    >>> [curve.name for curve in convergence_bands(traces).data if curve.showlegend]
-    ['CR (3 runs)']
-    """
-    if x not in ("time", "round"):
-        raise unknown_name("x", x, ["time", "round"])
-    groups = _repetitions(traces)
-    series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
-    lines = [
-        _Line(_counted(s.label, len(group)), s.style, *_curve(group, metric, x, level), len(group))
-        for s, group in zip(series, groups, strict=True)
-    ]
-    title = f"{_upper(_plain(metric))} versus {'wall clock' if x == 'time' else 'rounds'}"
-    facts = shared([group[0] for group in groups])
-    figure = new_figure(theme, title, " · ".join(filter(None, (facts, _about(lines, level)))))
-    _draw(figure, lines, joined=True, markers=False)
-    figure.update_xaxes(title_text=AXES[x])
-    figure.update_yaxes(title_text=NAMES.get(metric, _plain(metric)), **_scale_y(lines))
+    figure.update_yaxes(title_text=_WORDS.get(of, words(of)), **scale_y(lines))
     figure.update_layout(showlegend=True, legend_itemwidth=44)
     return figure
 
@@ -147,7 +91,7 @@ def _abscissa(summary: pd.DataFrame, by: list[str]) -> str:
     return (numeric or by)[-1]
 
 
-def _lines(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[_Line]:
+def _lines(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Line]:
     seen: dict[str, int] = {}
     groups = summary.groupby(others, dropna=False, sort=False) if others else [((), summary)]
     for key, group in groups:
@@ -161,9 +105,7 @@ def _lines(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[_Line]:
         seen[scheme] = seen.get(scheme, 0) + 1
         if len(rows):
             ends = Band(*(rows[name].to_numpy(float) for name in ("mean", "low", "high")))
-            yield _Line(
-                words or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max())
-            )
+            yield Line(words or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max()))
 
 
 def _short(value: Any) -> str:
@@ -174,7 +116,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _scale_x(figure: go.Figure, lines: Sequence[_Line], x: str, numbers: bool) -> None:
+def _scale_x(figure: go.Figure, lines: Sequence[Line], x: str, numbers: bool) -> None:
     figure.update_xaxes(title_text=x)
     values = [value for line in lines for value in line.x]
     if not numbers:
@@ -185,39 +127,10 @@ def _scale_x(figure: go.Figure, lines: Sequence[_Line], x: str, numbers: bool) -
         figure.update_xaxes(dtick=1)
 
 
-# ---------------------------------------------------------------- learning curves
-
-
-def _repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
-    named(traces)  # refuses what are no traces
-    groups: dict[tuple[str, str], list[Trace]] = {}
-    for trace in traces:
-        key = trace.engine, trace.experiment.replace(seed=0).model_dump_json()
-        groups.setdefault(key, []).append(trace)
-    return list(groups.values())
-
-
-def _curve(group: Sequence[Trace], metric: str, x: str, level: float) -> tuple[Array, Band]:
-    values = [column(trace, metric) for trace in group]
-    times = [abscissa(trace, x) for trace in group]
-    if x == "round":
-        shortest = min(len(value) for value in values)
-        return times[0][:shortest], band([value[:shortest] for value in values], level)
-    if all(metric in trace.initial for trace in group):
-        times = [np.concatenate([[0.0], time]) for time in times]
-        values = [np.concatenate([[t.initial[metric]], v]) for t, v in zip(group, values, strict=True)]
-    grid = np.linspace(max(time[0] for time in times), min(time[-1] for time in times), POINTS)
-    return grid, band([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)], level)
-
-
-def _counted(text: str, n: int) -> str:
-    return f"{text} ({n} run{'s' * (n > 1)})"
-
-
 # ---------------------------------------------------------------- both
 
 
-def _draw(figure: go.Figure, lines: Sequence[_Line], joined: bool, markers: bool = True) -> None:
+def draw(figure: go.Figure, lines: Sequence[Line], joined: bool, markers: bool = True) -> None:
     """Bands first, so that no line lies under another's band."""
     if joined:
         figure.add_traces([_area(line) for line in lines if line.n > 1])
@@ -238,7 +151,7 @@ def _draw(figure: go.Figure, lines: Sequence[_Line], joined: bool, markers: bool
         )
 
 
-def _area(line: _Line) -> go.Scatter:
+def _area(line: Line) -> go.Scatter:
     """The band, as one closed curve; on a logarithmic axis it ends where numbers are no longer positive."""
     known = np.isfinite(line.band.low)
     x = np.asarray(line.x)[known]
@@ -259,7 +172,8 @@ def _area(line: _Line) -> go.Scatter:
     )
 
 
-def _scale_y(lines: Sequence[_Line]) -> dict[str, Any]:
+def scale_y(lines: Sequence[Line]) -> dict[str, Any]:
+    """Logarithmic where ratios say more than differences."""
     values = np.concatenate([line.band.mean for line in lines])
     values = values[np.isfinite(values)]
     if len(values) and values.min() > 0 and values.max() > _RATIO * values.min():
@@ -271,7 +185,8 @@ def _scale_y(lines: Sequence[_Line]) -> dict[str, Any]:
     return {}
 
 
-def _about(lines: Sequence[_Line], level: float) -> str:
+def about(lines: Sequence[Line], level: float) -> str:
+    """Say what the bands are."""
     counts = {line.n for line in lines}
     if counts == {1}:
         return "single runs: no band"
@@ -283,9 +198,11 @@ def _last(name: str) -> str:
     return name.rsplit(".", 1)[-1]
 
 
-def _plain(name: str) -> str:
+def words(name: str) -> str:
+    """Name of a result or of a setting, without what it belongs to."""
     return _last(name).replace("_", " ")
 
 
-def _upper(text: str) -> str:
+def upper(text: str) -> str:
+    """With a capital letter."""
     return text[:1].upper() + text[1:]

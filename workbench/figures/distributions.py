@@ -65,7 +65,7 @@ def round_times(
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
     for row in rows:
-        _say_mean(figure, row, unit)
+        _say_mean(figure, row)
     figure.update_xaxes(title_text=f"time per round ({unit.name})", tickformat="~g", **_scale(rows))
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
     figure.update_yaxes(**order, showgrid=False, ticks="", range=[-0.6, len(rows) - 0.4])
@@ -146,7 +146,8 @@ def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
     )
 
 
-def _say_mean(figure: go.Figure, row: _Row, unit: Unit) -> None:
+def _say_mean(figure: go.Figure, row: _Row) -> None:
+    unit = time_unit(float(row.seconds.mean()))  # its own: means may differ by orders of magnitude
     text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
     figure.add_annotation(
         text=text, xref="paper", x=1.01, xanchor="left", y=row.label, yref="y", showarrow=False, font_size=16

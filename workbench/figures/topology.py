@@ -192,12 +192,12 @@ def _held(strips: Strips) -> go.Bar:
 
 
 def _axes(figure: go.Figure, plan: Plan, layout: Layout, shown: int) -> None:
-    bare = {"visible": False, "domain": [0.0, 0.47]}
+    bare = {"visible": False, "domain": [0.0, 0.44]}
     radial = layout.ring or len(layout.x) - 1 > LAYERED
     figure.update_layout(
         xaxis=bare,
         yaxis={"visible": False, "scaleanchor": "x" if radial else None},
-        xaxis2={"domain": [0.54, 1.0], "anchor": "y2", "title_text": "sample", "range": [0, plan.samples]},
+        xaxis2={"domain": [0.55, 1.0], "anchor": "y2", "title_text": "sample", "range": [0, plan.samples]},
         yaxis2={"anchor": "x2", "title_text": "worker", "range": [shown + 0.6, 0.4], "showgrid": False},
     )
     if shown <= LAYERED:

@@ -52,14 +52,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, **settings}
 
 
-def check_room(ranks: int) -> None:
-    """Raise `ClusterError` if this machine has no room for so many processes."""
+def check_room(ranks: int, each: int = MEGABYTES_PER_RANK) -> None:
+    """Raise `ClusterError` if this machine has no room for so many processes of so many megabytes."""
     import psutil
 
     free = psutil.virtual_memory().available / 2**20
-    need = ranks * MEGABYTES_PER_RANK
+    need = ranks * each
     if need > free:
-        fit = max(int(free // MEGABYTES_PER_RANK) - 1, 0)
+        fit = max(int(free // each) - 1, 0)
         raise ClusterError(
             f"workers = {ranks - 1}: {ranks} processes need about {need / 1024:.1f} GiB and {free / 1024:.1f} GiB are"
             f" free; take up to {fit} workers here, engine = 'sim', or a larger cluster"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from workbench.engines.control import Control
@@ -30,6 +31,7 @@ ARRAYS = "task.npz"  # in the run folder
 
 def serve(folder: Path) -> None:
     """Rank 0 leads, the others follow, until rank 0 says that it is enough."""
+    np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
     world = MPI.COMM_WORLD
     world.Set_errhandler(MPI.ERRORS_RETURN)
     control = Control(world.Dup())

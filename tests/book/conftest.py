@@ -1,0 +1,34 @@
+"""Settings of the book's tests: quick, without real runs, and a small table of made-up recorded times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from workbench.book import Setting
+
+
+@pytest.fixture
+def quick() -> Setting:
+    return Setting(quick=True, measure=False)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    """Two experiments of 12 workers; worker 3 of each is slow throughout, worker 5 now and then."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for name, typical in (("one", 10.0), ("two", 30.0)):
+        for worker in range(12):
+            seconds = typical * rng.uniform(0.95, 1.05, 60)
+            if worker == 3:
+                seconds *= 5
+            if worker == 5:
+                seconds[20:35] *= 5
+            rows += [(name, worker, i, s) for i, s in enumerate(seconds)]
+    path = tmp_path / "ec2_traces.csv"
+    pd.DataFrame(rows, columns=["experiment", "worker", "iteration", "seconds"]).to_csv(path, index=False)
+    return path

@@ -1,0 +1,82 @@
+"""`workbench reproduce` on the command line, the notebooks, the whole quick book."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import papermill
+import pytest
+
+from workbench.book import names
+from workbench.book.notebook import NOTEBOOKS
+from workbench.cli import cli, main
+from workbench.straightline import PRIVATE
+
+PAPERS = sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+def workbench(*words: str) -> None:
+    cli(["reproduce", *words], standalone_mode=False)
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    workbench("--list")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == names()
+
+
+def test_a_wrong_name_is_one_sentence_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["workbench", "reproduce", "tabel3", "-o", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 2
+    assert "did you mean 'table3'?" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_entry_is_printed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workbench("cada-misprints", "--quick", "-o", str(tmp_path))
+    out = capsys.readouterr().out
+    assert "cada-misprints  ✓ 4 of 4 shown by computation" in out
+    assert "12292" in out
+    assert (tmp_path / "cada-misprints.html").is_file()
+
+
+def test_recorded_times_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"traces = .*no such file"):
+        workbench("agc-fig1", "--traces", str(tmp_path / "none.csv"), "-o", str(tmp_path))
+
+
+def test_one_notebook_a_paper() -> None:
+    assert [path.name[0] for path in PAPERS] == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("path", [p for p in PAPERS if p.name[0] == "5"], ids=lambda p: p.stem)
+def test_a_notebook_shows_what_the_book_has(path: Path, tmp_path: Path) -> None:
+    parameters = {"folder": str(tmp_path / "reports"), "measure": False}
+    done = papermill.execute_notebook(
+        str(path), str(tmp_path / "out.ipynb"), parameters=parameters, progress_bar=False, config=PRIVATE
+    )
+    words = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
+    assert "what the paper says holds" in words
+    assert len(list((tmp_path / "reports" / "kept").glob("mmc-*.json"))) == 3
+
+
+@pytest.mark.slow
+def test_the_whole_quick_book(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every entry is computed, the page and five executed notebooks are written, a second run takes all over."""
+    words = ("all", "--quick", "--no-measure", "--traces", str(traces), "-o", str(tmp_path))
+    workbench(*words)
+    out = capsys.readouterr().out
+    assert "not computed" not in out
+    page = (tmp_path / "reproduction.html").read_text()
+    for name in names():
+        assert f'<section class="entry" id="{name}">' in page
+    assert len(list((tmp_path / "papers").glob("*.ipynb"))) == 5
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*.json")}
+    assert len(kept) == len(names())
+    workbench(*words, "--no-notebooks")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*.json")} == kept

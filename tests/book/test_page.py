@@ -1,0 +1,100 @@
+"""The page: one file without a network, nothing put in unescaped, light and dark."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from plotly.offline import get_plotlyjs
+
+from workbench.book import Claim, Line, Outcome, Result, Setting, drawing, find, get
+from workbench.book.page import html, write
+from workbench.book.words import number
+
+NASTY = '<script>alert("x")</script> & </script>'
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def nasty() -> list[Outcome]:
+    """Entries whose every text would break a page that does not escape."""
+    picture = drawing.curves({f"CR {NASTY}": ([0, 1], [1, 2])}, NASTY, NASTY, NASTY, NASTY)
+    result = Result(
+        lines=[Line(NASTY, 2.0, {"ours": 2.0, "measured": 1.0}, NASTY, NASTY)],
+        claims=[Claim(NASTY, True, NASTY, NASTY)],
+        pictures=[picture],
+        text=[NASTY],
+        data=[NASTY],
+        measured=NASTY,
+        specs={NASTY: {"a": NASTY}},
+        reasons={"ours": NASTY},
+    )
+    entry = replace(get("fig8"), title=NASTY)
+    return [Outcome(entry, result), Outcome(get("table3"), None, NASTY)]
+
+
+def test_every_text_is_escaped() -> None:
+    text = html(nasty(), Setting())
+    assert "<script>alert" not in text
+    assert text.count("&lt;script&gt;alert") > 10
+
+
+def test_one_file_with_plotly_once(tmp_path: Path, quick: Setting) -> None:
+    found = [
+        find(name, quick, tmp_path)[-1] for name in ("table3", "cada-misprints", "agc-fig1", "mmc-fig1a")
+    ]
+    path = write(found, quick, tmp_path / "deep" / "page.html")
+    text = path.read_text()
+    assert text.count("/**\n* plotly.js v") == 1
+    own = text.replace(get_plotlyjs(), "")
+    assert len(own) < len(text)
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', own)
+    for outcome in found:
+        assert f'id="{outcome.entry.name}"' in text
+        assert text.count(f'href="#{outcome.entry.name}"') == 1
+    assert "Quick form" in text
+    assert text.count("agrees within 0.1 %") >= 2  # at the entry and in the overview
+
+
+def test_what_is_real_is_marked() -> None:
+    text = html(nasty(), Setting())
+    assert '<span class="tag real">real</span>' in text
+    assert '<td class="n real">' in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(12345.0, "12345"), (0.00012, "0.00012"), (float("nan"), "never"), (7, "7")]
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_in_a_browser_light_and_dark(tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    path = write(nasty(), Setting(), tmp_path / "page.html")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "request",
+            lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else wrong.append(r.url),
+        )
+        page.goto(path.as_uri())
+        page.locator("#fig8-0").scroll_into_view_if_needed()
+        page.wait_for_selector("#fig8-0 .main-svg")
+        assert page.evaluate("document.documentElement.scrollWidth") == 1280
+        backgrounds = []
+        for theme in ("dark", "light"):
+            page.wait_for_function(f"document.getElementById('fig8-0').dataset.drawn === '{theme}'")
+            backgrounds.append(page.evaluate("document.getElementById('fig8-0')._fullLayout.paper_bgcolor"))
+            page.click("#theme")
+        assert backgrounds == ["#14171C", "#FFFFFF"]
+        assert wrong == []
+        browser.close()

@@ -1,0 +1,75 @@
+"""Verdicts: equal numbers agree, a stretched order is an order, a turned one differs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.book import Claim, Line, Misprint, Result
+from workbench.book.verdicts import compare, judged, of_column, of_result
+
+numbers = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=8, unique_by=lambda x: round(math.log(x), 1))
+
+
+@given(numbers)
+def test_equal_numbers_agree(values: list[float]) -> None:
+    assert compare(values, values).kind == "agrees"
+
+
+@given(numbers, st.floats(0.86, 1.14))
+def test_a_common_factor_is_reported_by_the_per_cent(values: list[float], factor: float) -> None:
+    found = compare(values, [factor * v for v in values])
+    stated = float(found.text.split("within ")[1].removesuffix(" %"))
+    assert abs(factor - 1) * 100 <= stated * (1 + 1e-9)
+
+
+@given(numbers)
+def test_a_stretched_order_is_the_same_order(values: list[float]) -> None:
+    assert compare(values, [v**3 * 7 for v in values]).kind in ("ordering", "agrees")
+
+
+@given(numbers)
+def test_a_turned_order_differs_and_says_why(values: list[float]) -> None:
+    found = compare(values, [1e6 / v for v in values], reason="it is turned")
+    assert found.kind == "differs"
+    assert found.text.endswith("it is turned")
+
+
+def test_a_baseline_counts_in_the_order() -> None:
+    assert compare([2.0, 3.0], [0.2, 0.3]).kind == "ordering"
+    assert compare([2.0, 3.0], [0.2, 0.3], baseline=1.0).kind == "differs"
+
+
+def test_a_missing_number_never_agrees() -> None:
+    assert compare([2.0, 3.0], [2.0, float("nan")]).kind == "differs"
+
+
+def test_what_is_measured_is_compared_with_the_same_settings() -> None:
+    """Against the paper the scaled run would differ; against the virtual clock at its own settings it agrees."""
+    values = {"ours": 2.0, "scaled": 1.5, "measured": 1.51}
+    result = Result(
+        lines=[Line("a", 10.0, values), Line("b", 20.0, {**values, "scaled": 1.2, "measured": 1.19})]
+    )
+    found = of_column(result, "measured")
+    assert found is not None
+    assert found.text == "agrees with the virtual clock at the same settings within 1 %"
+
+
+def test_an_entry_is_judged_by_columns_then_claims_then_misprints() -> None:
+    line, yes, no = Line("a", 1.0, {"exact": 1.0}), Claim("x", True, ""), Claim("y", False, "")
+    assert of_result(Result(lines=[line], claims=[no], columns=["exact"])).kind == "agrees"
+    assert of_result(Result(claims=[yes])).kind == "holds"
+    found = of_result(Result(claims=[yes, no], reasons={"claims": "other data"}))
+    assert found.text == "differs: 1 of 2 statements do not hold (other data)"
+    assert of_result(Result(misprints=[Misprint("", "", "", "", False)])).kind == "differs"
+    assert of_result(Result()).kind == "open"
+    assert [heading for heading, _ in judged(Result(lines=[line], columns=["ours", "exact"]))] == ["formula"]
+
+
+@pytest.mark.parametrize("zero", [0.0, 1e-17])
+def test_a_published_zero(zero: float) -> None:
+    assert compare([0.0, 1.0], [zero, 1.0]).kind == "agrees"
+    assert compare([0.0, 1.0], [0.5, 1.0]).kind != "agrees"

@@ -1,0 +1,208 @@
+"""Drives JupyterLab and Voila with an installed Chromium, on this machine only.
+
+`jupyter(root)` starts a server with a token of its own and folders of its own; `browser()` opens a page that keeps
+what goes wrong in it; `Lab` is one notebook in that page, as a user sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import ConsoleMessage, Page, sync_playwright
+
+CHROMIUM = os.environ.get("BROWSER_PATH") or shutil.which("chromium") or shutil.which("google-chrome") or ""
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"]
+PATIENCE = 60_000  # ms
+QUIET = {  # no pop-ups over what is tested
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
+}
+# The toolbar says "idle" before the kernel is connected, and "run all" would then run nothing.
+CONNECTED = """() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel;
+  return !!kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle'; }"""
+ALL_DONE = """() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')]
+  .every(prompt => /\\[\\d+\\]/.test(prompt.innerText)) || !!document.querySelector('[data-mime-type$="error"]')"""
+
+RUN_CELL = """async (index) => { const { content, context } = window.jupyterapp.shell.currentWidget;
+  content.activeCellIndex = index; content.deselectAll();
+  await window.jupyterapp.commands.execute('notebook:run-cell'); }"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: where it is, and what it writes."""
+
+    url: str
+    token: str
+    log: Path
+
+    def address(self, path: str) -> str:
+        """Address of a page."""
+        return f"{self.url}/{path}{'&' if '?' in path else '?'}token={self.token}"
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+@contextmanager
+def jupyter(root: Path, home: Path, *options: str, **environment: str) -> Iterator[Server]:
+    """JupyterLab (with Voila at /voila) for the notebooks in `root`; its own files are in `home`."""
+    port, token, log = free_port(), secrets.token_hex(16), home / "server.log"
+    (home / "settings").mkdir(parents=True)
+    (home / "settings" / "overrides.json").write_text(json.dumps(QUIET))
+    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+    command += [f"--port={port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={root}"]
+    command += [f"--IdentityProvider.token={token}", "--LabApp.news_url=None"]
+    command += [f"--LabApp.app_settings_dir={home / 'settings'}", "--LabApp.expose_app_in_browser=True"]
+    command += ["--VoilaConfiguration.show_tracebacks=True", *options]
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            command, stdout=out, stderr=out, env=_isolated(home, environment), start_new_session=True
+        )
+        try:
+            _await(f"http://127.0.0.1:{port}/api/status?token={token}", server, log)
+            yield Server(f"http://127.0.0.1:{port}", token, log)
+        finally:
+            _end(server)
+
+
+def _isolated(home: Path, more: dict[str, str]) -> dict[str, str]:
+    names = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
+    folders = {f"JUPYTER_{name}": str(home / name.lower()) for name in names}
+    lab = {f"JUPYTERLAB_{n}_DIR": str(home / n.lower()) for n in ("SETTINGS", "WORKSPACES")}
+    return {**os.environ, **folders, **lab, "IPYTHONDIR": str(home / "ipython"), **more}
+
+
+def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(1200):
+        try:
+            urllib.request.urlopen(url, timeout=2)
+            return
+        except (urllib.error.URLError, OSError):
+            if server.poll() is not None:
+                break
+            time.sleep(0.1)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()}")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()  # it ends its kernels too
+    try:
+        server.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+@dataclass
+class Noise:
+    """What a page complained about."""
+
+    errors: list[str] = field(default_factory=list)
+
+    def listen(self, page: Page) -> None:
+        """Keep uncaught errors and console errors."""
+        page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
+        page.on("console", self._console)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(f"{message.text} ({message.location.get('url', '')})")
+
+
+@contextmanager
+def browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[tuple[Page, Noise]]:
+    """A page of an installed Chromium."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        context = chromium.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+        )
+        context.set_default_timeout(PATIENCE)
+        page, noise = context.new_page(), Noise()
+        noise.listen(page)
+        try:
+            yield page, noise
+        finally:
+            chromium.close()
+
+
+class Lab:
+    """One notebook in JupyterLab."""
+
+    def __init__(self, page: Page, server: Server, notebook: str) -> None:
+        self.page, self.server, self.notebook = page, server, notebook
+        self.open()
+
+    def open(self, fresh: bool = True) -> None:
+        """Open the notebook alone, without side panels, and wait for its kernel; `fresh` forgets the workspace."""
+        self.page.goto(self.server.address(f"doc/tree/{self.notebook}{'?reset' if fresh else ''}"))
+        self.page.wait_for_selector(".jp-NotebookPanel")
+        self.page.wait_for_function(CONNECTED)
+
+    def reload(self) -> None:
+        """Load the page anew, as a user does with F5."""
+        self.page.reload()
+        self.page.wait_for_selector(".jp-NotebookPanel")
+
+    def menu(self, menu: str, command: str) -> None:
+        """Choose from a menu."""
+        self.page.click(f'.lm-MenuBar-item:has-text("{menu}")')
+        self.page.click(f'.lm-Menu-item[data-command="{command}"]')
+
+    def run_all(self, wait: bool = True) -> None:
+        """Run all cells."""
+        self.menu("Run", "runmenu:run-all")
+        if wait:
+            self.page.wait_for_function(ALL_DONE)
+            assert not self.failures()
+
+    def save(self) -> None:
+        """Save the notebook."""
+        self.command("docmanager:save")
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Execute a command of JupyterLab."""
+        self.page.evaluate("([n, a]) => window.jupyterapp.commands.execute(n, a)", [name, arguments])
+
+    def dark(self, dark: bool = True) -> None:
+        """Choose JupyterLab's theme."""
+        theme = "JupyterLab Dark" if dark else "JupyterLab Light"
+        self.command("apputils:change-theme", theme=theme)
+        self.page.wait_for_function(f"() => document.body.dataset.jpThemeLight === '{str(not dark).lower()}'")
+
+    def outputs(self) -> list[str]:
+        """Texts that cells have printed."""
+        return [text.strip() for text in self.page.locator(".jp-OutputArea-output pre").all_inner_texts()]
+
+    def answer(self, cell: int) -> str:
+        """Run a cell, counted from 0, again, and return what it prints."""
+        self.page.evaluate(RUN_CELL, cell)
+        self.page.wait_for_function(CONNECTED)
+        found = self.page.locator(".jp-Notebook .jp-CodeCell").nth(cell).locator(".jp-OutputArea-output pre")
+        return found.first.inner_text().strip()
+
+    def failures(self) -> list[str]:
+        """Error outputs of the cells."""
+        return self.page.locator(
+            '.jp-OutputArea-output[data-mime-type$="error"], .jp-RenderedText[data-mime-type$="stderr"]'
+        ).all_inner_texts()

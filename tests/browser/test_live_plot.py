@@ -1,0 +1,161 @@
+"""The live plot in JupyterLab and in Voila: it grows, can be stopped, and survives that the page is loaded anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, WebSocket
+
+from tests.browser.lab import Lab, Noise, Server
+
+pytestmark = pytest.mark.browser
+
+LONG = """import workbench as wb
+runs = wb.start_all(wb.rivals(3, 2, 1, rounds=4000, problem_args={"samples": 20_000, "features": 200}))
+plot = wb.watch(runs)
+plot"""
+POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0)"
+ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]
+  .map(cell => Number(/round (\\d+)/.exec(cell.innerText)?.[1] ?? 0))"""
+# What Voila's page asks of the internet, and what another extension asks of Voila.
+FOREIGN = ("jsdelivr.net", "cloudflare.com", "ipyparallel-labextension", "/voila/api/shutdown")
+
+
+class Traffic:
+    """What comes over the page's web sockets."""
+
+    def __init__(self, page: Page) -> None:
+        self.sizes: list[int] = []
+        page.on("websocket", self._listen)
+
+    def _listen(self, socket: WebSocket) -> None:
+        socket.on("framereceived", lambda frame: self.sizes.append(len(frame)))
+
+    @property
+    def libraries(self) -> int:
+        """How often plotly.js came: nothing else is as large."""
+        return sum(size > 1_000_000 for size in self.sizes)
+
+
+def grows(page: Page) -> None:
+    """The curves get longer."""
+    page.wait_for_function(f"() => ({POINTS})() > 10")
+    before = max(page.evaluate(ROUNDS))
+    page.wait_for_function(f"(before) => Math.max(...({ROUNDS})()) > before + 20", arg=before)
+
+
+def stop(page: Page) -> None:
+    """Press Stop and wait until all runs have ended."""
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.wb-status tr')].every(row => row.className === 'wb-stopped')"
+    )
+    assert page.get_by_role("button", name="Stop", exact=True).is_disabled()
+
+
+def test_a_run_is_watched_stopped_and_survives_a_reload(
+    page: Page,
+    noise: Noise,
+    server: Server,
+    root: Path,
+    write: Callable[..., str],
+    picture: Callable[[str], Path],
+) -> None:
+    traffic = Traffic(page)
+    name = write(LONG, "state = {run.state for run in runs}; print(state)")
+    lab = Lab(page, server, name)
+    lab.run_all()
+    grows(page)
+    assert lab.answer(1) == "{'running'}"  # the kernel answers while they run
+    page.get_by_label("across", exact=True).select_option("bytes")
+    page.get_by_label("scale across").select_option("log")
+    page.wait_for_function("() => document.querySelector('.wb-plot').layout.xaxis.type === 'log'")
+    assert "bytes received" in page.evaluate(
+        "() => document.querySelector('.wb-plot').layout.xaxis.title.text"
+    )
+    picture("live-light")
+    lab.save()
+    lab.reload()
+    grows(page)
+    assert page.get_by_label("across", exact=True).input_value() == "bytes"
+    lab.dark()
+    page.wait_for_function("() => document.querySelector('.wb-plot').layout.font.color === '#EEF0F3'")
+    picture("live-dark")
+    stop(page)
+    assert traffic.libraries == 2  # once a page, and the page was loaded twice
+    assert "plotly.js v" not in (root / name).read_text()
+    assert noise.errors == []
+    assert lab.failures() == []
+
+
+def test_the_target_can_be_typed_and_dragged(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str]
+) -> None:
+    name = write(
+        "import workbench as wb\nplot = wb.watch(wb.start_all(wb.rivals(3, 2, 1, rounds=30)))\nplot",
+        "print(plot.target)",
+    )
+    lab = Lab(page, server, name)
+    lab.run_all()
+    page.wait_for_function(f"() => ({POINTS})() >= 150")
+    page.get_by_label("target", exact=True).fill("0.66")
+    page.get_by_label("target", exact=True).press("Enter")
+    line = page.locator(".wb-plot .shapelayer path").first
+    line.wait_for(state="attached")
+    assert lab.answer(1) == "0.66"
+    box = line.bounding_box()
+    assert box is not None
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0], middle[1] - 60, steps=5)
+    page.mouse.up()
+    page.wait_for_function("() => Number(document.querySelector('.wb-bar input').value) > 0.6601")
+    dragged = float(page.get_by_label("target", exact=True).input_value())
+    assert float(lab.answer(1)) == pytest.approx(dragged, rel=1e-4)
+    shape = page.evaluate("() => document.querySelector('.wb-plot').layout.shapes[0]")
+    assert (shape["x0"], shape["x1"]) == (0, 1)
+    assert noise.errors == []
+
+
+def test_many_plots_share_one_library(
+    page: Page, noise: Noise, server: Server, root: Path, write: Callable[..., str]
+) -> None:
+    traffic = Traffic(page)
+    cells = ["import workbench as wb\nfrom workbench.widgets import Plot\ne = wb.presets['fig8']['CR']"]
+    cells += [
+        "Plot(lambda theme: wb.figures.code(e, theme=theme))",
+        "Plot(lambda theme: wb.figures.tree(e, theme=theme))",
+    ] * 3
+    name = write(*cells)
+    lab = Lab(page, server, name)
+    lab.run_all()
+    page.wait_for_function("() => document.querySelectorAll('.wb-plot[data-drawn]').length === 6")
+    assert traffic.libraries == 1
+    lab.save()
+    page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
+    assert len(json.dumps(json.loads((root / name).read_text()))) < 100_000
+    assert noise.errors == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_voila_shows_it_without_code(
+    page: Page,
+    noise: Noise,
+    server: Server,
+    write: Callable[..., str],
+    picture: Callable[[str], Path],
+    dark: bool,
+) -> None:
+    name = write(LONG)
+    page.goto(server.address(f"voila/render/{name}?theme={'dark' if dark else 'light'}"))
+    grows(page)
+    assert page.locator("text=import workbench").count() == 0
+    expected = "#EEF0F3" if dark else "#1B1F24"
+    assert page.evaluate("() => document.querySelector('.wb-plot').layout.font.color") == expected
+    picture(f"voila-{'dark' if dark else 'light'}")
+    stop(page)
+    assert [error for error in noise.errors if not any(word in error for word in FOREIGN)] == []

@@ -1,0 +1,125 @@
+"""Means with confidence bands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import workbench as wb
+from workbench.figures import bands, convergence_bands, scheme_style
+from workbench.intervals import band
+from workbench.settings import SettingError
+from workbench.store import Runs
+
+RATES = (1e3, 1e4, 1e5)
+
+
+@pytest.fixture(scope="module")
+def many() -> list[wb.Trace]:
+    common = {"workers": 6, "rounds": 10, "problem_args": {"samples": 60, "features": 3}}
+    return wb.compare(
+        [
+            wb.Experiment(
+                **common, scheme=scheme, seed=seed, delays={"kind": "shifted_exponential", "rate": rate}
+            )
+            for scheme in ("UMW", "SGD")
+            for rate in RATES
+            for seed in range(4)
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(many: list[wb.Trace], tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    root = tmp_path_factory.mktemp("runs")
+    for i, trace in enumerate(many):
+        trace.save(root / f"{i:02}")
+    return wb.runs(root)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_line_and_a_band_per_scheme(runs: Runs, theme: str) -> None:
+    summary = runs.mean("time", by=["scheme", "delays.rate"])
+    figure = bands(summary, theme=theme)  # type: ignore[arg-type]
+    lines = {trace.name: trace for trace in figure.data if trace.showlegend}
+    assert set(lines) == {"UMW", "SGD"}
+    assert figure.layout.xaxis.type == "log"
+    for name, line in lines.items():
+        rows = summary[summary["scheme"] == name]
+        assert list(line.x) == list(RATES)
+        assert list(line.y) == rows["mean"].tolist()
+        assert line.line.color == scheme_style(name).color
+        (area,) = (t for t in figure.data if t.name == f"{name} band")
+        assert list(area.x) == [*RATES, *RATES[::-1]]
+        assert np.allclose(area.y, [*rows["high"], *rows["low"][::-1]])
+
+
+def test_texts_are_points_with_error_bars(runs: Runs) -> None:
+    figure = bands(runs.where({"delays.rate": 1e3}).mean("time", by="scheme"))
+    assert [trace.mode for trace in figure.data] == ["markers", "markers"]
+    assert {trace.name: trace.line.color or trace.marker.color for trace in figure.data} == {
+        name: scheme_style(name).color for name in ("UMW", "SGD")
+    }
+    assert all(trace.error_y.array[0] == pytest.approx(trace.error_y.arrayminus[0]) for trace in figure.data)
+
+
+def test_single_runs_have_no_band(runs: Runs) -> None:
+    figure = bands(runs.where(seed=0).mean("time", by=["scheme", "delays.rate"]))
+    assert len(figure.data) == 2
+    assert "no band" in figure.layout.title.subtitle.text
+
+
+def test_the_same_setting_in_two_lines_is_told_apart(runs: Runs) -> None:
+    figure = bands(runs.mean("time", by=["scheme", "delays.rate"]), x="scheme")
+    names = [trace.name for trace in figure.data]
+    assert len(names) == len(set(names)) == 6
+    assert "UMW, rate=1000" in names
+
+
+def test_what_is_no_summary(runs: Runs) -> None:
+    for table in (pd.DataFrame(), runs.table, runs.mean("time", by=[])):
+        with pytest.raises(SettingError, match="summary"):
+            bands(table)
+    with pytest.raises(SettingError, match="x = 'rate'"):
+        bands(runs.mean("time", by=["scheme"]), x="rate")
+    with pytest.raises(SettingError, match="is empty"):
+        bands(runs.where(scheme="GC").mean("time", by=["scheme"]))
+
+
+def test_curves_are_the_mean_over_seeds(many: list[wb.Trace]) -> None:
+    group = [
+        trace for trace in many if trace.experiment == many[0].experiment.replace(seed=trace.experiment.seed)
+    ]
+    assert len(group) == 4
+    area, line = convergence_bands(group, x="round").data
+    known = band([trace.columns["loss"] for trace in group])
+    assert np.allclose(line.y, known.mean)
+    assert np.allclose(area.y[: len(known.high)], known.high)
+    area, line = convergence_bands(group).data
+    assert line.x[0] == 0.0
+    assert line.y[0] == pytest.approx(np.mean([trace.initial["loss"] for trace in group]))
+    assert line.x[-1] == min(trace.columns["time"][-1] for trace in group)
+    at = float(line.x[200])
+    values = [np.interp(at, [0, *t.columns["time"]], [t.initial["loss"], *t.columns["loss"]]) for t in group]
+    assert line.y[200] == pytest.approx(np.mean(values))
+
+
+def test_curves_of_different_settings_are_apart_and_of_different_seeds_together(many: list[wb.Trace]) -> None:
+    figure = convergence_bands(many)
+    names = [trace.name for trace in figure.data if trace.showlegend]
+    assert len(names) == len(set(names)) == 6
+    assert all("(4 runs)" in name for name in names)
+    with pytest.raises(SettingError, match="x = 'bytes'"):
+        convergence_bands(many, x="bytes")
+    with pytest.raises(SettingError, match="empty"):
+        convergence_bands([])
+    with pytest.raises(SettingError, match="lss"):
+        convergence_bands(many, metric="lss")
+
+
+def test_saved(runs: Runs, tmp_path: Path) -> None:
+    page = wb.figures.save(bands(runs.mean("time", by=["scheme", "delays.rate"])), tmp_path / "bands.html")
+    assert page.stat().st_size > 1e6

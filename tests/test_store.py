@@ -1,0 +1,163 @@
+"""One table of all runs, read from their folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import workbench as wb
+from workbench.batch.folder import Status
+from workbench.intervals import band
+from workbench.run_rows import settings_of
+from workbench.settings import SettingError
+from workbench.store import Runs
+
+CASES = [
+    {"scheme": "UMW"},
+    {"scheme": "GC", "scheme_args": {"stragglers": 1}},
+    {"scheme": "GC", "scheme_args": {"stragglers": 2}},
+]
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[wb.Trace]:
+    return wb.compare(
+        [wb.Experiment(workers=4, rounds=6, seed=seed, **case) for case in CASES for seed in range(3)]
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(traces: list[wb.Trace], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    for i, trace in enumerate(traces):
+        trace.save(root / "some" / f"{i}")
+    return root
+
+
+@pytest.fixture
+def runs(folder: Path) -> Runs:
+    return wb.runs(folder)
+
+
+def test_results_are_the_traces_own(runs: Runs, traces: list[wb.Trace]) -> None:
+    assert list(runs.table["run"]) == [f"some/{i}" for i in range(9)]
+    for row, trace in zip(runs.table.to_dict("records"), traces, strict=True):
+        rounds = trace.rounds
+        assert row["time"] == rounds["time"].iloc[-1]
+        assert row["round_time"] == pytest.approx(rounds["time"].diff().fillna(rounds["time"]).mean())
+        assert row["loss"] == rounds["loss"].iloc[-1]
+        assert row["accuracy"] == rounds["accuracy"].iloc[-1]
+        for name in ("messages", "bytes", "downloads", "samples", "stale"):
+            assert row[name] == rounds[name].sum()
+        assert row["residual"] == rounds["residual"].mean()
+        assert row["seed"] == trace.experiment.seed
+
+
+def test_every_setting_has_a_column_with_its_own_type(runs: Runs) -> None:
+    stragglers = runs.table["scheme_args.stragglers"]
+    assert stragglers.isna().tolist() == [True] * 3 + [False] * 6
+    assert stragglers.dropna().tolist() == [1] * 3 + [2] * 3
+    assert "float" not in str(stragglers.dtype)
+    assert set(settings_of(wb.Experiment(**CASES[0]))) <= set(runs.table)
+    assert runs.table["delays.kind"].unique().tolist() == ["shifted_exponential"]
+
+
+def test_only_what_a_user_varied_differs(runs: Runs) -> None:
+    assert runs.differing == ["scheme", "seed", "scheme_args.stragglers"]
+    assert "scheme_args.code" not in runs.short()
+    assert runs.where(scheme="UMW").differing == ["seed"]
+
+
+def test_where(runs: Runs) -> None:
+    assert len(runs.where(scheme="GC")) == 6
+    assert len(runs.where({"scheme_args.stragglers": [1, 2]}, seed=0)) == 2
+    assert len(runs.where(seed=lambda seed: seed > 0)) == 6
+    assert len(runs.where(scheme="GD")) == 0
+    assert "no runs" in repr(runs.where(scheme="GD"))
+    with pytest.raises(SettingError, match=r"column = 'schme'.*scheme"):
+        runs.where(schme="GC")
+
+
+def test_means_and_bands_over_seeds(runs: Runs) -> None:
+    table = runs.mean("time")
+    assert table.columns.tolist()[:2] == ["scheme", "scheme_args.stragglers"]
+    assert table["n"].tolist() == [3, 3, 3]
+    for row in table.to_dict("records"):
+        chosen = runs.where(scheme=row["scheme"])
+        if row["scheme"] == "GC":
+            chosen = chosen.where({"scheme_args.stragglers": row["scheme_args.stragglers"]})
+        known = band(chosen.table["time"].to_numpy())
+        assert (row["mean"], row["low"], row["high"]) == (
+            pytest.approx(known.mean),
+            pytest.approx(known.low),
+            pytest.approx(known.high),
+        )
+    assert runs.mean("loss", by="scheme")["n"].tolist() == [6, 3]
+    wide, narrow = (runs.mean("time", level=level)["high"] for level in (0.99, 0.5))
+    assert (wide > narrow).all()
+    alone = runs.where(seed=0, scheme="UMW").mean("time")
+    assert alone["n"].tolist() == [1]
+    assert alone[["low", "high", "std"]].isna().all(axis=None)
+    with pytest.raises(SettingError, match="not a column of numbers"):
+        runs.mean("scheme")
+
+
+def test_time_to_a_target_and_never(folder: Path, traces: list[wb.Trace]) -> None:
+    target = float(np.median([trace.columns["loss"][2] for trace in traces]))
+    table = wb.runs(folder, target=target).table
+    expected = [trace.time_to(target) for trace in traces]
+    assert np.array_equal(table["time_to"], expected, equal_nan=True)
+    assert np.isfinite(expected).any()
+    never = wb.runs(folder, target=0.0).mean("time_to", by="scheme")
+    assert (never["n"].tolist(), never["never"].tolist()) == ([0, 0], [6, 3])
+    with pytest.raises(SettingError, match="metric = 'lss'"):
+        wb.runs(folder, target=1.0, metric="lss")
+
+
+def test_export_and_traces(runs: Runs, traces: list[wb.Trace], tmp_path: Path) -> None:
+    csv = pd.read_csv(runs.export(tmp_path / "deep" / "table.csv"))
+    parquet = pd.read_parquet(runs.export(tmp_path / "table.parquet"))
+    assert csv["time"].tolist() == parquet["time"].tolist() == runs.table["time"].tolist()
+    assert csv["scheme_args.stragglers"].dropna().tolist() == [1] * 3 + [2] * 3
+    assert all(a.same(b) for a, b in zip(runs.traces(), traces, strict=True))
+    with pytest.raises(SettingError, match=r"no format for '\.xlsx'"):
+        runs.export(tmp_path / "table.xlsx")
+    assert "UMW" in runs._repr_html_()
+
+
+def test_what_is_not_done_has_a_state_and_no_results(tmp_path: Path, traces: list[wb.Trace]) -> None:
+    spec = wb.Experiment(rounds=7).model_dump(mode="json")
+    for state in ("failed", "interrupted", "running"):
+        (tmp_path / state).mkdir()
+        Status(state, spec, error="why" if state == "failed" else "").write(tmp_path / state)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "status.json").write_text("{")
+    for name in ("spec.json", "rounds.parquet"):
+        traces[0].save(tmp_path / f"half-{name}")
+        (tmp_path / f"half-{name}" / name).write_text("{")
+    table = wb.runs(tmp_path).table.set_index("run")
+    assert table["state"].to_dict() == {
+        "broken": "damaged",
+        "failed": "failed",
+        "half-rounds.parquet": "damaged",
+        "half-spec.json": "damaged",
+        "interrupted": "interrupted",
+        "running": "unfinished",  # no sweep is at work there
+    }
+    assert table.loc["failed", ["error", "rounds", "scheme"]].tolist() == ["why", 7, "CR"]
+    assert (table.loc[table["state"] == "damaged", "error"] != "").all()
+    assert len(wb.runs(tmp_path).traces()) == 0
+
+
+def test_folders_without_runs(tmp_path: Path) -> None:
+    assert len(wb.runs(tmp_path)) == 0
+    assert "no runs" in repr(wb.runs(tmp_path))
+    (tmp_path / "other.json").write_text(json.dumps({}))
+    assert len(wb.runs(tmp_path).mean("time")) == 0
+    with pytest.raises(SettingError, match="no such folder"):
+        wb.runs(tmp_path / "nowhere")

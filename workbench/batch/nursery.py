@@ -1,0 +1,155 @@
+"""A process that has imported everything once and then forks a kernel whenever it is asked for one.
+
+`python -m workbench.batch.nursery` reads one JSON object a line: number, arguments, environment, folder, log, threads.
+It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and takes its
+kernels with it, so that nobody is left behind when whoever asked for them is gone, be it by kill -9.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+# What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
+# forked child only the forking thread lives on.
+PRELOADED = (
+    "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.extensions.storemagic",
+    "ipykernel.debugger",
+    "ipykernel.ipkernel",
+    "ipykernel.kernelapp",
+    "ipywidgets",
+    "nbformat",
+    "plotly.io.kaleido",
+    "plotly.offline",
+    "psutil",
+    "pyarrow.parquet",
+    "threadpoolctl",
+    "tornado.platform.asyncio",
+    "tqdm.auto",
+    "workbench.batch",
+    "workbench.problems.data",
+    "workbench.problems.linear",
+)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    # Read when these are imported: whom a kernel ends with, and a warning that would be in every kernel's log.
+    os.environ["JPY_PARENT_PID"] = str(os.getpid())
+    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    _prepare()
+    wake, alarm = os.pipe()
+    os.set_blocking(alarm, False)
+    signal.set_wakeup_fd(alarm)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler of ours, so that the wake-up is written
+    alive: dict[int, int] = {}
+    _say(ready=True)
+    try:
+        _serve(wake, alive)
+    finally:
+        for pid in alive:
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+        for pid in alive:
+            os.waitpid(pid, 0)
+
+
+def _prepare() -> None:
+    """Import, and rehearse a run, so that what is imported late is there as well."""
+    import workbench as wb
+
+    for name in PRELOADED:
+        import_module(name)
+    # The unit problem: products of large matrices would start threads.
+    trace = wb.run(wb.Experiment(problem="unit", rounds=2))
+    for figure in (wb.figures.convergence, wb.figures.round_times, wb.figures.gantt):
+        figure([trace] if figure is not wb.figures.gantt else trace).to_json()
+    with tempfile.TemporaryDirectory() as folder:
+        trace.save(Path(folder) / "rehearsal")
+    gc.collect()
+    gc.freeze()  # a collection in a child touches none of this, so that it stays shared
+
+
+def _serve(wake: int, alive: dict[int, int]) -> None:
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0, wake], [], [])
+        if wake in ready:
+            os.read(wake, 4096)
+            _reap(alive)
+        if 0 in ready:
+            chunk = os.read(0, 65536)
+            if not chunk:
+                return
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                _fork(json.loads(line), alive)
+
+
+def _fork(request: dict[str, Any], alive: dict[int, int]) -> None:
+    pid = os.fork()
+    if pid == 0:
+        _be_a_kernel(request)
+    alive[pid] = request["number"]
+    _say(number=request["number"], pid=pid)
+
+
+def _reap(alive: dict[int, int]) -> None:
+    for pid in list(alive):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            _say(number=alive.pop(pid), code=os.waitstatus_to_exitcode(status))
+
+
+def _be_a_kernel(request: dict[str, Any]) -> None:
+    """Never returns. A group of its own, so that a kernel's own children can be ended with it."""
+    code = 1
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _redirect(request["log"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        _kernel(request["arguments"], request["threads"])
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _redirect(log: str) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    for source, target in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(source, target)
+
+
+def _kernel(arguments: list[str], threads: int) -> None:
+    from ipykernel.kernelapp import IPKernelApp
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(threads)
+    IPKernelApp.launch_instance(arguments)
+
+
+def _say(**message: Any) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

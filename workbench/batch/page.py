@@ -1,0 +1,73 @@
+"""An executed notebook as a page that needs no network."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from workbench.files import atomic_write
+
+if TYPE_CHECKING:
+    from nbconvert import HTMLExporter
+    from nbformat import NotebookNode
+
+_FIGURE = "application/vnd.plotly.v1+json"
+SCRIPT = "plotly.min.js"
+_ONE_AT_A_TIME = Lock()  # an exporter keeps notes on the notebook it is at
+# The usual page loads mathematics, diagrams and a loader of scripts from other hosts.
+_TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
+{{% block html_head_js %}}<script charset="utf-8" src="../{SCRIPT}"></script>{{% endblock %}}
+{{% block jupyter_widgets %}}{{% endblock %}}
+{{% block html_head_js_mathjax %}}{{% endblock %}}
+{{% block html_head_js_mermaidjs %}}{{% endblock %}}
+"""
+
+
+def write_page(notebook: Path, page: Path) -> None:
+    """Write the page of a notebook; its figures are drawn by the script in the folder above."""
+    import nbformat
+
+    content = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
+    _draw(content)
+    with _ONE_AT_A_TIME:
+        body, _ = exporter().from_notebook_node(content, {"metadata": {"name": page.parent.name}})
+    with atomic_write(page, "w") as out:
+        out.write(body)
+
+
+def write_script(folder: Path) -> None:
+    """Put plotly's script into a folder: 5 MB, once for all pages."""
+    from plotly.offline import get_plotlyjs
+
+    script = get_plotlyjs().encode()
+    file = folder / SCRIPT
+    if not file.is_file() or file.stat().st_size != len(script):
+        with atomic_write(file) as out:
+            out.write(script)
+
+
+@lru_cache(maxsize=1)
+def exporter() -> HTMLExporter:
+    """Exporter whose pages load plotly's script from the folder above, and nothing else."""
+    from nbconvert import HTMLExporter
+
+    return HTMLExporter(raw_template=_TEMPLATE)  # type: ignore[no-untyped-call]
+
+
+def _draw(notebook: NotebookNode) -> None:
+    """Put a drawing in place of every figure."""
+    outputs = [o for cell in notebook.cells for o in cell.get("outputs", []) if _FIGURE in o.get("data", {})]
+    for number, output in enumerate(outputs):
+        output["data"] = {"text/html": _html(output["data"][_FIGURE], f"figure-{number}")}
+
+
+def _html(figure: dict[str, Any], name: str) -> str:
+    layout = figure["layout"]
+    config = {"responsive": True, "displaylogo": False}
+    # "</" would end the script.
+    words = [json.dumps(x).replace("</", "<\\/") for x in (name, figure["data"], layout, config)]
+    height = layout.get("height", 450)
+    return f'<div id="{name}" style="height:{height}px"></div><script>Plotly.newPlot({", ".join(words)});</script>'

@@ -1,0 +1,90 @@
+"""Random draws of an experiment's fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from workbench.batch.text import plain
+from workbench.settings import SettingError, Settings, setting
+
+
+class Span(Settings):
+    """Numbers between two ends, to draw from."""
+
+    low: float = setting(description="smallest value")
+    high: float = setting(description="largest value")
+    scale: Literal["linear", "log"] = setting("linear", "log: every factor of ten is as likely as another")
+    whole: bool = setting(False, "whole numbers only, both ends included")
+
+    def draw(self, rng: np.random.Generator) -> float | int:
+        """One number."""
+        high = self.high + 1 if self.whole else self.high
+        if self.scale == "log":
+            value = float(np.exp(rng.uniform(np.log(self.low), np.log(high))))
+        else:
+            value = float(rng.uniform(self.low, high))
+        return min(int(value), int(self.high)) if self.whole else value
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        """Refuse ends that leave nothing to draw."""
+        if self.low > self.high:
+            raise SettingError(f"low = {self.low:g}: is above high = {self.high:g}")
+        if self.scale == "log" and self.low <= 0:
+            raise SettingError(f"low = {self.low:g}: a logarithmic scale needs low > 0")
+        return self
+
+
+def _span(name: str, values: Any) -> Any:
+    if isinstance(values, Mapping):
+        try:
+            return Span(**{str(key): value for key, value in values.items()})
+        except SettingError as error:
+            raise SettingError(f"{name}.{error}") from None
+    return listed(name, values)
+
+
+def listed(name: str, values: Any) -> Any:
+    """Refuse what is no list, or an empty one."""
+    if not isinstance(values, list | tuple):
+        raise SettingError(f"{name} = {values!r:.60}: give a list of values, such as [{values!r:.40}]")
+    if not len(values):
+        raise SettingError(f"{name} = []: is empty; give at least one value, or drop the field")
+    return values
+
+
+class Sample(Settings):
+    """Random draws of some fields, each field on its own."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    count: int = setting(description="how many draws", ge=1)
+    seed: int = setting(0, "seed of the draws; more draws keep the first ones", ge=0)
+    fields_: dict[str, Span | tuple[Any, ...]] = Field(
+        alias="fields", min_length=1, description="field -> list to choose from, or {low, high, scale, whole}"
+    )
+
+    @field_validator("fields_", mode="before")
+    @classmethod
+    def _spans(cls, fields: Any) -> Any:
+        """Make a Span of every dict, so that an error names the field alone."""
+        fields = plain(fields)
+        if not isinstance(fields, dict):
+            return fields
+        return {name: _span(name, values) for name, values in fields.items()}
+
+    def draws(self) -> list[dict[str, Any]]:
+        """One dict of changes per draw. A field's numbers depend on no other field."""
+        columns = {name: self._column(name) for name in self.fields_}
+        return [{name: column[i] for name, column in columns.items()} for i in range(self.count)]
+
+    def _column(self, name: str) -> list[Any]:
+        rng = np.random.default_rng([self.seed, *name.encode()])
+        values = self.fields_[name]
+        if isinstance(values, Span):
+            return [values.draw(rng) for _ in range(self.count)]
+        return [values[int(rng.integers(len(values)))] for _ in range(self.count)]

@@ -1,0 +1,85 @@
+"""What people write, as they mean it: 1e-3 in YAML is a number, no and 1:30 are text, NumPy's numbers are Python's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from workbench.settings import SettingError, Settings
+
+
+class Loader(yaml.SafeLoader):
+    """Plain data only, with the numbers and truth values of YAML 1.2."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that stands twice."""
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = {str(key) for key in keys if keys.count(key) > 1}
+        if twice:
+            line = node.start_mark.line + 1
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{sorted(twice)[0]!r} stands twice in the fields from line {line} on"
+            )
+        return super().construct_mapping(node, deep)
+
+
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")  # 010 would be 8
+_FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
+)
+_BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
+_NULL = re.compile(r"(~|null|Null|NULL|)$")
+Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", _BOOL, "tTfF"),
+    ("null", _NULL, ["~", "n", "N", ""]),
+    ("int", _INT, "-+0123456789"),
+    ("float", _FLOAT, "-+.0123456789"),
+):
+    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, list(_first))
+
+
+def parse(text: str) -> Any:
+    """Read one document; raises `yaml.YAMLError`.
+
+    >>> parse("{rate: 1e-3, name: no, time: 1:30}")
+    {'rate': 0.001, 'name': 'no', 'time': '1:30'}
+    """
+    return yaml.load(text, Loader)  # a SafeLoader: plain data only
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a file of fields; raises `SettingError` naming the file."""
+    file = Path(path)
+    if not file.is_file():
+        raise SettingError(f"{path}: no such file; give a .yaml or .json file")
+    try:
+        content = parse(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
+    if not isinstance(content, dict):
+        raise SettingError(f"{path}: must hold fields such as 'base:', not a {type(content).__name__}")
+    return {str(key): value for key, value in content.items()}
+
+
+def plain(value: Any) -> Any:
+    """Python's own numbers, lists and dicts in place of NumPy's, tuples and paths.
+
+    >>> import numpy as np
+    >>> plain({"rate": np.float64(2.0), "seeds": np.arange(2)})
+    {'rate': 2.0, 'seeds': [0, 1]}
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, Settings):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,205 @@
+"""Paper 4, figures 2a to 2d: loss against iterations, shuffled and not, simulated and on recorded EC2 times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from workbench.book import drawing, standins
+from workbench.book.agc import P_AS, P_SLOW, P_SS, N, S, experiment
+from workbench.book.catalogue import Entry
+from workbench.book.ec2_traces import ABSENT
+from workbench.book.real_data import at_hand
+from workbench.book.setting import TRACES, Setting
+from workbench.book.values import Claim, Line, Picture, Result
+from workbench.delays import recorded
+from workbench.experiment import Experiment
+from workbench.figures.style import Style, scheme_style
+from workbench.protocol import Array
+from workbench.runner import compare, run
+
+BOSTON = "openml:boston"
+EC2_WORKERS, LATEST = 20, 1.5  # the deadline is so many times the median recorded time
+SHUFFLES = ("none", "random")
+
+
+def entries() -> list[Entry]:
+    """Two simulated panels, two on recorded times."""
+    return [
+        Entry(
+            "agc-fig2a", "Figure 2a: linear regression, simulated stragglers", partial(find_simulated, "a")
+        ),
+        Entry(
+            "agc-fig2b", "Figure 2b: logistic regression, simulated stragglers", partial(find_simulated, "b")
+        ),
+        Entry("agc-fig2c", "Figure 2c: iris, FRC on EC2's stragglers", partial(find_recorded, "FRC")),
+        Entry("agc-fig2d", "Figure 2d: iris, CRC on EC2's stragglers", partial(find_recorded, "CRC")),
+    ]
+
+
+def find_simulated(panel: str, setting: Setting) -> Result:
+    """Both codes, shuffled and not, n = 8, s = 2, the paper's probabilities."""
+    problem, args, data = _boston(setting) if panel == "a" else _diabetes()
+    rounds = setting.pick(150, 400)
+
+    def make(scheme: str, shuffle: str, seed: int) -> Experiment:
+        scheme_args = {"replication": S, "shuffle": shuffle, "deadline": 2.0}
+        e = experiment(scheme, rounds, seed, problem=problem, problem_args=args, scheme_args=scheme_args)
+        share = e.problem_spec.count() / N  # samples of a part: a worker without a straggle is done after 1 s
+        return e.replace(delays={**e.delays.model_dump(), "shift": 1 / (S * (share + 1))})
+
+    losses = excess_losses(make, ("FRC", "CRC"), setting)
+    claims = [_shuffled(losses, "FRC"), _shuffled(losses, "CRC"), _crc_ahead(losses)]
+    text = f"n = {N}, s = {S}, p-hat = {P_SLOW}, p_ss = {P_SS}, p_as = {P_AS}"
+    reason = "FRC has the smaller expected error for these numbers, see agc-errors"
+    return _result(losses, claims, make, setting, (data, text, reason))
+
+
+def find_recorded(scheme: str, setting: Setting) -> Result:
+    """One code on iris, 20 workers, the recorded times (or, where they are absent, the heterogeneous model)."""
+    delays, deadline, note = _ec2(setting)
+    rounds = setting.pick(150, 300)
+
+    def make(name: str, shuffle: str, seed: int) -> Experiment:
+        return Experiment(
+            scheme=name,
+            scheme_args={"replication": S, "shuffle": shuffle, "deadline": deadline},
+            workers=EC2_WORKERS,
+            rounds=rounds,
+            seed=seed,
+            problem="softmax",
+            problem_args={"data": "iris", "intercept": True},
+            delays=delays,
+        )
+
+    losses = excess_losses(make, (scheme,), setting)
+    text = f"n = {EC2_WORKERS}, s = {S}; the master takes what has come after {deadline:.3g} s, {LATEST:g} medians"
+    reason = (
+        "no difference beyond chance here: a part is missed if both of its workers straggle, and few of the recorded"
+        " workers do; the paper does not state its deadline"
+    )
+    data = f"Iris (bundled, real). {note}"
+    return _result(losses, [_shuffled(losses, scheme)], make, setting, (data, text, reason))
+
+
+def _ec2(setting: Setting) -> tuple[dict[str, Any], float, str]:
+    """Delays, deadline, and where they come from."""
+    if setting.traces is None:
+        factor = {"slow": P_SLOW, "slow_straggles": P_SS, "active_straggles": P_AS, "factor": 10.0}
+        model = {"kind": "heterogeneous", "shift": 1 / 16, **factor}
+        return model, LATEST, f"Stragglers: the paper's heterogeneous model as a stand-in; {ABSENT}."
+    times, _ = recorded(str(setting.traces))
+    whole = 150 / EC2_WORKERS * S  # samples that a worker holds: the recorded task stands for all of them
+    model = {"kind": "replay", "path": str(setting.traces), "samples": whole}
+    return (
+        model,
+        LATEST * float(np.nanmedian(times)),
+        f"Stragglers: {TRACES}, recorded on EC2 (real), replayed.",
+    )
+
+
+def _boston(setting: Setting) -> tuple[str, dict[str, Any], str]:
+    if not setting.quick and at_hand(BOSTON, setting):
+        return "least_squares", {"data": BOSTON, "intercept": True}, "Boston house prices (real)."
+    text = standins.BOSTON
+    return "least_squares", {"data": "diabetes", "intercept": True}, text[0].upper() + text[1:] + "."
+
+
+def _diabetes() -> tuple[str, dict[str, Any], str]:
+    text = standins.DIABETES
+    return "logistic", {"data": standins.diabetes_halves(), "intercept": True}, f"Real: {text}."
+
+
+Losses = dict[tuple[str, str], Array]
+Make = Callable[[str, str, int], Experiment]
+
+
+def excess_losses(make: Make, schemes: tuple[str, ...], setting: Setting) -> Losses:
+    """Training loss above the least that there is, (seeds, rounds + 1), by scheme and shuffling.
+
+    Who is slow is drawn once for each seed; the least is what full gradients reach in 20 times as many rounds.
+    """
+    seeds = setting.pick(8, 40)
+    found: dict[tuple[str, str], list[Array]] = {}
+    for done in range(seeds):
+        pairs = [(scheme, shuffle) for scheme in schemes for shuffle in SHUFFLES]
+        traces = compare([make(*pair, setting.seed + done) for pair in pairs], events=False)
+        for pair, trace in zip(pairs, traces, strict=True):
+            curve = np.concatenate([[trace.initial["loss"]], trace.columns["loss"]])
+            found.setdefault(pair, []).append(curve)
+        setting.report(done + 1, seeds)
+    full = make(schemes[0], "none", setting.seed)
+    full = full.replace(scheme="UMW", scheme_args={}, rounds=20 * full.rounds)
+    least = float(run(full, events=False).columns["loss"][-1])
+    return {pair: np.stack(curves) - least for pair, curves in found.items()}
+
+
+def _final(losses: Losses, pair: tuple[str, str]) -> Array:
+    """Loss of each seed over the last tenth of the rounds."""
+    curve = losses[pair]
+    return np.asarray(curve[:, -max(1, curve.shape[1] // 10) :].mean(axis=1))
+
+
+def _below(text: str, low: Array, high: Array) -> Claim:
+    """Is a mean over runs below another? The runs are paired: the same seeds, the same stragglers."""
+    gain = high - low
+    error = gain.std(ddof=1) / np.sqrt(len(gain))
+    found = (
+        f"excess loss {low.mean():.4g} against {high.mean():.4g}; difference {gain.mean():.3g} ± {error:.2g}"
+        f" over {len(gain)} runs"
+    )
+    return Claim(text, bool(gain.mean() > 0), found, "wb.compare")
+
+
+def _shuffled(losses: Losses, scheme: str) -> Claim:
+    text = f"{scheme} with shuffling is below {scheme} without"
+    return _below(text, _final(losses, (scheme, "random")), _final(losses, (scheme, "none")))
+
+
+def _crc_ahead(losses: Losses) -> Claim:
+    text = "CRC with shuffling is below FRC with shuffling"
+    return _below(text, _final(losses, ("CRC", "random")), _final(losses, ("FRC", "random")))
+
+
+def _result(
+    losses: Losses, claims: list[Claim], make: Make, setting: Setting, words: tuple[str, str, str]
+) -> Result:
+    data, text, reason = words
+    seeds = len(next(iter(losses.values())))
+    return Result(
+        lines=[_line(losses, pair) for pair in losses],
+        claims=claims,
+        pictures=[_picture(losses, seeds)],
+        text=[
+            f"{text}. Mean over {seeds} runs (seeds {setting.seed} to {setting.seed + seeds - 1}) of the training loss"
+            " above the least, because who is slow, and how much shuffling helps, differs from run to run; the paper"
+            " shows single runs of an absolute loss."
+        ],
+        columns=[],
+        reasons={"claims": reason},
+        specs={_label(pair): make(*pair, setting.seed).model_dump(mode="json") for pair in losses},
+        data=[data],
+        seed=setting.seed,
+    )
+
+
+def _line(losses: Losses, pair: tuple[str, str]) -> Line:
+    final = _final(losses, pair)
+    error = float(final.std(ddof=1) / np.sqrt(len(final)))
+    what = f"{_label(pair)}: training loss above the least, at the end"
+    return Line(what, None, {"ours": float(final.mean())}, "", "wb.compare", {"ours": error})
+
+
+def _label(pair: tuple[str, str]) -> str:
+    return pair[0] + ("" if pair[1] == "none" else ", shuffled")
+
+
+def _picture(losses: Losses, seeds: int) -> Picture:
+    looks: dict[str, Style] = {_label(p): scheme_style(p[0], SHUFFLES.index(p[1])) for p in losses}
+    curves = {_label(p): (np.arange(c.shape[1]), c.mean(axis=0)) for p, c in losses.items()}
+    caption = f"Simulated learning, mean of {seeds} runs; the stragglers are named below."
+    title, axis = "Training loss above the least, against iterations", "loss above the least"
+    return drawing.curves(curves, title, "iteration", axis, caption, looks, (False, True))

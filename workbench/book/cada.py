@@ -1,0 +1,267 @@
+"""Paper 3, figure 2 and its three numbers: loss, communication and computation against wall clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workbench.book import drawing, standins
+from workbench.book.catalogue import Entry
+from workbench.book.real_data import at_hand
+from workbench.book.setting import Setting
+from workbench.book.values import Claim, Line, Picture, Result
+from workbench.experiment import Experiment
+from workbench.figures.style import Style, scheme_style
+from workbench.runner import run
+from workbench.trace import Trace
+
+ETA, BATCH, RATE = 1e-4, 100, 0.01
+TARGET = 0.1  # training loss; the paper's has no factor 1/2, the package's has
+PUBLISHED = {  # at a training loss of 0.1: s, messages, mini-batches
+    "CADA": {"time": 0.380, "communication": 19292, "computation": 9646},
+    "G-CADA": {"time": 0.068, "communication": 12292, "computation": 9219},
+}
+COSTS = {"time": "s", "communication": "messages", "computation": "mini-batches"}
+MNIST = "openml:mnist"
+UNITS_OF_C = (
+    0.1  # the paper's c belongs to smoothness constants that it does not state: c is scaled by this times L^2
+)
+REASON = "smoothness constants, mini-batch and data of the paper are not stated; only ratios can be compared"
+
+
+class Run(NamedTuple):
+    """A scheme of the figure: how many workers, which numbers; `c` in the paper's units."""
+
+    label: str
+    workers: int
+    scheme: str
+    args: dict[str, Any]
+    c: float | None = None
+
+
+RUNS = (
+    Run("D-SGD", 12, "D-SGD", {}),
+    Run("D-Adam", 12, "D-Adam", {}),
+    Run("CADA", 12, "CADA", {}, 2.0),
+    Run("G-CADA, G = 3, M_G = 4", 12, "G-CADA", {"groups": 3}, 0.3),
+    Run("G-CADA, G = 4, M_G = 3", 12, "G-CADA", {"groups": 4}, 0.3),
+    Run("G-CADA, 9 workers, G = 3, M_G = 3", 9, "G-CADA", {"groups": 3}, 0.3),
+)
+STATED, MEANT = RUNS[3].label, RUNS[4].label  # the setting in the text, and the one with the numbers' ratio
+
+
+def entries() -> list[Entry]:
+    """The curves, and the numbers at loss 0.1."""
+    return [
+        Entry("gcada-fig2", "Figure 2: loss, communication and computation against wall clock", find_curves),
+        Entry("gcada-numbers", "The three numbers at a training loss of 0.1", find_numbers, ("gcada-fig2",)),
+    ]
+
+
+def experiments(setting: Setting) -> Iterator[tuple[str, Experiment]]:
+    """Every run of the figure by label; D-SGD with the automatic step (its 2.6 belongs to another scale of data)."""
+    data, _ = _data(setting)
+    smoothness = _experiment(RUNS[1], data, setting).build_problem().smoothness()
+    for each in RUNS:
+        scaled = each.args if each.c is None else {**each.args, "c": each.c * UNITS_OF_C * smoothness**2}
+        yield each.label, _experiment(each._replace(args=scaled), data, setting)
+
+
+def _experiment(each: Run, data: dict[str, Any], setting: Setting) -> Experiment:
+    adam = {"optimiser": "amsgrad", "optimiser_args": {"rate": RATE, "beta1": 0.9, "beta2": 0.999}}
+    return Experiment(
+        scheme=each.scheme,
+        scheme_args={**each.args, "batch": setting.pick(25, BATCH)},
+        workers=each.workers,
+        rounds=setting.pick(2500, 6000),
+        seed=setting.seed,
+        problem="least_squares",
+        problem_args=data,
+        delays={"kind": "exponential", "mean": ETA},
+        **({} if each.scheme == "D-SGD" else adam),
+    )
+
+
+def _data(setting: Setting) -> tuple[dict[str, Any], str]:
+    samples = setting.pick(600, 2000)
+    if not setting.quick and at_hand(MNIST, setting):
+        return {"data": MNIST, "samples": 12000}, "MNIST (real), 12000 samples, targets its digits' numbers."
+    note = f"{standins.DIGITS_28}; {samples} samples, noiseless targets y = X theta, theta standard normal."
+    return {"data": standins.regression_on_digits(samples), "scale": False}, note[0].upper() + note[1:]
+
+
+def traces_of(setting: Setting) -> dict[str, Trace]:
+    """Run everything, with real vectors (whom CADA asks depends on them)."""
+    found = {}
+    for done, (label, e) in enumerate(experiments(setting), 1):
+        found[label] = run(e, events=False)
+        setting.report(done, len(RUNS))
+    return found
+
+
+def costs(trace: Trace, target: float) -> dict[str, float]:
+    """Seconds, messages and mini-batches until the loss (without the 1/2) is at the target; NaN: never."""
+    reached = np.flatnonzero(2 * np.asarray(trace.columns["loss"]) <= target)
+    if not len(reached):
+        return dict.fromkeys(COSTS, float("nan"))
+    return {name: float(values[reached[0]]) for name, values in running(trace).items()}
+
+
+def running(trace: Trace) -> dict[str, Any]:
+    """The three costs so far, after each round."""
+    c, batch = trace.columns, trace.experiment.scheme_args["batch"]
+    return {
+        "time": np.asarray(c["time"]),
+        "communication": np.cumsum(c["messages"]) + np.cumsum(c["downloads"]),
+        "computation": np.cumsum(c["started"]) / batch,
+    }
+
+
+def common_target(traces: dict[str, Trace]) -> float:
+    """The paper's 0.1, or what CADA and its relatives all reach where a short run ends above it."""
+    adaptive = [t for label, t in traces.items() if label != "D-SGD"]
+    reached = max(2 * float(np.min(t.columns["loss"])) for t in adaptive)
+    return max(TARGET, 1.05 * reached)
+
+
+def find_curves(setting: Setting) -> Result:
+    """The three panels of the figure, and what the paper reads from them."""
+    traces = traces_of(setting)
+    target = common_target(traces)
+    found = {label: costs(trace, target) for label, trace in traces.items()}
+    return Result(
+        claims=_claims(found, target),
+        pictures=[_loss(traces), *(_cost(traces, name) for name in ("communication", "computation"))],
+        lines=[
+            Line(f"{label}: {name} until loss {target:.3g}", None, {"ours": each[name]}, unit, "wb.run")
+            for label, each in found.items()
+            if label != "D-SGD"
+            for name, unit in COSTS.items()
+        ],
+        text=[
+            "The paper states G = 3 and M_G = 4; its numbers belong to M_G = 3 (see cada-misprints), so both are run."
+            f" c is the paper's value times {UNITS_OF_C:g} L², L the measured smoothness of the whole data set;"
+            f" learning rate {RATE:g}, mini-batches of {traces['CADA'].experiment.scheme_args['batch']}."
+        ],
+        columns=[],
+        reasons={
+            "claims": "laziness alone costs more rounds here than it saves, with the stand-in and c in our units"
+        },
+        specs={label: t.experiment.model_dump(mode="json") for label, t in traces.items()},
+        facts={"costs": found, "target": target},
+        data=[_data(setting)[1]],
+        seed=setting.seed,
+    )
+
+
+def find_numbers(setting: Setting) -> Result:
+    """CADA's costs over G-CADA's, for both readings of the groups."""
+    facts = setting.facts["gcada-fig2"]
+    target = float(facts["target"])
+    found: dict[str, dict[str, float]] = {label: facts["costs"][label] for label in ("CADA", STATED, MEANT)}
+    lines = [
+        Line(
+            f"CADA's {name} over G-CADA's ({label.removeprefix('G-CADA, ')})",
+            PUBLISHED["CADA"][name] / PUBLISHED["G-CADA"][name],
+            {"ours": found["CADA"][name] / found[label][name]},
+            "×",
+            "wb.run",
+        )
+        for label in (STATED, MEANT)
+        for name in COSTS
+    ]
+    lines += [
+        Line(
+            f"{label}: communication over computation",
+            PUBLISHED[label.split(",")[0]]["communication"] / PUBLISHED[label.split(",")[0]]["computation"],
+            {"ours": each["communication"] / each["computation"]},
+            "",
+            "wb.run",
+        )
+        for label, each in found.items()
+    ]
+    return Result(
+        lines=lines,
+        claims=_claims(found, target),
+        pictures=[_ratios(lines)],
+        text=[
+            f"Absolute numbers depend on what is not stated, so ratios are compared, at a training loss of {target:.3g}"
+            + ("." if target == TARGET else f": this form of the book ends before the paper's {TARGET:g}.")
+            + " Ours: "
+            + "; ".join(
+                f"{label} {each['time']:.4g} s, {each['communication']:.0f} messages, {each['computation']:.0f}"
+                " mini-batches"
+                for label, each in found.items()
+            )
+            + "."
+        ],
+        reasons={"ours": REASON},
+        specs={k: e.model_dump(mode="json") for k, e in experiments(setting) if k in found},
+        data=[_data(setting)[1]],
+        seed=setting.seed,
+    )
+
+
+def _claims(found: dict[str, dict[str, float]], target: float) -> list[Claim]:
+    """What the paper's text reads from the figure, for the groups as stated."""
+    cada, grouped = found["CADA"], found[STATED]
+    said = [
+        ("G-CADA needs less time than CADA", "time", 1.0),
+        ("G-CADA needs fewer messages than CADA", "communication", 1.0),
+        ("G-CADA computes no more than CADA", "computation", 1.05),
+    ]
+    claims = [
+        Claim(
+            text,
+            grouped[name] <= slack * cada[name],
+            f"{grouped[name]:.4g} against {cada[name]:.4g}",
+            "wb.run",
+        )
+        for text, name, slack in said
+    ]
+    if "D-Adam" in found:
+        adam = found["D-Adam"]
+        for name in ("communication", "computation"):
+            text = f"CADA needs less {name} than distributed Adam (at loss {target:.3g})"
+            claims.append(
+                Claim(text, cada[name] < adam[name], f"{cada[name]:.4g} against {adam[name]:.4g}", "wb.run")
+            )
+    return claims
+
+
+def _loss(traces: dict[str, Trace]) -> Picture:
+    found = {label: (t.columns["time"], 2 * np.asarray(t.columns["loss"])) for label, t in traces.items()}
+    caption = "Simulated wall clock: an answer takes Exp(mean 1e-4 s)."
+    return drawing.curves(
+        found,
+        "Training loss against wall clock",
+        "time since start (s)",
+        "training loss",
+        caption,
+        _styles(),
+        (False, True),
+    )
+
+
+def _cost(traces: dict[str, Trace], name: str) -> Picture:
+    found = {label: (t.columns["time"], running(t)[name]) for label, t in traces.items()}
+    title = f"{name.capitalize()} against wall clock"
+    return drawing.curves(
+        found, title, "time since start (s)", f"{name} ({COSTS[name]})", "Simulated wall clock.", _styles()
+    )
+
+
+def _styles() -> dict[str, Style]:
+    seen: dict[str, int] = {}
+    looks = {}
+    for each in RUNS:
+        looks[each.label] = scheme_style(each.scheme, seen.get(each.scheme, 0))
+        seen[each.scheme] = seen.get(each.scheme, 0) + 1
+    return looks
+
+
+def _ratios(lines: list[Line]) -> Picture:
+    caption = "Costs of CADA over those of G-CADA until the same training loss; simulated, nothing measured."
+    return drawing.numbers(lines[:6], "CADA over G-CADA", "ratio", caption)

@@ -1,0 +1,239 @@
+"""Pictures of the book: plotly figures in both themes, as plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench import figures
+from workbench.book.values import COLUMNS, Line, Picture
+from workbench.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    SKY,
+    VERMILLION,
+    Style,
+    Theme,
+    log_ticks,
+    new_figure,
+    palette,
+    scheme_style,
+)
+from workbench.protocol import Array
+from workbench.trace import Trace
+
+LOOKS = {  # column -> colour and marker: what is measured has a filled star, and no other column has one
+    "ours": (BLUE, "circle"),
+    "per_round": (SKY, "circle-open"),
+    "exact": (GREEN, "cross"),
+    "events": (PINK, "triangle-up"),
+    "fitted": (ORANGE, "square"),
+    "scaled": (GREY, "circle-open"),
+    "measured": (VERMILLION, "star"),
+}
+MOST_POINTS = 300  # of a curve: a page holds many
+Curves = Mapping[str, tuple[Any, Any]]
+
+
+def picture(draw: Callable[[Theme], go.Figure], caption: str, real: bool = False) -> Picture:
+    """Draw in both themes; what the themes share is kept once.
+
+    >>> picture(lambda theme: new_figure(theme, "empty"), "nothing").light["title"]["text"]
+    'empty'
+    """
+    light, dark = (json.loads(draw(theme).to_json()) for theme in ("light", "dark"))
+    for each in (light, dark):
+        each["layout"].pop("template", None)  # the page has both templates, once
+    other = None if dark["data"] == light["data"] else dark["data"]
+    return Picture(caption, light["data"], light["layout"], dark["layout"], other, real)
+
+
+def convergence(
+    traces: Sequence[Trace], metric: str, target: float | None, caption: str, x: str = "time"
+) -> Picture:
+    """A metric against wall clock, as `wb.figures.convergence` draws it."""
+    return picture(
+        lambda theme: figures.convergence(traces, metric, x=x, target=target, theme=theme), caption
+    )
+
+
+def numbers(lines: Sequence[Line], title: str, axis: str, caption: str, log: bool = True) -> Picture:
+    """The paper's numbers and ours, line by line, on one axis; ratios are distances if it is logarithmic."""
+    columns = [c for c in COLUMNS if any(c in line.values for line in lines)]
+    real = "measured" in columns
+
+    def draw(theme: Theme) -> go.Figure:
+        figure = new_figure(theme, title, height=190 + 46 * len(lines))
+        figure.add_traces([_column(lines, column) for column in columns])
+        if any(line.published is not None for line in lines):
+            figure.add_trace(_published(lines, palette(theme).text))
+        figure.update_yaxes(categoryorder="array", categoryarray=[line.what for line in lines][::-1])
+        figure.update_xaxes(title_text=axis, tickformat="~g")
+        if log:
+            figure.update_xaxes(type="log", **_ticks(lines))
+        return figure
+
+    return picture(draw, caption, real)
+
+
+def _ticks(lines: Sequence[Line]) -> dict[str, object]:
+    values = [v for line in lines for v in (*line.values.values(), line.published) if v and v > 0]
+    return log_ticks(min(values), max(values)) if values else {}
+
+
+def _column(lines: Sequence[Line], column: str) -> go.Scatter:
+    color, symbol = LOOKS[column]
+    chosen = [line for line in lines if column in line.values]
+    return go.Scatter(
+        x=[line.values[column] for line in chosen],
+        y=[line.what for line in chosen],
+        mode="markers",
+        name=COLUMNS[column],
+        marker={"color": color, "symbol": symbol, "size": 14, "line": {"width": 2, "color": color}},
+        hovertemplate=f"%{{y}}: %{{x:.4~g}}<extra>{COLUMNS[column]}</extra>",
+    )
+
+
+def _published(lines: Sequence[Line], color: str) -> go.Scatter:
+    chosen = [line for line in lines if line.published is not None]
+    return go.Scatter(
+        x=[line.published for line in chosen],
+        y=[line.what for line in chosen],
+        mode="markers",
+        name="the paper",
+        marker={"color": color, "symbol": "diamond-open", "size": 17, "line": {"width": 3, "color": color}},
+        hovertemplate="%{y}: %{x:.4~g}<extra>the paper</extra>",
+    )
+
+
+def curves(
+    found: Curves,
+    title: str,
+    x: str,
+    y: str,
+    caption: str,
+    styles: Mapping[str, Style] | None = None,
+    log: tuple[bool, bool] = (False, False),
+    real: bool = False,
+) -> Picture:
+    """Lines by label; a label that starts with a scheme's name has the scheme's look."""
+    looks = styles or looks_of(list(found))
+
+    def draw(theme: Theme) -> go.Figure:
+        figure = new_figure(theme, title, height=520)
+        for label, (xs, ys) in found.items():
+            figure.add_trace(_curve(label, np.asarray(xs, float), np.asarray(ys, float), looks[label]))
+        kinds = ["log" if each else "linear" for each in log]
+        figure.update_xaxes(title_text=x, type=kinds[0], tickformat="~g")
+        figure.update_yaxes(title_text=y, type=kinds[1], **({"exponentformat": "power"} if log[1] else {}))
+        return figure
+
+    return picture(draw, caption, real)
+
+
+def looks_of(labels: Sequence[str]) -> dict[str, Style]:
+    """A look per label; several of one scheme differ in dash and marker."""
+    seen: dict[str, int] = {}
+    found = {}
+    for label in labels:
+        scheme = label.split(" ")[0].rstrip(",")
+        found[label] = scheme_style(scheme, seen.get(scheme, 0))
+        seen[scheme] = seen.get(scheme, 0) + 1
+    return found
+
+
+def _curve(label: str, xs: Array, ys: Array, style: Style) -> go.Scatter:
+    kept = np.unique(np.linspace(0, len(xs) - 1, min(len(xs), MOST_POINTS)).round().astype(int))
+    few = len(kept) <= 12
+    return go.Scatter(
+        x=xs[kept],
+        y=ys[kept],
+        name=label,
+        mode="lines+markers" if few else "lines",
+        line={"color": style.color, "dash": style.dash, "width": 3},
+        marker={"symbol": style.symbol, "size": 10, "color": style.color},
+        hovertemplate=f"<b>{label}</b><br>%{{x:.5~g}}, %{{y:.5~g}}<extra></extra>",
+    )
+
+
+def heat(
+    table: Array, rows: Sequence[str], columns: Sequence[str], title: str, axes: tuple[str, str], caption: str
+) -> Picture:
+    """A table of numbers as colours with the numbers written in; NaN stays empty."""
+    text = [["" if np.isnan(v) else f"{v:.4g}" for v in row] for row in table]
+
+    def draw(theme: Theme) -> go.Figure:
+        figure = new_figure(theme, title, height=220 + 44 * len(rows))
+        figure.add_trace(
+            go.Heatmap(
+                z=table, x=columns, y=rows, text=text, texttemplate="%{text}", colorscale="Cividis",
+                reversescale=True, hoverongaps=False, colorbar={"thickness": 16},
+            )
+        )  # fmt: skip
+        figure.update_xaxes(title_text=axes[0], type="category", showgrid=False)
+        figure.update_yaxes(title_text=axes[1], type="category", autorange="reversed", showgrid=False)
+        return figure
+
+    return picture(draw, caption)
+
+
+def stacked(
+    parts: Mapping[str, Mapping[str, float]], title: str, axis: str, caption: str, log: bool = False
+) -> Picture:
+    """Horizontal bars side by side: one group per outer name, one bar per inner name."""
+    inner = list(dict.fromkeys(name for each in parts.values() for name in each))
+    colors = (BLUE, VERMILLION, SKY, ORANGE, GREEN, PINK, GREY)
+    shapes = ("", "/", "x", "-", ".", "\\", "+")
+
+    def draw(theme: Theme) -> go.Figure:
+        figure = new_figure(theme, title, height=220 + 26 * len(parts) * len(inner))
+        for i, name in enumerate(inner):
+            figure.add_trace(
+                go.Bar(
+                    y=list(parts),
+                    x=[each.get(name) for each in parts.values()],
+                    name=name,
+                    orientation="h",
+                    marker={
+                        "color": colors[i % 7],
+                        "pattern": {"shape": shapes[i % 7], "fillmode": "overlay"},
+                    },
+                    texttemplate="%{x:.3~g}",
+                    textposition="outside",
+                    cliponaxis=False,
+                )
+            )
+        figure.update_layout(barmode="group", legend={"traceorder": "normal"})
+        figure.update_xaxes(title_text=axis, type="log" if log else "linear", tickformat="~g")
+        figure.update_yaxes(autorange="reversed", showgrid=False)
+        return figure
+
+    return picture(draw, caption)
+
+
+def dots(found: Curves, title: str, x: str, y: str, caption: str) -> Picture:
+    """Points by label on logarithmic axes with the line of equality; labels that end in "tested" are open."""
+    values = np.concatenate([np.asarray([*xs, *ys], float) for xs, ys in found.values()])
+    ends = [values.min() / 1.2, values.max() * 1.2]
+
+    def draw(theme: Theme) -> go.Figure:
+        figure = new_figure(theme, title, height=620)
+        line = {"color": palette(theme).muted, "dash": "dot", "width": 2}
+        figure.add_trace(go.Scatter(x=ends, y=ends, mode="lines", line=line, name="equal", hoverinfo="skip"))
+        for label, (xs, ys) in found.items():
+            style = scheme_style(label.split(" ")[0])
+            symbol = style.symbol + ("-open" if label.endswith("tested") else "")
+            marker = {"color": style.color, "symbol": symbol, "size": 13, "line": {"width": 2}}
+            figure.add_trace(go.Scatter(x=xs, y=ys, mode="markers", name=label, marker=marker))
+        figure.update_xaxes(title_text=x, type="log", tickformat="~g", **log_ticks(*ends))
+        figure.update_yaxes(title_text=y, type="log", tickformat="~g", **log_ticks(*ends))
+        return figure
+
+    return picture(draw, caption)

@@ -1,0 +1,30 @@
+"use strict";
+const root = document.documentElement;
+const templates = JSON.parse(document.getElementById("templates").textContent);
+const button = document.getElementById("theme");
+const preferred = window.matchMedia("(prefers-color-scheme: dark)");
+
+function draw(plot) {
+  const theme = root.dataset.theme;
+  const words = JSON.parse(plot.parentElement.querySelector("script").textContent);
+  const layout = { ...words[theme], template: templates[theme], autosize: true };
+  const data = (theme === "dark" && words.darkData) || words.data;
+  plot.dataset.drawn = theme;
+  Plotly.react(plot, data, layout, { responsive: true, displaylogo: false });
+}
+
+const watcher = new IntersectionObserver(
+  (seen) => seen.filter((s) => s.isIntersecting && s.target.dataset.drawn !== root.dataset.theme).forEach((s) => draw(s.target)),
+  { rootMargin: "800px" },
+);
+
+function show(theme) {
+  root.dataset.theme = theme;
+  button.textContent = theme === "dark" ? "light" : "dark";
+  document.querySelectorAll(".plot").forEach((plot) => { watcher.unobserve(plot); watcher.observe(plot); });
+}
+
+button.addEventListener("click", () => show(root.dataset.theme === "dark" ? "light" : "dark"));
+preferred.addEventListener("change", (event) => show(event.matches ? "dark" : "light"));
+window.addEventListener("beforeprint", () => document.querySelectorAll(".plot").forEach(draw));
+show(preferred.matches ? "dark" : "light");

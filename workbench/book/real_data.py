@@ -1,0 +1,39 @@
+"""Real data where they can be had: placed by hand, or downloaded where that is allowed; else a named stand-in."""
+
+from __future__ import annotations
+
+from workbench.book.setting import Setting
+from workbench.problems.data import DataError
+from workbench.published import Preset
+
+GISETTE = "openml:gisette"
+
+
+def at_hand(source: str, setting: Setting) -> bool:
+    """Is a file of this OpenML set placed by hand, or may it be downloaded?
+
+    >>> at_hand("openml:no-such-set", Setting())
+    False
+    """
+    from workbench.problems.data.openml import find, placed_file
+
+    return setting.download or placed_file(find(source)) is not None
+
+
+def for_preset(preset: Preset, setting: Setting) -> tuple[Preset, str]:
+    """A preset on its real data if they are at hand and fit, and a sentence that names the data."""
+    samples, size = preset[0].shape()
+    if preset[0].problem != "logistic":
+        return preset, f"Synthetic, as in the paper (equation 10): {samples} samples, {size} features."
+    why = "it is not at hand"
+    if not setting.quick and at_hand(GISETTE, setting):
+        try:
+            real = preset.on(GISETTE)
+            real[0].build_problem()
+        except DataError as error:
+            why = str(error)
+        else:
+            return real, f"GISETTE, {samples} samples (real data)."
+    elif setting.quick:
+        why = "quick form"
+    return preset, f"A synthetic stand-in of GISETTE's size ({samples} x {size}), in place of GISETTE: {why}."

@@ -1,0 +1,132 @@
+"""What an entry of the book consists of: numbers, claims, misprints, pictures; all of it plain data, kept as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+COLUMNS = {  # id of a column of numbers -> heading; in this order
+    "ours": "virtual clock, the paper's model",
+    "per_round": "virtual clock, time per round only",
+    "exact": "formula",
+    "events": "virtual clock, event by event",
+    "fitted": "virtual clock, fitted EC2 constants",
+    "scaled": "virtual clock, scaled settings",
+    "measured": "measured on local MPI, scaled settings",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number of a figure or table: the paper's, and ours in one or more columns.
+
+    `published` is None where the paper prints none. `errors` holds standard errors of columns; `by` names what
+    computes ours: a call, or the label of a spec.
+
+    >>> Line("UMW", 6.6, {"ours": 6.9}).ratio("ours")
+    1.0454545454545456
+    """
+
+    what: str
+    published: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+    unit: str = ""
+    by: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)
+
+    def ratio(self, column: str) -> float:
+        """Ours over the paper's (NaN where one of them is missing)."""
+        value = self.values.get(column, float("nan"))
+        return float("nan") if not self.published else value / self.published
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that the paper says in words, and whether it holds here."""
+
+    text: str
+    holds: bool
+    found: str  # the numbers that decide
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class Misprint:
+    """A slip in a paper: what is printed, what is found, and the computation that shows it."""
+
+    where: str
+    printed: str
+    found: str
+    by: str  # the computation, as one would type it
+    confirmed: bool  # did the computation, run now, show it?
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure in both themes: `data` of plotly, and where dark differs, its own; `real` marks measurements."""
+
+    caption: str
+    data: Sequence[Any]
+    light: Mapping[str, Any]
+    dark: Mapping[str, Any]
+    dark_data: Sequence[Any] | None = None
+    real: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that an entry has found out.
+
+    `columns` names the columns that are judged, the first one first; `reasons` says per column why numbers differ;
+    `baseline` is a further value that orderings are judged with (CR's own 1 among speedups of CR). `facts` are
+    numbers that other entries use, `specs` experiments by label, `data` what the data are.
+    """
+
+    lines: Sequence[Line] = ()
+    claims: Sequence[Claim] = ()
+    misprints: Sequence[Misprint] = ()
+    pictures: Sequence[Picture] = ()
+    text: Sequence[str] = ()
+    columns: Sequence[str] = ("ours",)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    baseline: float | None = None
+    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    data: Sequence[str] = ()
+    measured: str = ""  # how the measured column came about, or why it is empty
+    seed: int | None = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and dicts."""
+        return dict(plain(asdict(self)))
+
+    @classmethod
+    def from_json(cls, words: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        parts: dict[str, Any] = dict(words)
+        for name, kind in (
+            ("lines", Line),
+            ("claims", Claim),
+            ("misprints", Misprint),
+            ("pictures", Picture),
+        ):
+            parts[name] = tuple(kind(**each) for each in parts[name])
+        return cls(**parts)
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy's numbers and arrays, tuples and mappings into what JSON knows; NaN and infinity stay floats.
+
+    >>> plain({"a": (np.float64(1.5), np.arange(2))})
+    {'a': [1.5, [0, 1]]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,147 @@
+"""Verdicts: does a column of numbers agree with the paper's, has it their order, or does it differ?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from workbench.book.values import COLUMNS, Result
+
+Kind = Literal["agrees", "ordering", "differs", "holds", "open"]
+
+STEPS = (0.1, 0.5, 1, 2, 5, 10, 15)  # per cent; further away, numbers do not agree
+TIE = 0.02  # published numbers closer than this have no order
+SYMBOLS: dict[Kind, str] = {"agrees": "✓", "ordering": "≈", "differs": "≠", "holds": "✓", "open": "○"}
+
+
+class Verdict(NamedTuple):
+    """How a column, or an entry, compares with the paper; `text` says it in words."""
+
+    kind: Kind
+    text: str
+
+    @property
+    def symbol(self) -> str:
+        """A sign that tells verdicts apart without colour."""
+        return SYMBOLS[self.kind]
+
+
+def compare(
+    published: Sequence[float], ours: Sequence[float], baseline: float | None = None, reason: str = ""
+) -> Verdict:
+    """Judge numbers one by one, then their order.
+
+    Parameters
+    ----------
+    published, ours
+        The same quantities in the same order; a NaN of ours never agrees.
+    baseline
+        A further quantity that both have in common, such as the 1 of the reference among ratios.
+    reason
+        Why they differ, for the verdict's words.
+
+    Examples
+    --------
+    >>> compare([2.0, 3.0], [2.0, 3.05]).text
+    'agrees within 2 %'
+    >>> compare([2.0, 3.0], [4.0, 9.0]).text
+    'same ordering (up to a factor of 3)'
+    >>> compare([2.0, 3.0], [4.0, 1.0], reason="a misprint").text
+    'differs (0 of 2 numbers within 15 %): a misprint'
+    """
+    off = max((_off(a, b) for a, b in zip(ours, published, strict=True)), default=math.nan)
+    within = next((step for step in STEPS if 100 * off <= step), None)
+    if within is not None:
+        return Verdict("agrees", f"agrees within {within:g} %")
+    pairs = [*zip(published, ours, strict=True), *([(baseline, baseline)] if baseline is not None else [])]
+    if len(pairs) > 1 and same_order(pairs):
+        return Verdict("ordering", f"same ordering (up to a factor of {_factor(published, ours):.2g})")
+    return Verdict("differs", f"differs{_some(published, ours)}: {reason or 'the model lacks what made it'}")
+
+
+def _off(ours: float, published: float) -> float:
+    """Relative deviation; infinite for a missing number, absolute where the paper has 0."""
+    if math.isnan(ours):
+        return math.inf
+    return abs(ours / published - 1) if published else abs(ours)
+
+
+def _some(published: Sequence[float], ours: Sequence[float]) -> str:
+    """How many agree, where there are several."""
+    close = sum(_off(a, b) <= STEPS[-1] / 100 for a, b in zip(ours, published, strict=True))
+    return f" ({close} of {len(ours)} numbers within {STEPS[-1]} %)" if len(ours) > 1 else ""
+
+
+def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Is ours larger wherever the published number is? Near ties count for neither.
+
+    >>> same_order([(1.0, 10.0), (2.0, 11.0), (2.01, 10.9)])
+    True
+    """
+    for (a, x), (b, y) in itertools.permutations(pairs, 2):
+        if math.isnan(x) or (a > b * (1 + TIE) and not x > y * (1 - TIE)):
+            return False
+    return True
+
+
+def of_column(result: Result, column: str) -> Verdict | None:
+    """Verdict of one column of an entry; None where it has nothing to compare with.
+
+    What is measured at scaled settings is compared with the virtual clock at the same settings.
+    """
+    if column == "measured" and any("scaled" in line.values for line in result.lines):
+        return _alike(result)
+    lines = [line for line in result.lines if line.published is not None and column in line.values]
+    if not lines:
+        return None
+    published = [line.published for line in lines if line.published is not None]
+    ours = [line.values[column] for line in lines]
+    return compare(published, ours, result.baseline, result.reasons.get(column, ""))
+
+
+def _alike(result: Result) -> Verdict:
+    lines = [line for line in result.lines if {"scaled", "measured"} <= set(line.values)]
+    expected, found = ([line.values[column] for line in lines] for column in ("scaled", "measured"))
+    verdict = compare(expected, found, result.baseline, "this machine was late for some of the drawn times")
+    words = {"agrees": "agrees with", "ordering": "same ordering as", "differs": "differs from"}
+    first = words[verdict.kind]
+    rest = verdict.text.removeprefix("agrees").removeprefix("same ordering").removeprefix("differs")
+    return Verdict(verdict.kind, f"{first} the virtual clock at the same settings{rest}")
+
+
+def judged(result: Result) -> list[tuple[str, Verdict]]:
+    """Verdict of every judged column that has one, by the column's heading."""
+    found = [(COLUMNS[column], of_column(result, column)) for column in result.columns]
+    return [(heading, verdict) for heading, verdict in found if verdict is not None]
+
+
+def of_result(result: Result) -> Verdict:
+    """Verdict of an entry: of its first judged column, else of its claims, else of its misprints."""
+    first = next((verdict for _, verdict in judged(result)), None)
+    missed = [claim.text for claim in result.claims if not claim.holds]
+    if first is not None:
+        return first
+    if result.claims:
+        if missed:
+            why = f" ({result.reasons['claims']})" if "claims" in result.reasons else ""
+            return Verdict(
+                "differs", f"differs: {len(missed)} of {len(result.claims)} statements do not hold{why}"
+            )
+        return Verdict("holds", f"what the paper says holds ({len(result.claims)} statements)")
+    if result.misprints:
+        shown = sum(m.confirmed for m in result.misprints)
+        kind: Kind = "holds" if shown == len(result.misprints) else "differs"
+        return Verdict(kind, f"{shown} of {len(result.misprints)} shown by computation")
+    return Verdict("open", "the paper prints nothing to compare with")
+
+
+def columns_of(result: Result) -> list[str]:
+    """Columns that have a number in some line, in the book's order."""
+    return [column for column in COLUMNS if any(column in line.values for line in result.lines)]
+
+
+def _factor(published: Sequence[float], ours: Sequence[float]) -> float:
+    logs = [abs(math.log(a / b)) for a, b in zip(ours, published, strict=True) if a > 0 and b > 0]
+    return math.exp(max(logs, default=0.0))

@@ -1,0 +1,181 @@
+"""Pieces of HTML: an entry's text, table, claims, misprints and settings. Everything that is put in is escaped."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from workbench.book.running import Outcome
+from workbench.book.setting import Setting
+from workbench.book.values import COLUMNS, Claim, Line, Misprint, Picture, Result
+from workbench.book.verdicts import Verdict, columns_of, judged, of_result
+
+REAL = ("measured",)
+
+
+def number(value: float | None, error: float | None = None) -> str:
+    """Four digits, with the standard error if there is one.
+
+    >>> number(1234.5678), number(0.5, 0.01), number(None)
+    ('1235', '0.5 ± 0.01', '')
+    """
+    if value is None:
+        return ""
+    if math.isnan(value):
+        return "never"
+    text = f"{value:.4g}" if abs(value) < 1e4 or abs(value) >= 1e6 else f"{value:.0f}"
+    return f"{text} ± {error:.2g}" if error else text
+
+
+def badge(verdict: Verdict) -> str:
+    """A verdict with its sign and colour."""
+    return f'<span class="verdict {verdict.kind}"><b>{verdict.symbol}</b> {escape(verdict.text)}</span>'
+
+
+def entry(outcome: Outcome, setting: Setting) -> str:
+    """One entry of the page."""
+    name, title = outcome.entry.name, outcome.entry.title
+    head = f'<section class="entry" id="{escape(name)}"><h3>{escape(title)} <code>{escape(name)}</code></h3>'
+    result = outcome.result
+    if result is None:
+        text = f'<p><span class="verdict differs"><b>!</b> not computed: {escape(outcome.error)}</span></p>'
+        return f"{head}{text}</section>"
+    parts = [
+        head,
+        verdicts(result),
+        *(f"<p>{escape(text)}</p>" for text in result.text),
+        table(result),
+        claims(result.claims),
+        misprints(result.misprints),
+        *(f"<p class=data><b>Data.</b> {escape(text)}</p>" for text in result.data),
+        f"<p class=data><b>Real runs.</b> {escape(result.measured)}.</p>" if result.measured else "",
+        *(picture(name, i, each) for i, each in enumerate(result.pictures)),
+        settings(outcome, result, setting),
+        "</section>",
+    ]
+    return "\n".join(parts)
+
+
+def verdicts(result: Result) -> str:
+    """The verdict, or one for each judged column."""
+    found = judged(result)
+    if len(found) < 2:
+        return badge(of_result(result))
+    rows = "".join(
+        f"<li><small>{escape(heading)}:</small> {badge(verdict)}</li>" for heading, verdict in found
+    )
+    return f'<ul class="legend">{rows}</ul>'
+
+
+def table(result: Result) -> str:
+    """The paper's numbers and ours, with their ratio; what is measured stands apart."""
+    if not result.lines:
+        return ""
+    columns = columns_of(result)
+    printed = any(line.published is not None for line in result.lines)
+    heads = "".join(_head(column) for column in columns)
+    rows = "".join(_row(line, columns, printed) for line in result.lines)
+    paper = "<th>the paper</th>" if printed else ""
+    note = "<p class=data>In brackets: the ratio to the paper's number.</p>" if printed else ""
+    return (
+        f'<div class="scroll"><table><thead><tr><th></th>{paper}{heads}<th>unit</th><th>computed by</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>{note}"
+    )
+
+
+def _head(column: str) -> str:
+    real = column in REAL
+    tag = '<span class="tag real">real</span>' if real else '<span class="tag">simulated</span>'
+    tag = '<span class="tag">computed</span>' if column == "exact" else tag
+    return f'<th class="{"real" if real else ""}">{escape(COLUMNS[column])} {tag}</th>'
+
+
+def _row(line: Line, columns: Sequence[str], printed: bool) -> str:
+    cells = "".join(_cell(line, column) for column in columns)
+    paper = f"<td class=n>{number(line.published)}</td>" if printed else ""
+    return (
+        f"<tr><th>{escape(line.what)}</th>{paper}{cells}<td class=n>{escape(line.unit)}</td>"
+        f"<td><code>{escape(line.by)}</code></td></tr>"
+    )
+
+
+def _cell(line: Line, column: str) -> str:
+    kind = f'class="n {"real" if column in REAL else ""}"'
+    if column not in line.values:
+        return f"<td {kind}>–</td>"
+    ratio = line.ratio(column)
+    beside = "" if math.isnan(ratio) or column == "scaled" else f" <small>({ratio:.3g})</small>"
+    return f"<td {kind}>{number(line.values[column], line.errors.get(column))}{beside}</td>"
+
+
+def claims(found: Sequence[Claim]) -> str:
+    """What the paper says in words."""
+    if not found:
+        return ""
+    rows = "".join(
+        f"<tr><td>{badge(Verdict('holds', 'holds') if c.holds else Verdict('differs', 'does not hold'))}</td>"
+        f"<td>{escape(c.text)}</td><td>{escape(c.found)}</td><td><code>{escape(c.by)}</code></td></tr>"
+        for c in found
+    )
+    head = "<tr><th></th><th>statement</th><th>what decides, here</th><th>computed by</th></tr>"
+    return (
+        f'<div class="scroll"><table class="words"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def misprints(found: Sequence[Misprint]) -> str:
+    """Both numbers side by side, and the computation."""
+    if not found:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(m.where)}</td><td>{escape(m.printed)}</td><td>{escape(m.found)}</td>"
+        f"<td>{badge(Verdict('holds', 'shown') if m.confirmed else Verdict('differs', 'not shown'))}</td>"
+        f"<td><code>{escape(m.by)}</code></td></tr>"
+        for m in found
+    )
+    head = "<tr><th>where</th><th>the paper</th><th>found</th><th></th><th>computed by</th></tr>"
+    return (
+        f'<div class="scroll"><table class="words"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def picture(name: str, place: int, each: Picture) -> str:
+    """A figure, drawn by plotly once it comes into view; its caption says whether it is real."""
+    words = {
+        "data": each.data,
+        "darkData": each.dark_data,
+        "light": each.light,
+        "dark": each.dark,
+    }
+    text = json.dumps(words, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    tag = '<span class="tag real">real</span>' if each.real else '<span class="tag">simulated</span>'
+    height = int(each.light.get("height", 520))
+    return (
+        f'<figure><div class="plot" id="{escape(name)}-{place}" style="height:{height}px" role="img"'
+        f' aria-label="{escape(each.caption)}"></div><script type="application/json">{text}</script>'
+        f"<figcaption>{tag} {escape(each.caption)}</figcaption></figure>"
+    )
+
+
+def settings(outcome: Outcome, result: Result, setting: Setting) -> str:
+    """Seed, experiments, versions, and the command that makes this entry anew."""
+    specs = "".join(
+        f"<h5>{escape(label)}</h5><pre>{escape(_yaml(spec))}</pre>" for label, spec in result.specs.items()
+    )
+    seed = "no random numbers" if result.seed is None else f"seed {result.seed}"
+    versions = ", ".join(f"{name} {version}" for name, version in outcome.versions)
+    command = f"workbench reproduce {outcome.entry.name}{' --quick' if setting.quick else ''} --fresh"
+    how = "kept from an earlier run with the same inputs" if outcome.kept else "computed in this run"
+    return (
+        f"<details><summary>Settings: {escape(seed)}, {len(result.specs)} experiments, {outcome.seconds:.1f} s"
+        f" ({how})</summary><p>Again: <code>{escape(command)}</code></p><p>{escape(versions)}</p>{specs}</details>"
+    )
+
+
+def _yaml(spec: Mapping[str, Any]) -> str:
+    import yaml
+
+    return yaml.safe_dump(dict(spec), sort_keys=False, default_flow_style=None, width=110)

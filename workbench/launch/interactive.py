@@ -1,0 +1,316 @@
+"""Real runs on engines of ipyparallel, so that a notebook can look into every rank between two runs.
+
+The engines are the ranks: one MPI world, the master on rank 0. A run is one call to all of them, and goes the same way
+as on warm ranks: messages are MPI's, and who follows it follows its run folder. ipyparallel only carries the call (JSON
+and bytes), and the user's own code before and after.
+
+>>> import workbench as wb
+>>> with wb.interactive(2, progress=False) as engines:  # doctest: +SKIP
+...     run = engines.start(wb.Experiment(scheme="UMW", workers=2, rounds=5))
+...     run.wait(), engines.view["part"]
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import ClusterError
+from workbench.experiment import Experiment
+from workbench.files import atomic_write
+from workbench.launch.calls import Calls, answers, call, died
+from workbench.launch.keeper import Keeper, patience, unsigned
+from workbench.launch.places import Place, is_alive
+from workbench.launch.records import ENDED
+from workbench.launch.tasks import Task
+from workbench.launch.words import described
+from workbench.protocol import MASTER
+from workbench.realrun import RealRun, start_real
+from workbench.runner import Bar
+from workbench.settings import SettingError
+
+LOOK_EVERY = 0.03  # s
+STRAGGLING = 10.0  # s between the first and the last engine of a set that is there already
+LEAVING = 5.0  # s that the ranks have to get out of a run that has ended
+
+
+def interactive(workers: int, client: Any = None, progress: bool = True) -> Interactive:
+    """Open engines for real runs whose ranks a notebook can look into; returns once they are up.
+
+    Parameters
+    ----------
+    workers
+        How many workers a run may have at most; one more engine is the master.
+    client
+        Engines that are there already: an ipyparallel Client, or a Cluster that has been started. All its engines
+        have to be ranks of one MPI world of at least workers + 1, rank 0 on this machine. They are left running at the
+        end, and how safe their connections are is up to whoever started them. By default, engines of our own.
+    progress
+        Show a bar while they start, which takes some seconds.
+
+    Raises
+    ------
+    SettingError
+        workers is no positive number, or the client has no such engines.
+    ClusterError
+        The engines cannot be started: no mpiexec, no room, an import that fails.
+
+    Notes
+    -----
+    Engines of our own listen on this machine only, their connections are encrypted (CURVE), and they end with the
+    notebook's kernel. One that dies counts as a dead worker: the run goes on as far as its scheme tolerates (without
+    the master it cannot), then new engines are needed, as the next `start` says.
+
+    Under a plain ``mpiexec``, which `ipyparallel.Cluster(engines="mpi")` calls by default, **the death of one engine
+    takes all the others along**; give it ``--with-ft ulfm`` if runs are to survive that. The run says in one sentence
+    who died, and can be resumed on other processes.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> engines = wb.interactive(6)  # doctest: +SKIP
+    >>> cr = wb.Experiment(scheme="CR", scheme_args={"children": 2, "layers": 2}, workers=6)
+    >>> engines.start(cr).result().rounds  # doctest: +SKIP
+    >>> engines.at(3)["part"].gradient  # what rank 3 computed last  # doctest: +SKIP
+    >>> engines.close()  # doctest: +SKIP
+
+    In a notebook, a cell that begins with ``%%px`` runs on all ranks, where `part` is what the rank held when its last
+    run ended (see `workbench.launch.inside.Inside`). Cells like this wait until a run is over.
+    """
+    if not isinstance(workers, int) or workers < 1:
+        raise SettingError(f"workers = {workers!r}: give a positive whole number")
+    return Interactive(workers, client, progress)
+
+
+class Interactive:
+    """Engines that take run after run; see `interactive`. A context manager that closes them.
+
+    `client`: ipyparallel's client; `view`: its view of all ranks, in their order; `places`: their processes.
+    """
+
+    def __init__(self, workers: int, client: Any, progress: bool) -> None:
+        self.workers, self.borrowed = workers, client is not None
+        self.keeper: Keeper | None = None
+        self.places: list[Place] = []
+        self.run: RealRun | None = None  # the newest that has begun
+        self.calls: Calls | None = None  # its calls
+        self._closed: str | None = None  # why
+        self._end = contextlib.ExitStack()
+        atexit.register(self.close)
+        try:
+            self.client = self._start(progress) if client is None else self._borrow(client)
+            self._sit()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, progress: bool) -> Any:
+        """Start engines of our own."""
+        self.keeper = keeper = Keeper(self.workers + 1)
+        self._end.callback(keeper.close)
+        with Bar("starting engines", "engine", self.workers + 1, progress) as bar:
+            return keeper.await_up(bar.update)
+
+    def _borrow(self, client: Any) -> Any:
+        """Client of engines that are there already."""
+        import ipyparallel
+
+        if isinstance(client, ipyparallel.Client):
+            return client
+        if not isinstance(client, ipyparallel.Cluster) or client.controller is None:
+            raise SettingError(
+                f"client = {client!r:.60}: give an ipyparallel Client, or a Cluster that has been started"
+            )
+        with unsigned():
+            found = client.connect_client_sync()
+        self._end.callback(found.close)
+        if (engines := client.n or 0) > 0:
+            self._await(found, engines, patience(engines))
+        return found
+
+    def _sit(self) -> None:
+        """Find out which engine is which rank, and have them get ready."""
+        needed = self.workers + 1
+        ids = self._ids(needed)
+        world = self._ask(ids[:1])[0][1]
+        ids = self._ids(world)
+        found = {
+            rank: (id, Place(pid, host)) for id, (rank, _, pid, host) in zip(ids, self._ask(ids), strict=True)
+        }
+        if sorted(found) != list(range(len(ids))) or len(ids) < needed:
+            raise SettingError(
+                f"client: {len(ids)} engines, {world} in the MPI world of the first; {needed} in one world are needed,"
+                f" as ipyparallel.Cluster(engines='mpi', n={needed}) starts them"
+            )
+        ids, self.places = map(list, zip(*(found[rank] for rank in range(len(ids))), strict=True))
+        if self.places[MASTER].host != socket.gethostname():
+            raise SettingError(f"client: rank 0 is {self.places[MASTER]}; it has to be on this machine")
+        answers(call(self.client, ids, "sit"), patience(len(ids)))
+        self.view = self.client.direct_view(ids)
+        self.view.block = True
+        _magics(self.view)
+
+    def _ids(self, engines: int) -> list[int]:
+        """Numbers of the engines, once so many are there; fewer, where they do not come."""
+        self._await(self.client, engines, STRAGGLING)
+        ids = list(self.client.ids)
+        if not ids:
+            raise SettingError("client: has no engines yet; start them first")
+        return ids
+
+    @staticmethod
+    def _await(client: Any, engines: int, patience: float) -> None:
+        until = time.monotonic() + patience
+        while len(client.ids) < engines and time.monotonic() < until:
+            time.sleep(LOOK_EVERY)
+
+    def _ask(self, ids: list[int]) -> list[Any]:
+        found = answers(call(self.client, ids, "where"), patience(len(ids)))
+        return [json.loads(answer) for answer in found]
+
+    # ---------------------------------------------------------------- for users
+
+    def start(self, experiment: Experiment, **options: Any) -> RealRun:
+        """Start a run on the engines and return at once; options as in `workbench.start` with engine = "mpi".
+
+        Runs go one after the other, and after what the engines are busy with. Raises `SettingError` for an experiment
+        that does not fit, `ClusterError` where the engines are no longer fit for runs.
+        """
+        if not isinstance(experiment, Experiment):
+            raise SettingError(f"experiment = {experiment!r:.60}: give a wb.Experiment")
+        if experiment.workers >= len(self.places):
+            raise SettingError(
+                f"workers = {experiment.workers}: there are engines for {len(self.places) - 1}; take fewer workers, or"
+                f" open wb.interactive({experiment.workers})"
+            )
+        if (why := self.unfit()) is not None:
+            raise ClusterError(why)
+        return start_real(experiment, make=lambda e, home: EngineRun(e, home, self), **options)
+
+    def at(self, rank: int) -> Any:
+        """View of one rank: ``at(3)["part"]`` fetches its `part`, ``at(3).apply_sync(f)`` calls f there."""
+        if rank not in range(len(self.places)):
+            raise SettingError(f"rank = {rank!r}: there are 0 to {len(self.places) - 1}")
+        return self.client.direct_view(self.view.targets[rank])
+
+    def unfit(self) -> str | None:
+        """Why the engines take no more runs, in one sentence; None: they do."""
+        dead, last = died(self.places), self.calls
+        why = self._closed
+        if why is None and dead is not None:
+            why = dead
+        elif why is None and last is not None and last.over(0.0) and not last.clean:
+            why = "the last run left something behind"
+        anew = (
+            "start their cluster anew" if self.borrowed else f"wb.interactive({self.workers}) opens new ones"
+        )
+        return None if why is None else f"engines: {why}; {anew}"
+
+    def close(self) -> None:
+        """Stop the run that is under way, and end the engines if they are our own. May be called again."""
+        if self._closed is None:
+            self._closed = "closed"
+            if self.run is not None and self.run.state in ("waiting", "running"):
+                self.run.stop()
+                self.run.wait(LEAVING)
+        self._leave()
+
+    def _leave(self) -> None:
+        atexit.unregister(self.close)
+        self._end.close()
+
+    def __enter__(self) -> Interactive:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<engines for {self.workers} workers: {self.unfit() or 'ready'}>"
+
+    # ---------------------------------------------------------------- for runs
+
+    def await_turn(self, run: EngineRun) -> None:
+        """Wait until the engines are free; raises `ClusterError` where they will not be, or the run was stopped."""
+        while True:
+            if (why := self.unfit()) is not None:
+                raise ClusterError(why)
+            if run.unwanted:
+                raise ClusterError("stopped before it began")
+            busy = self._busy()
+            if not busy:
+                return
+            run.note = f"waiting for rank {busy[0]}, which is busy with code of yours"
+            time.sleep(LOOK_EVERY)
+
+    def _busy(self) -> list[int]:
+        """Ranks that still have something to do."""
+        status = self.client.queue_status(self.view.targets)
+        return [r for r, id in enumerate(self.view.targets) if status[id]["queue"] or status[id]["tasks"]]
+
+    def serve(self, run: RealRun, task: Task) -> Calls:
+        """Have all engines take their parts in a run."""
+        self.run, self.calls = (
+            run,
+            Calls(self.client, self.view.targets, task.words(), task.arrays, self.places),
+        )
+        return self.calls
+
+    def broke_off(self) -> None:
+        """A run cannot be ended by its ranks any more, so neither can they take another."""
+        self._closed = self._closed or "ended, as a run broke off"
+        self._leave()
+
+
+class EngineRun(RealRun):
+    """A run on engines."""
+
+    def __init__(self, experiment: Experiment, folder: Path, engines: Interactive) -> None:
+        super().__init__(experiment, folder)
+        self.engines = engines
+
+    @property
+    def unwanted(self) -> bool:
+        """Was it stopped?"""
+        return not self._wanted.is_set()
+
+    def hand_in(self, task: Task) -> None:
+        """Have the engines do it, and follow it to its end."""
+        self.describe(task)
+        self.engines.await_turn(self)
+        self.held_by(self.engines.places[MASTER].pid)
+        calls = self.engines.serve(self, task)
+        self.note = "starting"
+        try:
+            self.follow(calls)
+        except ClusterError as error:
+            if not (self.home / ENDED).exists():
+                self.engines.broke_off()
+                self._write_off(task, error)
+            raise
+
+    def _write_off(self, task: Task, error: ClusterError) -> None:
+        """Say in its folder that a run has ended, where its master lives on: else it would seem to be under way."""
+        if is_alive(self.engines.places[MASTER].pid):
+            self.stop()
+            words = {
+                "state": "failed",
+                "error": described(error, {}),
+                "emulate": task.emulate,
+                "first": task.first,
+            }
+            with atomic_write(self.home / ENDED, "w") as out:
+                out.write(json.dumps({**words, "clean": False}))
+
+
+def _magics(view: Any) -> None:
+    """In a notebook, %%px means these engines."""
+    from IPython import get_ipython
+
+    if get_ipython() is not None:
+        view.activate()

@@ -1,0 +1,91 @@
+"""A form made from fields: labels, units, sliders, and the reason why something cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import anywidget
+import traitlets as t
+
+from workbench.widgets.assets import script, style
+from workbench.widgets.fields import Field, complaint, read, values_of
+
+
+class Form(anywidget.AnyWidget):
+    """Lines of a form; `values` are texts as typed, `reasons` why some of them cannot be used.
+
+    >>> from workbench.links import Link
+    >>> from workbench.widgets.fields import fields_of
+    >>> form = Form("link", fields_of(Link), {"latency": "0.001"})
+    >>> form.read()
+    {'latency': 0.001}
+    """
+
+    _esm = t.Unicode(script("form")).tag(sync=True)
+    _css = t.Unicode(style("form")).tag(sync=True)
+    title = t.Unicode().tag(sync=True)
+    opened = t.Bool(True).tag(sync=True)
+    fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
+    values: t.Dict[str, str] = t.Dict().tag(sync=True)
+    reasons: t.Dict[str, str] = t.Dict().tag(sync=True)
+
+    def __init__(
+        self, title: str, lines: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any
+    ) -> None:
+        self.lines = tuple(lines)
+        super().__init__(title=title, fields=[line.page() for line in lines], **traits)
+        self._listeners: list[Callable[[set[str]], None]] = []
+        self._quiet = False
+        self.fill(values or {})
+        self.observe(self._changed, "values")
+
+    def _changed(self, change: dict[str, Any]) -> None:
+        if self._quiet:
+            return
+        before, after = change["old"], change["new"]
+        names = {name for name in after if after[name] != before.get(name)}
+        for listener in self._listeners if names else ():
+            listener(names)
+
+    def on_change(self, listener: Callable[[set[str]], None]) -> None:
+        """Call back with the names of fields that the user changed (not of those that `fill` changes)."""
+        self._listeners.append(listener)
+
+    def reshape(self, lines: Sequence[Field], values: Mapping[str, str] | None = None) -> None:
+        """Show other fields; what is not given stands at its default."""
+        self.lines = tuple(lines)
+        with self.hold_sync():
+            self.fields = [line.page() for line in lines]
+            self.reasons = {}
+            self.fill(values or {}, fresh=True)
+
+    def fill(self, values: Mapping[str, str], fresh: bool = False) -> None:
+        """Write texts into fields; fields that are not named keep theirs, or get their default if `fresh`."""
+        before = {} if fresh else self.values
+        texts = {line.name: values.get(line.name, before.get(line.name, line.default)) for line in self.lines}
+        self._quiet = True
+        try:
+            self.values = texts
+        finally:
+            self._quiet = False
+
+    def read(self) -> dict[str, Any]:
+        """Values that are not at their default, by name."""
+        return values_of(self.lines, self.values)
+
+    def shown(self) -> dict[str, Any]:
+        """Values of all fields by name, those at their default too; None for empty ones."""
+        return {line.name: read(line, self.values[line.name]) for line in self.lines}
+
+    def complaints(self) -> dict[str, str]:
+        """Fields that cannot be used whatever the others are."""
+        found = {line.name: complaint(line, self.values.get(line.name, "")) for line in self.lines}
+        return {name: reason for name, reason in found.items() if reason}
+
+    def blame(self, reasons: Mapping[str, str]) -> None:
+        """Colour fields and say why; those that are not named are fine."""
+        names = {line.name for line in self.lines}
+        kept = {name: reason for name, reason in reasons.items() if name in names}
+        if kept != self.reasons:
+            self.reasons = kept

@@ -1,0 +1,74 @@
+"""Nothing that goes wrong in a callback reaches the user as a traceback: it becomes a sentence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+import ipywidgets as w
+
+from workbench.errors import RunError
+from workbench.figures import NoBrowser
+from workbench.widgets.tables import sentence
+
+P = ParamSpec("P")
+EXPECTED = (ValueError, OSError, RunError, NoBrowser)  # their messages are written for users
+log = logging.getLogger("workbench.widgets")
+
+
+class Telling(Protocol):
+    """Whoever can say a sentence to the user."""
+
+    def tell(self, text: str) -> None:
+        """Show a sentence; empty: take it away."""
+
+
+T = TypeVar("T", bound=Telling)
+
+
+def guarded(method: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T, P], None]:
+    """Make a method tell what went wrong instead of raising it; the traceback is logged as information."""
+
+    @wraps(method)
+    def safely(self: T, *args: P.args, **options: P.kwargs) -> None:
+        try:
+            method(self, *args, **options)
+        except Exception as error:
+            self.tell(words(error))
+            log.info("a callback failed", exc_info=True)
+
+    return cast(Callable[Concatenate[T, P], None], safely)
+
+
+def words(error: Exception) -> str:
+    """A sentence for an error; one that nobody foresaw is named with its kind."""
+    text = " ".join(str(error).split())
+    return (
+        text
+        if isinstance(error, EXPECTED) and text
+        else f"this should not have happened: {type(error).__name__}: {text}"
+    )
+
+
+def sides(*children: w.Widget) -> w.HBox:
+    """Side by side where the page is wide enough, else one below the other."""
+    box = w.HBox(list(children))
+    box.add_class("wb-sides")
+    return box
+
+
+class Pane(w.VBox):
+    """A part of the explorer, with a line for what goes wrong in it."""
+
+    def __init__(self, children: Sequence[Any] = ()) -> None:
+        self.message = w.HTML()
+        super().__init__([self.message, *children])
+        self.add_class("wb-pane")
+
+    def tell(self, text: str) -> None:
+        """Show a sentence above everything else; empty: take it away."""
+        shown = sentence(text, bad=True)
+        if self.message.value != shown:
+            self.message.value = shown

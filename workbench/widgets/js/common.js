@@ -1,0 +1,89 @@
+// Shared by every widget of the workbench that draws: plotly.js once a page, the page's theme, one plot in a box.
+
+const PAGE = Symbol.for("workbench.plotly");
+const PATIENCE = 5000; // ms after which another widget asks again
+
+/** plotly.js. Whoever comes first asks its kernel for it, all others wait; nothing of it is kept in the notebook. */
+function library(model) {
+  const page = (globalThis[PAGE] ??= {});
+  page.ready ??= new Promise((resolve) => (page.resolve = resolve));
+  if (page.begun) return page.ready;
+  const take = async (message, buffers) => {
+    if (message.kind !== "library" || page.begun) return;
+    page.begun = true;
+    const unpacked = new Blob([buffers[0]]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const text = await new Response(unpacked).text();
+    const wrapped = ["const module = {exports: {}}, exports = module.exports;\n", text, "\n;export default module.exports;"];
+    const url = URL.createObjectURL(new Blob(wrapped, { type: "text/javascript" }));
+    page.resolve((await import(url)).default);
+    URL.revokeObjectURL(url);
+  };
+  const ask = () => {
+    if (page.begun || Date.now() - (page.asked ?? -PATIENCE) < PATIENCE) return;
+    page.asked = Date.now();
+    model.send({ kind: "library" });
+  };
+  model.on("msg:custom", take);
+  ask();
+  const timer = setInterval(ask, 500);
+  page.ready.then(() => {
+    clearInterval(timer);
+    model.off("msg:custom", take);
+  });
+  return page.ready;
+}
+
+/** "light" or "dark", as JupyterLab, Voila or VS Code say; else as the system says. */
+function theme() {
+  const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
+  if (jpThemeLight !== undefined) return jpThemeLight === "true" ? "light" : "dark";
+  if (vscodeThemeKind !== undefined) return vscodeThemeKind.includes("dark") ? "dark" : "light";
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+/** Call back whenever the page changes its theme; returns the way to end that. */
+function onTheme(callback) {
+  let known = theme();
+  const observer = new MutationObserver(() => {
+    if (theme() === known) return;
+    known = theme();
+    callback(known);
+  });
+  observer.observe(document.body, { attributes: true });
+  return () => observer.disconnect();
+}
+
+/** Make an element: element("button", {className: "x", onclick: f}, "text or children"). */
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  for (const [name, value] of Object.entries(properties))
+    if (name.startsWith("aria-") || name === "role" || name === "for") made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+/** At most one call per animation frame, with what is newest then. */
+function perFrame(callback) {
+  let wanted = 0;
+  const soon = () => (wanted ||= requestAnimationFrame(() => ((wanted = 0), callback())));
+  soon.cancel = () => cancelAnimationFrame(wanted);
+  return soon;
+}
+
+const CONFIG = { displaylogo: false, toImageButtonOptions: { scale: 2 } };
+
+/** A box that holds a plotly figure as wide as the page lets it be. */
+async function plotBox(model, parent) {
+  const box = element("div", { className: "wb-plot" });
+  parent.append(box);
+  const Plotly = await library(model);
+  const fit = perFrame(() => box.offsetWidth && box.data && Plotly.Plots.resize(box));
+  const observer = new ResizeObserver(fit);
+  observer.observe(box);
+  const remove = () => {
+    observer.disconnect();
+    fit.cancel();
+    Plotly.purge(box);
+  };
+  return { box, Plotly, remove };
+}

@@ -1,0 +1,119 @@
+// A form made from field metadata: every control has a label, its unit, a slider where that helps, and room for the
+// reason why it cannot be used as it stands.
+
+let forms = 0;
+const STEPS = 200;
+
+const digits = (value) => Number(value.toPrecision(3));
+
+/** Where a value stands on a slider of 0 to STEPS, and back. The left end of a logarithmic slider that includes 0 is 0. */
+const scales = {
+  place({ low, high, log }, value) {
+    if (!log) return ((value - low) / (high - low)) * STEPS;
+    const bottom = low || high * 1e-7;
+    if (value <= 0) return 0;
+    return Math.max(low ? 0 : 1, (Math.log(value / bottom) / Math.log(high / bottom)) * STEPS);
+  },
+  value({ low, high, log, kind }, place) {
+    const share = place / STEPS;
+    if (log) {
+      const bottom = low || high * 1e-7;
+      return !low && place === 0 ? 0 : digits(bottom * (high / bottom) ** share);
+    }
+    const value = low + share * (high - low);
+    return kind === "whole" ? Math.round(value) : digits(value);
+  },
+};
+
+function options({ choices, words, empty, kind }) {
+  const values = kind === "flag" ? ["yes", "no"] : choices;
+  const made = values.map((value, i) => element("option", { value }, words?.[i] || value));
+  return empty ? [element("option", { value: "" }, "as fits"), ...made] : made;
+}
+
+/** One line. `typed(text)` is called with every change; returns {node, show(text), blame(reason)}. */
+function line(field, id, typed) {
+  const help = `${id}-help`, why = `${id}-why`;
+  const common = { id, "aria-describedby": `${help} ${why}` };
+  let input, range = null;
+  if (field.kind === "choice") {
+    input = element("select", { ...common, onchange: () => typed(input.value) }, ...options(field));
+  } else if (field.kind === "flag" && field.empty) {
+    input = element("select", { ...common, onchange: () => typed(input.value) }, ...options(field));
+  } else if (field.kind === "flag") {
+    input = element("input", { ...common, type: "checkbox", onchange: () => typed(input.checked ? "yes" : "no") });
+  } else {
+    input = element("input", { ...common, type: "text", spellcheck: false, autocomplete: "off", oninput: () => typed(input.value) });
+    if (field.empty) input.placeholder = "as fits";
+    if (field.kind !== "text") input.className = "wb-value";
+  }
+  const control = [input];
+  if (field.kind === "text" && field.choices.length) {
+    input.setAttribute("list", `${id}-list`);
+    control.push(element("datalist", { id: `${id}-list` }, ...field.choices.map((value) => element("option", { value }))));
+  }
+  if (field.low !== null && field.high !== null) {
+    const slid = () => typed(String(scales.value(field, Number(range.value))));
+    const span = field.kind === "whole" && !field.log ? { min: field.low, max: field.high, step: 1 } : { min: 0, max: STEPS, step: 1 };
+    range = element("input", { type: "range", ...span, "aria-label": `${field.label}, slider`, oninput: span.max === STEPS ? slid : () => typed(range.value) });
+    control.push(range);
+  }
+  const reason = element("div", { id: why, className: "wb-why", role: "alert" });
+  const node = element("div", { className: `wb-line wb-${field.kind}`, title: field.help },
+    element("label", { for: id }, field.label),
+    element("div", { className: "wb-control" }, ...control, element("span", { className: "wb-unit" }, field.unit)),
+    element("div", { id: help, className: "wb-help" }, field.help), reason);
+  const show = (text) => {
+    if (input.type === "checkbox") input.checked = text === "yes";
+    else if (input.value !== text) input.value = text;
+    const value = Number(text);
+    if (!range || text === "" || Number.isNaN(value)) return;
+    if (Number(range.max) !== STEPS) range.max = Math.max(field.high, value); // typed beyond the slider's end
+    range.value = Number(range.max) === STEPS ? scales.place(field, value) : value;
+  };
+  const blame = (text) => {
+    reason.textContent = text;
+    input.setAttribute("aria-invalid", Boolean(text));
+    node.classList.toggle("wb-bad", Boolean(text));
+  };
+  return { node, show, blame };
+}
+
+function render({ model, el }) {
+  el.classList.add("wb", "wb-form");
+  const number = ++forms;
+  let lines = {};
+  const typed = (name) => (text) => {
+    const values = { ...model.get("values"), [name]: text };
+    model.set("values", values);
+    model.save_changes();
+    lines[name].show(text);
+  };
+  const fill = () => {
+    const fields = model.get("fields"), focused = el.contains(document.activeElement) ? document.activeElement.id : "";
+    lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `wb-${number}-${field.name}`, typed(field.name))]));
+    const nodes = (minor) => fields.filter((field) => field.minor === minor).map((field) => lines[field.name].node);
+    const more = nodes(true).length ? [element("details", { className: "wb-more" }, element("summary", {}, "more"), ...nodes(true))] : [];
+    const title = model.get("title"), inner = [...nodes(false), ...more];
+    el.replaceChildren(...(title ? [element("details", { open: model.get("opened") }, element("summary", { className: "wb-title" }, title), ...inner)] : inner));
+    show();
+    blame();
+    if (focused) document.getElementById(focused)?.focus();
+  };
+  const show = () => Object.entries(lines).forEach(([name, { show }]) => show(model.get("values")[name] ?? ""));
+  const blame = () => {
+    const reasons = model.get("reasons");
+    for (const [name, { blame, node }] of Object.entries(lines)) {
+      blame(reasons[name] ?? "");
+      if (reasons[name]) for (let box = node.closest("details"); box; box = box.parentElement.closest("details")) box.open = true;
+    }
+  };
+  fill();
+  const traits = { "change:fields": fill, "change:title": fill, "change:values": show, "change:reasons": blame };
+  for (const [event, call] of Object.entries(traits)) model.on(event, call);
+  return () => {
+    for (const [event, call] of Object.entries(traits)) model.off(event, call);
+  };
+}
+
+export default { render };

@@ -1,0 +1,223 @@
+// Curves that grow while runs go on. The kernel sends new rows; axes, theme and scales are the page's own business.
+
+const X = { time: "wall clock", round: "rounds", bytes: "bytes received", samples: "samples computed" };
+const MOST_POINTS = 2000;
+const RATIO = { x: 6, y: 20 }; // beyond these, ratios say more than differences: logarithmic axis
+const RISING = ["accuracy", "auc"];
+
+/** Rows of all curves, as they come. A frame says from which row on it holds; a gap is asked for again. */
+class Store {
+  constructor(model) {
+    this.model = model;
+    this.forget();
+  }
+  forget() {
+    this.edition = this.model.get("edition");
+    this.curves = this.model.get("curves").map(() => ({}));
+  }
+  rows = (i) => this.curves[i].round?.length ?? 0;
+  ask = () => this.model.send({ kind: "from", rows: this.curves.map((_, i) => this.rows(i)) });
+  take({ edition, parts }, buffers) {
+    if (edition !== this.model.get("edition")) return;
+    if (edition !== this.edition) this.forget();
+    let gap = false;
+    parts.forEach(({ curve, first, columns }, k) => {
+      if (first > this.rows(curve)) return (gap = true);
+      const view = buffers[k];
+      const all = new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+      const count = all.length / columns.length;
+      columns.forEach((name, c) => {
+        const column = (this.curves[curve][name] ??= []);
+        column.length = first;
+        for (let j = 0; j < count; j++) column.push(all[c * count + j]);
+      });
+    });
+    if (gap) this.ask();
+  }
+}
+
+/** Which points of a long curve are drawn: evenly spread ones, and dense ones at the start, where curves are steep. */
+function thinned(count) {
+  if (count <= MOST_POINTS) return [...Array(count).keys()];
+  const half = MOST_POINTS / 2, chosen = new Set();
+  for (let i = 0; i < half; i++) {
+    chosen.add(Math.round((i * (count - 1)) / (half - 1)));
+    chosen.add(Math.round(count ** (i / (half - 1))) - 1);
+  }
+  return [...chosen].sort((a, b) => a - b);
+}
+
+function points(columns, x, y) {
+  const xs = columns[x] ?? [], ys = columns[y] ?? [];
+  const known = xs.map((_, i) => i).filter((i) => Number.isFinite(ys[i]) && Number.isFinite(xs[i]));
+  const kept = thinned(known.length).map((k) => known[k]);
+  return { x: kept.map((i) => xs[i]), y: kept.map((i) => ys[i]) };
+}
+
+/** "log" where ratios say more than differences. What has become logarithmic stays so, until other data are shown. */
+function scale(choice, axis, spans, before) {
+  if (choice !== "auto") return choice;
+  if (before === "log") return "log";
+  const low = Math.min(...spans.map(([a]) => a)), high = Math.max(...spans.map(([, b]) => b));
+  return low > 0 && Number.isFinite(high) && high > RATIO[axis] * low ? "log" : "linear";
+}
+
+const extent = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
+
+function traces(curves, drawn) {
+  const lines = curves.map(({ name, color, dash, width }, i) => ({
+    ...drawn[i], name, type: "scatter", mode: "lines", line: { color, dash, width }, legendgroup: name,
+    hovertemplate: `<b>${name}</b><br>%{y:.5g} at %{x:.5~g}<extra></extra>`,
+  }));
+  const heads = curves.map(({ name, color, symbol }, i) => ({
+    x: drawn[i].x.slice(-1), y: drawn[i].y.slice(-1), name, type: "scatter", mode: "markers", legendgroup: name,
+    marker: { color, symbol, size: 11 }, showlegend: false, hoverinfo: "skip",
+  }));
+  return [...lines, ...heads];
+}
+
+function targetLine(target, color) {
+  const label = { text: `target ${Number(target.toPrecision(4))}`, textposition: "start", font: { size: 14 } };
+  const line = { color, width: 3, dash: "dot" };
+  return { type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line, label, editable: true };
+}
+
+let serial = 0;
+
+/** A labelled menu of choices {value: words}; `chosen` is told. */
+function menu(label, choices, value, chosen) {
+  const id = `wb-live-${++serial}`;
+  const select = element("select", { id, onchange: () => chosen(select.value) });
+  select.refill = (options, now) => {
+    select.replaceChildren(...Object.entries(options).map(([v, words]) => element("option", { value: v }, words)));
+    select.value = now;
+  };
+  select.refill(choices, value);
+  return { select, node: element("span", { className: "wb-pair" }, element("label", { for: id }, label), select) };
+}
+
+function controls(model, changed) {
+  const set = (name) => (value) => (model.set(name, value), model.save_changes(), changed());
+  const scales = { auto: "as fits", linear: "linear", log: "logarithmic" };
+  const x = menu("across", X, model.get("x"), set("x"));
+  const y = menu("up", {}, "", set("y"));
+  const logX = menu("scale across", scales, model.get("scale_x"), set("scale_x"));
+  const logY = menu("scale up", scales, model.get("scale_y"), set("scale_y"));
+  const id = `wb-live-${++serial}`;
+  const target = element("input", { id, type: "text", inputMode: "decimal", size: 8, placeholder: "none" });
+  target.onchange = () => {
+    const value = target.value.trim() === "" ? null : Number(target.value.replace(",", "."));
+    target.setAttribute("aria-invalid", Number.isNaN(value));
+    if (!Number.isNaN(value)) set("target")(value);
+  };
+  const stop = element("button", { className: "wb-stop", type: "button", onclick: () => model.send({ kind: "stop" }) }, "Stop");
+  const pair = element("span", { className: "wb-pair" }, element("label", { for: id }, "target"), target);
+  const refill = () => {
+    const names = Object.fromEntries(Object.entries(model.get("metrics")).map(([k, words]) => [k, words.split(" ‖")[0]]));
+    y.select.refill(names, model.get("y"));
+    x.select.value = model.get("x");
+    logX.select.value = model.get("scale_x");
+    logY.select.value = model.get("scale_y");
+    if (document.activeElement !== target) target.value = model.get("target") === null ? "" : Number(model.get("target").toPrecision(6));
+    stop.disabled = !model.get("active");
+  };
+  const node = element("div", { className: "wb-bar" }, ...[x, logX, y, logY].map((m) => m.node), pair, stop);
+  return { node, refill };
+}
+
+/** What each run is doing, in a table that screen readers are told of. */
+function statusTable(model) {
+  const node = element("table", { className: "wb-table wb-status", "aria-label": "runs" });
+  const fill = () =>
+    node.replaceChildren(
+      ...model.get("status").map(({ name, state, note, share }) => {
+        const bar = element("progress", { max: 1, value: share, "aria-label": `progress of ${name}` });
+        const cells = [name, state, bar, note].map((cell) => element("td", {}, cell));
+        return element("tr", { className: `wb-${state}` }, ...cells);
+      }),
+    );
+  fill();
+  return { node, fill };
+}
+
+function render({ model, el }) {
+  const store = new Store(model);
+  const types = { x: "linear", y: "linear" };
+  let plot, shown = "", span = [1, 1], gone = false;
+
+  const layout = () => {
+    const look = model.get("looks")[theme()];
+    const { x, y, target } = Object.fromEntries(["x", "y", "target"].map((n) => [n, model.get(n)]));
+    const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name] });
+    return {
+      ...look,
+      xaxis: { ...axis("x", model.get("titles")[x]), tickformat: x === "time" ? "~g" : "~s" },
+      yaxis: { ...axis("y", model.get("metrics")[y] ?? y), ...ticks() },
+      annotations: model.get("curves").length ? [] : [{ text: "no runs yet", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 20 } }],
+      shapes: target === null ? [] : [targetLine(target, look.font.color)],
+      uirevision: `${shown}`,
+      autosize: true,
+    };
+  };
+
+  /** Digits of one size where the curves span few decades, powers of ten where they span many. */
+  const ticks = () => {
+    if (types.y !== "log") return {};
+    return span[1] < 1e3 * span[0] ? { dtick: "D2", tickformat: "~g" } : { exponentformat: "power" };
+  };
+
+  const draw = perFrame(async () => {
+    if (!plot || gone) return;
+    const [x, y] = [model.get("x"), model.get("y")];
+    const now = [model.get("edition"), x, y, model.get("scale_x"), model.get("scale_y")].join();
+    if (now !== shown) Object.assign(types, { x: "linear", y: "linear" });
+    shown = now;
+    const drawn = store.curves.map((columns) => points(columns, x, y));
+    const some = drawn.filter((d) => d.x.length);
+    types.x = x === "time" ? scale(model.get("scale_x"), "x", some.map((d) => [d.x[0], d.x.at(-1)]).map(([a, b]) => [a > 0 ? b : 0, b]), types.x) : model.get("scale_x") === "log" ? "log" : "linear";
+    span = extent(some.flatMap((d) => extent(d.y)));
+    types.y = RISING.includes(y) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
+    const first = !plot.box.data;
+    await plot.Plotly.react(plot.box, traces(model.get("curves"), drawn), layout(), { ...CONFIG, edits: {} });
+    if (first) plot.box.on("plotly_relayout", moved);
+    plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
+    plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
+  });
+
+  /** The target line was dragged. */
+  const moved = (change) => {
+    const before = model.get("target");
+    const ends = [change["shapes[0].y0"], change["shapes[0].y1"]].filter((v) => v !== undefined && v !== before);
+    if (!ends.length) return;
+    model.set("target", ends[0]);
+    model.save_changes();
+  };
+
+  const bar = controls(model, draw), table = statusTable(model);
+  el.classList.add("wb");
+  el.append(bar.node);
+  const figure = element("div", { role: "figure", "aria-label": "convergence while runs go on" });
+  el.append(figure, table.node);
+  plotBox(model, figure).then((made) => ((plot = made), gone ? made.remove() : draw()));
+
+  const message = (content, buffers) => content.kind === "rows" && (store.take(content, buffers), draw());
+  const traits = { "change:status": table.fill, "msg:custom": message };
+  for (const name of ["curves", "x", "y", "scale_x", "scale_y", "target", "metrics", "active"])
+    traits[`change:${name}`] = () => (bar.refill(), draw());
+  for (const [event, call] of Object.entries(traits)) model.on(event, call);
+  const edition = () => (store.forget(), store.ask(), draw());
+  model.on("change:edition", edition);
+  const quiet = onTheme(draw);
+  bar.refill();
+  store.ask();
+  return () => {
+    gone = true;
+    quiet();
+    draw.cancel();
+    for (const [event, call] of Object.entries(traits)) model.off(event, call);
+    model.off("change:edition", edition);
+    plot?.remove();
+  };
+}
+
+export default { render };

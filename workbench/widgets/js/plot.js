@@ -1,0 +1,41 @@
+// A plotly figure that the kernel replaces as often as it likes; clicks go back.
+
+const plain = (value) => (["number", "string"].includes(typeof value) ? value : null);
+
+function clicked({ points: [point] }) {
+  const { x, y, z, pointIndex, customdata } = point;
+  return { kind: "click", x: plain(x), y: plain(y), z: plain(z), index: plain(pointIndex), about: plain(customdata), trace: point.data.name ?? "" };
+}
+
+/** Draws model's figure into el; `after` is called with the box and its figure after every drawing. */
+function drawPlot(model, el, after = () => {}) {
+  let plot, gone = false;
+  const tell = () => {
+    if (model.get("page") === theme()) return;
+    model.set("page", theme());
+    model.save_changes();
+  };
+  const draw = perFrame(async () => {
+    if (!plot || gone || !model.get("figure")) return;
+    const { data, layout } = JSON.parse(model.get("figure"));
+    const config = { ...CONFIG, toImageButtonOptions: { ...CONFIG.toImageButtonOptions, filename: model.get("label") } };
+    const first = !plot.box.data;
+    await plot.Plotly.react(plot.box, data, { ...layout, autosize: true }, config);
+    if (first) plot.box.on("plotly_click", (event) => model.send(clicked(event)));
+    el.setAttribute("aria-label", model.get("label"));
+    after(plot.box, layout);
+    plot.box.dataset.drawn = model.get("serial");
+  });
+  el.setAttribute("role", "figure");
+  plotBox(model, el).then((made) => ((plot = made), gone ? made.remove() : draw()));
+  model.on("change:figure", draw);
+  const quiet = onTheme(tell);
+  tell();
+  return () => {
+    gone = true;
+    quiet();
+    draw.cancel();
+    model.off("change:figure", draw);
+    plot?.remove();
+  };
+}

@@ -1,0 +1,111 @@
+"""A plotly figure in a notebook that can be replaced as fast as a slider moves.
+
+`plotly.graph_objects.FigureWidget` sends five megabytes of JavaScript for every widget, and traces that were added
+after it was made vanish when the page is loaded anew. Here the page asks for plotly.js once, whatever the number of
+plots, and every view draws the whole figure that the kernel has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import anywidget
+import traitlets as t
+
+from workbench.figures.style import Theme
+from workbench.widgets.assets import library, script, style
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Draw = Callable[[Theme], "go.Figure"]
+Click = dict[str, Any]
+
+
+class Drawn(anywidget.AnyWidget):
+    """What all drawing widgets share: the page may ask for plotly.js, and says which theme it has."""
+
+    page = t.Unicode().tag(sync=True)  # "light" or "dark", as the page says; empty: nobody looks yet
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.on_msg(self._message)
+
+    @property
+    def theme(self) -> Theme:
+        """The page's theme; light as long as there is no page."""
+        return cast(Theme, self.page or "light")
+
+    def _message(self, _: object, content: dict[str, Any], buffers: object) -> None:
+        if content.get("kind") == "library":
+            self.send({"kind": "library"}, buffers=[library()])
+        else:
+            self.hear(content)
+
+    def hear(self, content: dict[str, Any]) -> None:
+        """Something came from the page."""
+
+
+def low(figure: go.Figure, height: int) -> go.Figure:
+    """Make a figure at most so many pixels high."""
+    height = min(height, figure.layout.height or height)
+    return figure.update_layout(height=height, title_y=1 - 22 / height)
+
+
+class Plot(Drawn):
+    """A figure; `show` replaces it.
+
+    >>> import plotly.graph_objects as go
+    >>> plot = Plot(lambda theme: go.Figure(layout_title_text="a title"))
+    >>> plot.label
+    'a title'
+    """
+
+    _esm = t.Unicode(script("plot", "plot_main")).tag(sync=True)
+    _css = t.Unicode(style()).tag(sync=True)
+    figure = t.Unicode().tag(sync=True)  # JSON
+    label = t.Unicode().tag(sync=True)  # what a screen reader says
+    serial = t.Int().tag(sync=True)  # counts the figures
+
+    def __init__(self, draw: Draw | None = None, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._draw: Draw | None = None
+        self._listeners: list[Callable[[Click], None]] = []
+        self.observe(lambda _: self.redraw(), "page")
+        if draw is not None:
+            self.show(draw)
+
+    def show(self, draw: Draw) -> None:
+        """Show what `draw` makes for the page's theme; called again when the page changes its theme."""
+        self._draw = draw
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Make the figure anew."""
+        if self._draw is None:
+            return
+        figure = self._draw(self.theme)
+        with self.hold_sync():
+            self.label = figure.layout.title.text or ""
+            self.serial += 1
+            self.figure = figure.to_json()
+
+    @property
+    def drawn(self) -> bool:
+        """Is there a figure?"""
+        return self._draw is not None
+
+    def current(self, theme: Theme = "light") -> go.Figure | None:
+        """The figure that is shown, for keeping it; None where there is none."""
+        return self._draw(theme) if self._draw else None
+
+    def on_click(self, listener: Callable[[Click], None]) -> None:
+        """Call back with x, y, z, index, about (the point's own words) and trace (its name) of what is clicked."""
+        self._listeners.append(listener)
+
+    def hear(self, content: dict[str, Any]) -> None:
+        """A click."""
+        if content.get("kind") == "click":
+            for listener in self._listeners:
+                listener(content)
