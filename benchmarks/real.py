@@ -1,6 +1,6 @@
 """Real runs against what they should cost: the drawn delays alone, the simulator, a textbook's master.
 
-    python benchmarks/real.py [overhead] [figure8] [textbook] [--rounds 100]
+    python benchmarks/real.py [overhead] [figure8] [textbook] [stream] [--rounds 100]
 
 Everything is measured side by side on this machine and printed as ratios.
 """
@@ -8,6 +8,7 @@ Everything is measured side by side on this machine and printed as ratios.
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import time
@@ -156,7 +157,30 @@ def their_rate(workers: int, rounds: int) -> tuple[float, float]:
     return rate, used
 
 
-PARTS = {"overhead": overhead, "figure8": figure8, "textbook": textbook}
+def stream(rounds: int) -> None:
+    """How late a notebook sees a round, and how long a stop takes; N = 84."""
+    e = experiment(84, rounds, schemes(84)[0], (0.05, 0.02))
+    measured(e.replace(rounds=5))
+    run = start_real(e.replace(rounds=100 * rounds))
+    seen: list[float] = []
+    while len(seen) < rounds:
+        seen += [time.monotonic()] * (len(run.rows()["round"]) - len(seen))
+        time.sleep(0.002)
+    asked = time.monotonic()
+    run.stop()
+    ended = run.home / "ended.json"
+    while not ended.exists():
+        time.sleep(0.002)
+    stopped = time.monotonic() - asked
+    zero = json.loads(ended.read_text())["zero"]
+    trace = run.result()
+    late = np.array(seen) - zero - trace.columns["time"][: len(seen)]
+    print("stream, N=84: a round is seen after its commit; goal 200 ms. Stop; goal 2 s")
+    late_ms = [1e3 * np.percentile(late, share) for share in (50, 99)]
+    print(f"  median {late_ms[0]:.0f} ms, 99 % {late_ms[1]:.0f} ms; stopped in {stopped:.2f} s")
+
+
+PARTS = {"overhead": overhead, "figure8": figure8, "textbook": textbook, "stream": stream}
 
 
 def main() -> None:

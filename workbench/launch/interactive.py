@@ -14,28 +14,27 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import socket
+import threading
 import time
-from pathlib import Path
 from typing import Any
+
+from IPython import get_ipython
 
 from workbench.errors import ClusterError
 from workbench.experiment import Experiment
-from workbench.files import atomic_write
 from workbench.launch.calls import Calls, answers, call, died
-from workbench.launch.keeper import Keeper, patience, unsigned
-from workbench.launch.places import Place, is_alive
-from workbench.launch.records import ENDED
+from workbench.launch.enginerun import EngineRun
+from workbench.launch.keeper import Keeper
+from workbench.launch.places import Place
 from workbench.launch.tasks import Task
-from workbench.launch.words import described
+from workbench.launch.world import client_of, patience, ranks_of
 from workbench.protocol import MASTER
 from workbench.realrun import RealRun, start_real
 from workbench.runner import Bar
 from workbench.settings import SettingError
 
 LOOK_EVERY = 0.03  # s
-STRAGGLING = 10.0  # s between the first and the last engine of a set that is there already
 LEAVING = 5.0  # s that the ranks have to get out of a run that has ended
 
 
@@ -100,7 +99,7 @@ class Interactive:
         self.run: RealRun | None = None  # the newest that has begun
         self.calls: Calls | None = None  # its calls
         self._closed: str | None = None  # why
-        self._end = contextlib.ExitStack()
+        self._end, self._ending = contextlib.ExitStack(), threading.Lock()
         atexit.register(self.close)
         try:
             self.client = self._start(progress) if client is None else self._borrow(client)
@@ -118,60 +117,21 @@ class Interactive:
 
     def _borrow(self, client: Any) -> Any:
         """Client of engines that are there already."""
-        import ipyparallel
-
-        if isinstance(client, ipyparallel.Client):
-            return client
-        if not isinstance(client, ipyparallel.Cluster) or client.controller is None:
-            raise SettingError(
-                f"client = {client!r:.60}: give an ipyparallel Client, or a Cluster that has been started"
-            )
-        with unsigned():
-            found = client.connect_client_sync()
-        self._end.callback(found.close)
-        if (engines := client.n or 0) > 0:
-            self._await(found, engines, patience(engines))
+        found, ours = client_of(client)
+        if ours:
+            self._end.callback(found.close)
         return found
 
     def _sit(self) -> None:
-        """Find out which engine is which rank, and have them get ready."""
-        needed = self.workers + 1
-        ids = self._ids(needed)
-        world = self._ask(ids[:1])[0][1]
-        ids = self._ids(world)
-        found = {
-            rank: (id, Place(pid, host)) for id, (rank, _, pid, host) in zip(ids, self._ask(ids), strict=True)
-        }
-        if sorted(found) != list(range(len(ids))) or len(ids) < needed:
-            raise SettingError(
-                f"client: {len(ids)} engines, {world} in the MPI world of the first; {needed} in one world are needed,"
-                f" as ipyparallel.Cluster(engines='mpi', n={needed}) starts them"
-            )
-        ids, self.places = map(list, zip(*(found[rank] for rank in range(len(ids))), strict=True))
+        """Have the engines get ready, in the order of their ranks."""
+        ids, self.places = ranks_of(self.client, self.workers + 1)
         if self.places[MASTER].host != socket.gethostname():
             raise SettingError(f"client: rank 0 is {self.places[MASTER]}; it has to be on this machine")
         answers(call(self.client, ids, "sit"), patience(len(ids)))
         self.view = self.client.direct_view(ids)
         self.view.block = True
-        _magics(self.view)
-
-    def _ids(self, engines: int) -> list[int]:
-        """Numbers of the engines, once so many are there; fewer, where they do not come."""
-        self._await(self.client, engines, STRAGGLING)
-        ids = list(self.client.ids)
-        if not ids:
-            raise SettingError("client: has no engines yet; start them first")
-        return ids
-
-    @staticmethod
-    def _await(client: Any, engines: int, patience: float) -> None:
-        until = time.monotonic() + patience
-        while len(client.ids) < engines and time.monotonic() < until:
-            time.sleep(LOOK_EVERY)
-
-    def _ask(self, ids: list[int]) -> list[Any]:
-        found = answers(call(self.client, ids, "where"), patience(len(ids)))
-        return [json.loads(answer) for answer in found]
+        if get_ipython() is not None:  # then %%px means these engines
+            self.view.activate()
 
     # ---------------------------------------------------------------- for users
 
@@ -206,10 +166,10 @@ class Interactive:
             why = dead
         elif why is None and last is not None and last.over(0.0) and not last.clean:
             why = "the last run left something behind"
-        anew = (
-            "start their cluster anew" if self.borrowed else f"wb.interactive({self.workers}) opens new ones"
-        )
-        return None if why is None else f"engines: {why}; {anew}"
+        if why is None:
+            return None
+        anew = f"wb.interactive({self.workers}) opens new ones"
+        return f"engines: {why}; {'start their cluster anew' if self.borrowed else anew}"
 
     def close(self) -> None:
         """Stop the run that is under way, and end the engines if they are our own. May be called again."""
@@ -222,7 +182,8 @@ class Interactive:
 
     def _leave(self) -> None:
         atexit.unregister(self.close)
-        self._end.close()
+        with self._ending:
+            self._end.close()
 
     def __enter__(self) -> Interactive:
         return self
@@ -237,80 +198,22 @@ class Interactive:
 
     def await_turn(self, run: EngineRun) -> None:
         """Wait until the engines are free; raises `ClusterError` where they will not be, or the run was stopped."""
-        while True:
-            if (why := self.unfit()) is not None:
-                raise ClusterError(why)
+        while (why := self.unfit()) is None:
             if run.unwanted:
                 raise ClusterError("stopped before it began")
-            busy = self._busy()
-            if not busy:
+            if not self.client.outstanding:
                 return
-            run.note = f"waiting for rank {busy[0]}, which is busy with code of yours"
+            run.note = "waiting for the engines, which are busy with code of yours"
             time.sleep(LOOK_EVERY)
-
-    def _busy(self) -> list[int]:
-        """Ranks that still have something to do."""
-        status = self.client.queue_status(self.view.targets)
-        return [r for r, id in enumerate(self.view.targets) if status[id]["queue"] or status[id]["tasks"]]
+        raise ClusterError(why)
 
     def serve(self, run: RealRun, task: Task) -> Calls:
         """Have all engines take their parts in a run."""
-        self.run, self.calls = (
-            run,
-            Calls(self.client, self.view.targets, task.words(), task.arrays, self.places),
-        )
+        self.run = run
+        self.calls = Calls(self.client, self.view.targets, task.words(), task.arrays, self.places)
         return self.calls
 
     def broke_off(self) -> None:
         """A run cannot be ended by its ranks any more, so neither can they take another."""
         self._closed = self._closed or "ended, as a run broke off"
         self._leave()
-
-
-class EngineRun(RealRun):
-    """A run on engines."""
-
-    def __init__(self, experiment: Experiment, folder: Path, engines: Interactive) -> None:
-        super().__init__(experiment, folder)
-        self.engines = engines
-
-    @property
-    def unwanted(self) -> bool:
-        """Was it stopped?"""
-        return not self._wanted.is_set()
-
-    def hand_in(self, task: Task) -> None:
-        """Have the engines do it, and follow it to its end."""
-        self.describe(task)
-        self.engines.await_turn(self)
-        self.held_by(self.engines.places[MASTER].pid)
-        calls = self.engines.serve(self, task)
-        self.note = "starting"
-        try:
-            self.follow(calls)
-        except ClusterError as error:
-            if not (self.home / ENDED).exists():
-                self.engines.broke_off()
-                self._write_off(task, error)
-            raise
-
-    def _write_off(self, task: Task, error: ClusterError) -> None:
-        """Say in its folder that a run has ended, where its master lives on: else it would seem to be under way."""
-        if is_alive(self.engines.places[MASTER].pid):
-            self.stop()
-            words = {
-                "state": "failed",
-                "error": described(error, {}),
-                "emulate": task.emulate,
-                "first": task.first,
-            }
-            with atomic_write(self.home / ENDED, "w") as out:
-                out.write(json.dumps({**words, "clean": False}))
-
-
-def _magics(view: Any) -> None:
-    """In a notebook, %%px means these engines."""
-    from IPython import get_ipython
-
-    if get_ipython() is not None:
-        view.activate()

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from workbench.errors import ClusterError
 from workbench.launch import mpiexec
 from workbench.launch.places import is_alive
 from workbench.launch.tied import tied
+from workbench.launch.world import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
 HEARTBEAT = 1000  # ms between the controller's looks at the engines: an engine is in after two of them
@@ -156,11 +157,6 @@ def sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def patience(engines: int) -> int:
-    """Seconds after which a start is given up: generous, as all of them share this machine's cores."""
-    return 60 + 3 * engines
-
-
 def controller_arguments(engines: int) -> list[str]:
     """What the controller is told. Engines of a large set, on few cores, answer late: it has to wait for them."""
     return [
@@ -199,19 +195,6 @@ def quiet() -> logging.Logger:
     log.propagate = False
     log.setLevel(logging.CRITICAL + 1)
     return log
-
-
-@contextlib.contextmanager
-def unsigned() -> Iterator[None]:
-    """Without the warning that messages are not signed: CURVE does that, and ipyparallel therefore does not."""
-    from traitlets.log import get_logger
-
-    log, others = get_logger(), lambda record: "signing is disabled" not in record.getMessage()
-    log.addFilter(others)
-    try:
-        yield
-    finally:
-        log.removeFilter(others)
 
 
 def end(pids: list[int], patience: float = 4.0) -> None:

@@ -26,7 +26,7 @@ from workbench.launch.tasks import Task
 
 READY, TASKS, ARRAYS = "ready.json", "tasks", "task.npz"
 KEEP = 900.0  # s without a run after which a pool ends by itself
-SECONDS_PER_RANK = 0.5  # generous: at this pace a start is given up
+SECONDS_PER_RANK = 1.5  # generous: at this pace a start is given up
 Said = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 
 
@@ -77,7 +77,7 @@ class Pool:
 
     def await_ready(self, said: Said | None = None) -> None:
         """Wait until all ranks are up; raises `ClusterError` with the reason if they do not come."""
-        until = time.monotonic() + 30.0 + SECONDS_PER_RANK * self.ranks * 2
+        until = time.monotonic() + 30.0 + SECONDS_PER_RANK * self.ranks
         while not (self.folder / READY).exists():
             if not self.alive:
                 raise ClusterError(self._why_not())

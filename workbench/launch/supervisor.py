@@ -24,6 +24,8 @@ from workbench.launch.ranks import DIES_WITH_PARENT, SAY
 GONE, PROGRESS, LOG = "gone.json", "progress", "log.txt"
 QUIT = "quit"
 PATIENCE = 5.0  # s
+MANY = 16  # ranks
+COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.launch.serving"
 
 
 class Supervisor:
@@ -41,6 +43,10 @@ class Supervisor:
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with (self.folder / LOG).open("ab", buffering=0) as log:
+            if self.settings["ranks"] > MANY:  # compile the modules once, and not in every rank
+                subprocess.run(
+                    [sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL, check=False
+                )
             process = subprocess.Popen(
                 self.settings["command"],
                 stdin=subprocess.DEVNULL,

@@ -1,0 +1,61 @@
+"""A real run on engines of ipyparallel: handed in by calls instead of to a pool, all else as any other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import ClusterError
+from workbench.experiment import Experiment
+from workbench.files import atomic_write
+from workbench.launch.places import is_alive
+from workbench.launch.records import ENDED
+from workbench.launch.tasks import Task
+from workbench.launch.words import described
+from workbench.protocol import MASTER
+from workbench.realrun import RealRun
+
+if TYPE_CHECKING:
+    from workbench.launch.interactive import Interactive
+
+
+class EngineRun(RealRun):
+    """A run on engines."""
+
+    def __init__(self, experiment: Experiment, folder: Path, engines: Interactive) -> None:
+        super().__init__(experiment, folder)
+        self.engines = engines
+
+    @property
+    def unwanted(self) -> bool:
+        """Was it stopped?"""
+        return not self._wanted.is_set()
+
+    def hand_in(self, task: Task) -> None:
+        """Have the engines do it, and follow it to its end."""
+        self.describe(task)
+        self.engines.await_turn(self)
+        self.held_by(self.engines.places[MASTER].pid)
+        calls = self.engines.serve(self, task)
+        self.note = "starting"
+        try:
+            self.follow(calls)
+        except ClusterError as error:
+            if not (self.home / ENDED).exists():
+                self.engines.broke_off()
+                self._write_off(task, error)
+            raise
+
+    def _write_off(self, task: Task, error: ClusterError) -> None:
+        """Say in its folder that a run has ended, where its master lives on: else it would seem to be under way."""
+        if is_alive(self.engines.places[MASTER].pid):
+            self.stop()
+            words = {
+                "state": "failed",
+                "error": described(error, {}),
+                "emulate": task.emulate,
+                "first": task.first,
+            }
+            with atomic_write(self.home / ENDED, "w") as out:
+                out.write(json.dumps({**words, "clean": False}))
