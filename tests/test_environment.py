@@ -13,7 +13,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 LOCK = (ROOT / "requirements.lock").read_text()
 
-CONDA_NAMES = {"kaleido": "python-kaleido", "playwright": "playwright-python"}  # where conda-forge uses another name
+CONDA_NAMES = {
+    "kaleido": "python-kaleido",
+    "playwright": "playwright-python",
+}  # where conda-forge uses another name
 PYTHONS = ["3.11", "3.12", "3.13"]
 PLATFORMS = [
     {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"},

@@ -71,6 +71,7 @@ def test_a_factor_that_does_nothing_is_one() -> None:
         assert parts["crowded ports"] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_the_fit_is_better_than_every_start_and_than_the_model_without_crowding() -> None:
     found = {crowding: fit(crowding, 8, 60) for crowding in (False, True)}
     off = {c: factor(residuals(("fig8", "fig9a", "fig9c", "fig11b"), each, 8)) for c, each in found.items()}

@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,6 +200,14 @@ class Lab:
         self.page.wait_for_function(CONNECTED)
         found = self.page.locator(".jp-Notebook .jp-CodeCell").nth(cell).locator(".jp-OutputArea-output pre")
         return found.first.inner_text().strip()
+
+    def await_answer(self, cell: int, good: Callable[[str], bool]) -> None:
+        """Run a cell until it prints something good: what a page sends takes its time to the kernel."""
+        for _ in range(50):
+            if good(found := self.answer(cell)):
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"cell {cell} prints {found!r}")
 
     def failures(self) -> list[str]:
         """Error outputs of the cells."""

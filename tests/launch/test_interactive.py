@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-import zmq
 
 import workbench as wb
 from workbench.errors import ClusterError, QuorumLost
@@ -24,9 +24,9 @@ from workbench.launch import keeper as keeping
 from workbench.launch.inside import Inside
 from workbench.launch.interactive import Interactive
 from workbench.launch.places import is_alive
-from workbench.problems.base import Slice
 from workbench.realrun import RealRun, attach, resume
 from workbench.settings import SettingError
+from workbench.straightline import PRIVATE
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -127,7 +127,7 @@ def test_a_run_is_stopped_and_followed_by_its_folder(engines: Interactive) -> No
 def test_runs_wait_for_one_another_and_for_the_users_code(engines: Interactive) -> None:
     sleeping = engines.at(2).apply_async(time.sleep, 2.0)
     runs = [engines.start(wb.Experiment(**SPEC)) for _ in range(3)]
-    until(lambda: any("rank 2" in run.note for run in runs), runs[0])
+    until(lambda: any("busy" in run.note for run in runs), runs[0])
     assert not sleeping.ready()
     for run in runs:
         done(run)
@@ -138,7 +138,7 @@ def test_runs_wait_for_one_another_and_for_the_users_code(engines: Interactive) 
 def test_a_run_that_waits_can_be_stopped(engines: Interactive) -> None:
     sleeping = engines.at(1).apply_async(time.sleep, 3.0)
     run = engines.start(wb.Experiment(**SPEC))
-    until(lambda: "rank 1" in run.note, run)
+    until(lambda: "busy" in run.note, run)
     run.stop()
     with pytest.raises(ClusterError, match="stopped before it began"):
         done(run)
@@ -150,13 +150,12 @@ def test_a_run_that_waits_can_be_stopped(engines: Interactive) -> None:
 
 
 def coded_gradient(part: Inside, e: wb.Experiment) -> np.ndarray[Any, Any]:
-    """What a rank should have computed from what it held."""
-    bounds = e.plan.bounds
-    slices: list[Slice] = [
-        (int(bounds[p]), int(bounds[p + 1]), float(c))
-        for p, c in zip(part.parts, part.coefficients, strict=True)
-    ]
-    return e.build_problem().gradient(slices, part.model)
+    """What a rank should have computed from what it held, part by part."""
+    problem, bounds = e.build_problem(), e.plan.bounds
+    total = np.zeros(problem.size)
+    for p, c in zip(part.parts, part.coefficients, strict=True):
+        total += c * problem.gradient([(int(bounds[p]), int(bounds[p + 1]), 1.0)], part.model)
+    return total
 
 
 @slow
@@ -174,9 +173,12 @@ def test_every_rank_can_be_looked_into_between_runs(engines: Interactive) -> Non
         assert part.children == e.plan.children[part.rank]
         assert 0 <= part.round < e.rounds
         np.testing.assert_allclose(part.gradient, coded_gradient(part, e), rtol=1e-12)
+        np.testing.assert_array_equal(part.gradient, part.expected(e))
         assert sum(part.ledger.counts["started"]) > 0
     np.testing.assert_array_equal(parts[0].model, trace.model)
     assert "no samples" in repr(parts[0])
+    with pytest.raises(SettingError, match="rank = 0: holds no data"):
+        parts[0].expected(e)
     assert f"{parts[3].samples} samples, parts" in repr(parts[3])
 
 
@@ -209,15 +211,17 @@ def test_keys_are_private_and_nothing_listens_beyond_this_machine(engines: Inter
 
 
 @slow
-def test_without_the_key_there_is_no_answer(engines: Interactive) -> None:
+def test_without_the_key_there_is_no_answer(engines: Interactive, tmp_path: Path) -> None:
+    import ipyparallel
+
     assert engines.keeper is not None
     (path,) = Path(engines.keeper.folder.name).rglob("ipcontroller*-client.json")
     info = json.loads(path.read_text())
-    with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
-        asking.linger = 0
-        asking.connect(f"tcp://127.0.0.1:{info['registration']}")
-        asking.send_multipart([b"<IDS|MSG>", b"", b"{}", b"{}", b"{}", b"{}"])
-        assert not asking.poll(1000)
+    del info["curve_serverkey"]
+    (tmp_path / "client.json").write_text(json.dumps(info))
+    with pytest.raises(ipyparallel.TimeoutError):
+        ipyparallel.Client(str(tmp_path / "client.json"), timeout=3)
+    ipyparallel.Client(str(path), timeout=PATIENCE).close()
 
 
 # ---------------------------------------------------------------- refusals
@@ -295,7 +299,7 @@ def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: 
     cluster.start_cluster_sync()
     try:
         with wb.interactive(3, client=cluster) as engines:
-            run = long_run(engines)
+            run = long_run(engines, rounds=600)
             os.kill(engines.places[2].pid, signal.SIGKILL)
             assert run.wait(PATIENCE)
             assert isinstance(run.error, ClusterError)
@@ -305,7 +309,7 @@ def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: 
                 engines.start(wb.Experiment(**GC))
     finally:
         cluster.stop_cluster_sync()
-    assert len(done(resume(run.home)).rounds) == 5000
+    assert len(done(resume(run.home)).rounds) == 600
 
 
 # ---------------------------------------------------------------- deaths
@@ -398,3 +402,28 @@ print(engines.keeper.folder.name, *engines.keeper.pids(), flush=True)
     assert found.stderr == ""
     assert all_gone([int(pid) for pid in pids])
     assert not Path(folder).exists()
+
+
+@slow
+def test_the_notebook_runs_with_parameters_changed(tmp_path: Path) -> None:
+    import papermill
+
+    changed = {
+        "children": 3,
+        "layers": 1,
+        "rounds": 5,
+        "data": "breast_cancer",
+        "problem": "logistic",
+        "rank": 2,
+    }
+    root = Path(__file__).resolve().parents[2]
+    notebook, out = root / "notebooks" / "03-look-inside.ipynb", tmp_path / "out.ipynb"
+    done = papermill.execute_notebook(
+        str(notebook), str(out), changed, cwd=str(root), progress_bar=False, config=PRIVATE
+    )
+    words = [str(c.outputs) for c in done.cells if c.cell_type == "code"]
+    assert "engines for 3 workers: ready" in words[2]
+    assert all(f"<rank {rank}, process" in words[5] for rank in range(4))
+    (difference,) = re.findall(r"np\.float64\((.*?)\)", words[6])
+    assert float(difference) < 1e-12
+    assert all(f"{rank} began" in words[7] for rank in range(4))

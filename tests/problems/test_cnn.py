@@ -29,7 +29,9 @@ def cnn(**changes: Any) -> wb.Experiment:
 
 
 def exact(**changes: Any) -> wb.Experiment:
-    return cnn(**{"problem_args": {**ARGS, "precision": "float64"}, "optimiser_args": {"step": 0.05}, **changes})
+    return cnn(
+        **{"problem_args": {**ARGS, "precision": "float64"}, "optimiser_args": {"step": 0.05}, **changes}
+    )
 
 
 def test_size_is_that_of_table_ii() -> None:

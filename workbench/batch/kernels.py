@@ -80,13 +80,13 @@ class Nursery:
             start_new_session=True,
         )
         self.kernels: dict[int, Kernel] = {}
-        self.ready = False
+        self.ready = self.gone = False
         self._numbers = count()
         self._sending = Lock()
         Thread(target=self._listen, name="workbench-nursery", daemon=True).start()
 
-    def fork(self, **request: Any) -> Kernel:
-        """Ask for a kernel; raises `RunError` when the nursery is gone."""
+    def fork(self, **request: Any) -> Kernel | None:
+        """Ask for a kernel; None when the nursery is gone."""
         kernel, number = Kernel(), next(self._numbers)
         self.kernels[number] = kernel
         try:
@@ -95,11 +95,10 @@ class Nursery:
                 self.process.stdin.write(json.dumps({"number": number, **request}).encode() + b"\n")
                 self.process.stdin.flush()
         except OSError:
-            raise RunError("the process that starts the kernels is gone; run the batch again") from None
+            self.gone = True
+            return None
         kernel.born.wait()
-        if not kernel.pid:
-            raise RunError("the process that starts the kernels was killed; run the batch again")
-        return kernel
+        return kernel if kernel.pid else None
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
@@ -109,7 +108,8 @@ class Nursery:
                 self.ready = True
                 if "number" in message:
                     self.kernels[message["number"]].told(message)
-        for kernel in list(self.kernels.values()):  # it is gone, and its kernels with it
+        self.gone = True
+        for kernel in list(self.kernels.values()):  # they end with it
             kernel.told({"code": -signal.SIGKILL} if kernel.code is None else {})
 
     def close(self) -> None:
@@ -165,7 +165,12 @@ class Kernels:
 
     def fork(self, **request: Any) -> Kernel:
         """Fork a kernel; a nursery that was killed is replaced."""
-        return self._warm().fork(threads=self.threads, **request)
+        for _ in range(3):
+            if kernel := self._warm().fork(threads=self.threads, **request):
+                return kernel
+        raise RunError(
+            "the process that starts the kernels is killed again and again; is there enough memory?"
+        )
 
     def warm(self) -> None:
         """Begin to import, some seconds before the first kernel is wanted."""
@@ -176,7 +181,7 @@ class Kernels:
         with self._lock:
             if self.stopping:
                 raise RunError("the batch is stopping")
-            if self._nursery is None or self._nursery.process.poll() is not None:
+            if self._nursery is None or self._nursery.gone:
                 self._nursery = Nursery()
             return self._nursery
 

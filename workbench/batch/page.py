@@ -67,7 +67,7 @@ def _draw(notebook: NotebookNode) -> None:
 def _html(figure: dict[str, Any], name: str) -> str:
     layout = figure["layout"]
     config = {"responsive": True, "displaylogo": False}
-    # "</" would end the script.
-    words = [json.dumps(x).replace("</", "<\\/") for x in (name, figure["data"], layout, config)]
+    # "</script>" in a text would end the script.
+    words = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
     height = layout.get("height", 450)
     return f'<div id="{name}" style="height:{height}px"></div><script>Plotly.newPlot({", ".join(words)});</script>'

@@ -36,7 +36,7 @@ def entries() -> list[Entry]:
 
 def find(setting: Setting) -> Result:
     """Fit both models, test them on the other figures, take CR's speedups apart."""
-    rounds, evaluations = setting.pick(16, 40), setting.pick(70, 300)
+    rounds, evaluations = setting.pick(8, 40), setting.pick(45, 300)
     total = 2 + len(FITTED_ON + TESTED_ON)
     stated = fit(False, rounds, evaluations, setting.seed)
     setting.report(1, total)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.engines.arithmetic import Numbers
 from workbench.engines.ledger import Ledger
 from workbench.launch.places import Place, here
-from workbench.protocol import Array
+from workbench.protocol import Array, Compute
+from workbench.settings import SettingError
 
 if TYPE_CHECKING:
+    from workbench.experiment import Experiment
     from workbench.launch.part import Part
 
 
@@ -53,6 +56,19 @@ class Inside:
     gradient: Array | None = None
     model: Array | None = None
     ledger: Ledger | None = None
+
+    def expected(self, experiment: Experiment) -> Array:
+        """What a worker that answers once a round should have got at its model, computed here; shape (p,).
+
+        Raises `SettingError` where the rank holds no data.
+        """
+        if not self.samples:
+            raise SettingError(f"rank = {self.rank}: holds no data; look at a worker that took part in a run")
+        e, plan = experiment, experiment.plan
+        numbers = Numbers(plan, e.build_problem(), e.build_optimiser(), e.seed)
+        return numbers.compute(
+            self.rank, Compute(plan.work[self.rank], self.model, self.round, batch=plan.batch)
+        )
 
     def __repr__(self) -> str:
         if self.ledger is None:

@@ -79,7 +79,7 @@ function traces(curves, drawn) {
 function targetLine(target, color) {
   const label = { text: `target ${Number(target.toPrecision(4))}`, textposition: "start", font: { size: 14 } };
   const line = { color, width: 3, dash: "dot" };
-  return { type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line, label, editable: true };
+  return { type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line, label };
 }
 
 let serial = 0;
@@ -110,6 +110,7 @@ function controls(model, changed) {
     target.setAttribute("aria-invalid", Number.isNaN(value));
     if (!Number.isNaN(value)) set("target")(value);
   };
+  target.onkeydown = (event) => event.key === "Enter" && target.onchange();
   const stop = element("button", { className: "wb-stop", type: "button", onclick: () => model.send({ kind: "stop" }) }, "Stop");
   const pair = element("span", { className: "wb-pair" }, element("label", { for: id }, "target"), target);
   const refill = () => {
@@ -178,7 +179,7 @@ function render({ model, el }) {
     span = extent(some.flatMap((d) => extent(d.y)));
     types.y = RISING.includes(y) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
     const first = !plot.box.data;
-    await plot.Plotly.react(plot.box, traces(model.get("curves"), drawn), layout(), { ...CONFIG, edits: {} });
+    await plot.Plotly.react(plot.box, traces(model.get("curves"), drawn), layout(), { ...CONFIG, edits: { shapePosition: true } });
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;

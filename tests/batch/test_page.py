@@ -1,0 +1,77 @@
+"""Pages that need no network, of notebooks with anything in their outputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from shutil import which
+
+import nbformat
+import plotly.graph_objects as go
+import pytest
+
+from workbench.batch.page import SCRIPT, write_page, write_script
+
+NASTY = "</script><script>document.title = 'broken'</script> & \"odd\" ✓"
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    figures = [
+        json.loads(
+            go.Figure(go.Scatter(x=[1, 2], y=[2, 1], name=NASTY), {"title": {"text": NASTY}}).to_json()
+        ),
+        json.loads(go.Figure(go.Bar(y=[1, 2]), {"height": 333}).to_json()),
+    ]
+    outputs = [
+        nbformat.v4.new_output("display_data", {"application/vnd.plotly.v1+json": figure})
+        for figure in figures
+    ]
+    cell = nbformat.v4.new_code_cell("figures", outputs=outputs)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(r"# One $x^2$"), cell])
+    folder = tmp_path / "run"
+    folder.mkdir()
+    nbformat.write(notebook, folder / "run.ipynb")
+    write_script(tmp_path)
+    write_page(folder / "run.ipynb", folder / "run.html")
+    return folder / "run.html"
+
+
+def test_two_figures_in_their_heights_and_one_script(page: Path) -> None:
+    text = page.read_text()
+    assert text.count("Plotly.newPlot(") == 2
+    assert "height:333px" in text
+    assert text.count("<script") == 3
+    assert text.count('src="') == text.count(f'src="../{SCRIPT}"') == 1
+    assert "<title>run</title>" in text
+
+
+def test_the_script_is_written_once(page: Path) -> None:
+    script = page.parents[1] / SCRIPT
+    before = script.stat().st_mtime_ns
+    write_script(script.parent)
+    assert script.stat().st_mtime_ns == before
+    script.write_text("half")
+    write_script(script.parent)
+    assert script.stat().st_size > 1e6
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(which("chromium") is None, reason="needs Chromium")
+def test_a_browser_draws_it_offline(page: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=which("chromium"), args=["--no-sandbox"])
+        tab = browser.new_context(offline=True).new_page()
+        wrong: list[str] = []
+        asked: list[str] = []
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(page.as_uri())
+        tab.wait_for_selector("#figure-1 .main-svg")
+        assert "document.title" in (tab.text_content("#figure-0 .gtitle") or "")
+        assert tab.title() == "run"
+        assert sorted(url.rsplit("/", 1)[-1] for url in asked) == [SCRIPT, "run.html"]
+        assert wrong == []
+        browser.close()

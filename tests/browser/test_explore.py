@@ -1,0 +1,281 @@
+"""The explorer's notebook in JupyterLab, used as a user does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+import workbench as wb
+from tests.browser.lab import Lab, Noise, Server
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "02-explore.ipynb"
+ROWS = "table[aria-label='costs of a round'] tbody tr"
+# Controls that a screen reader could not name: no label, no title of their own, no words.
+NAMELESS = """() => [...document.querySelectorAll('.wb-explorer :is(input, select, textarea, button)')]
+  .filter(e => e.offsetParent && !e.closest('.modebar'))
+  .filter(e => !(e.labels?.length || e.getAttribute('aria-label') || e.getAttribute('title') || e.innerText?.trim()))
+  .map(e => e.outerHTML.slice(0, 120))"""
+
+
+class User:
+    """What somebody does with the explorer."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def drawn(self, what: str) -> Locator:
+        """A figure, once it is drawn, by its title."""
+        figure = self.page.locator(f'[role=figure][aria-label*="{what}"] .wb-plot[data-drawn]').first
+        figure.wait_for()
+        return figure
+
+    def tab(self, name: str) -> None:
+        self.page.get_by_role("tab", name=name, exact=True).click()
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).locator("visible=true").click()
+
+    def field(self, name: str) -> Locator:
+        """A field of a form, by its label."""
+        return self.page.locator(".wb-explorer").get_by_label(name, exact=True).locator("visible=true").first
+
+    def costs(self) -> list[str]:
+        return self.page.locator(ROWS).all_inner_texts()
+
+    def changed(self, before: list[str]) -> list[str]:
+        """The table of costs, once it says something else."""
+        self.page.wait_for_function(
+            "([rows, before]) => [...document.querySelectorAll(rows)].map(r => r.innerText).join() !== before.join()",
+            arg=[ROWS, before],
+        )
+        return self.costs()
+
+    def slide(self, name: str, value: float) -> None:
+        """Move a slider as a finger does: it jumps there and says so."""
+        slider = self.page.get_by_label(f"{name}, slider", exact=True).locator("visible=true").first
+        slider.evaluate(
+            "(e, value) => { e.value = value; e.dispatchEvent(new Event('input', {bubbles: true})); }", value
+        )
+
+    def click_in(self, figure: Locator, x: float, y: float) -> None:
+        """Click at a place of a figure's axes."""
+        where = "(e, [x, y]) => { const [a, b] = [e._fullLayout.xaxis, e._fullLayout.yaxis]; return [a._offset + a.l2p(x), b._offset + b.l2p(y)]; }"
+        left, top = figure.evaluate(where, [x, y])
+        figure.click(position={"x": left, "y": top})
+
+
+@pytest.fixture
+def user(page: Page, server: Server) -> tuple[Lab, User]:
+    lab = Lab(page, server, NOTEBOOK)
+    lab.run_all()
+    user = User(page)
+    user.drawn("Time per round")
+    return lab, user
+
+
+def test_settings_are_turned_and_judged(
+    user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
+) -> None:
+    lab, me = user
+    assert len(me.costs()) == 5
+    assert page.evaluate(NAMELESS) == []
+    picture("explore-light")
+
+    # a slider
+    before = me.costs()
+    me.slide("stragglers", 2)
+    after = me.changed(before)
+    assert (after[0], after[4]) != (before[0], before[4])
+    assert page.get_by_text("straggler fraction α = s/n = 1/2").is_visible()
+
+    # a bad value: coloured, said in words, Run disabled; then mended
+    me.field("stragglers").fill("4")
+    page.get_by_text("cannot tolerate it; take 0 to 3").locator("visible=true").first.wait_for()
+    assert me.field("stragglers").get_attribute("aria-invalid") == "true"
+    picture("explore-bad-value")
+    me.tab("Run")
+    assert page.get_by_role("button", name="Run", exact=True).is_disabled()
+    me.field("stragglers").fill("")
+    page.get_by_text("stragglers = None: input should be a valid integer").locator(
+        "visible=true"
+    ).first.wait_for()
+    me.field("stragglers").fill("1")
+    page.wait_for_function("() => !document.querySelector('.wb-explorer [aria-invalid=true]')")
+    page.wait_for_function(
+        "() => ![...document.querySelectorAll('button')].find(b => b.innerText === 'Run').disabled"
+    )
+
+    # a preset, then workers that make no tree, then the tree that is offered
+    me.tab("Before a run")
+    before = me.costs()
+    me.field("published").select_option("fig9c")
+    before = me.changed(before)
+    assert me.field("workers").input_value() == "156"
+    me.field("workers").fill("150")
+    page.get_by_text("nearest regular trees").locator("visible=true").first.wait_for()
+    me.field("nearest trees").select_option("12,2")
+    page.wait_for_function("() => !document.querySelector('.wb-explorer [aria-invalid=true]')")
+    assert me.field("workers").input_value() == "156"
+
+    # one more scheme, and one fewer
+    me.field("add a scheme").select_option("FRC")
+    page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 6", arg=ROWS)
+    page.get_by_text("FRC · Approximate gradient coding").first.click()
+    me.press("Remove FRC")
+    page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 5", arg=ROWS)
+    assert noise.errors == []
+    assert lab.failures() == []
+
+
+def test_pictures_before_a_run(
+    user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
+) -> None:
+    lab, me = user
+    tree = me.drawn("CR (children 4")
+    place = tree.evaluate("e => [e.data[1].x, e.data[1].y].map(a => (a._inputArray ?? a)[9])")
+    me.click_in(tree, *place)
+    me.drawn("CR: what rank 9 computes")
+    me.press("Code")
+    me.drawn("Encoding matrix of CR")
+    picture("explore-code")
+    me.press("Who wins")
+    map_ = me.drawn("Shortest rounds")
+    picture("explore-map")
+    me.click_in(map_, 6, 2)  # the seventh latency, two stragglers
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.wb-explorer label')].find(l => l.innerText === 'stragglers').control.value === '2'"
+    )
+    page.get_by_text("Links", exact=True).click()
+    assert float(me.field("latency").input_value()) == pytest.approx(10**-2.5, rel=1e-3)
+    lab.dark()
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.wb-plot')].filter(p => p.layout && p.offsetParent).every(p => p.layout.template.layout.paper_bgcolor === '#14171C')"
+    )
+    picture("explore-dark")
+    assert noise.errors == []
+    assert lab.failures() == []
+
+
+def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
+    user: tuple[Lab, User], page: Page, noise: Noise, root: Path, picture: Callable[[str], Path]
+) -> None:
+    lab, me = user
+    page.get_by_text("Problem and data", exact=True).click()
+    page.get_by_text("Rounds, seed, faults", exact=True).click()
+    me.field("rounds").fill("20000")
+    me.tab("Run")
+    me.press("Run")
+    points = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0)"
+    page.wait_for_function(f"() => ({points})() > 50")
+
+    # the page is loaded anew while it runs: the explorer is there as it was, and the curves go on
+    lab.save()
+    page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
+    lab.reload()
+    page.wait_for_function(f"() => ({points})() > 50")
+    assert me.field("rounds").count() == 0 or me.field("rounds").input_value() == "20000"
+    assert page.get_by_role("tab", name="Run", exact=True).get_attribute("aria-selected") == "true"
+    picture("run-live")
+    me.press("Stop")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.wb-status tr')].every(row => row.className === 'wb-stopped')"
+    )
+    page.locator("table[aria-label='time to the target']").wait_for()
+    picture("run-stopped")
+
+    # one round in slow motion
+    me.tab("One round")
+    gantt = me.drawn("CR, 84 workers: round 0")
+    clock = page.locator(".wb-clock")
+    full = clock.inner_text()
+    page.get_by_role("button", name="to the start").click()
+    assert clock.inner_text().startswith("0 ")
+    page.get_by_role("button", name="one moment on").click()
+    assert "1 of" in page.locator(".wb-moment").inner_text()
+    page.get_by_label("speed", exact=True).select_option("4")
+    me.press("▶ Play")
+    page.wait_for_function("(full) => document.querySelector('.wb-clock').innerText !== full", arg=full)
+    page.wait_for_function("(full) => document.querySelector('.wb-clock').innerText === full", arg=full)
+    picture("round-gantt")
+    me.click_in(gantt, 1e-3, 2)
+    me.drawn("CR: what rank 2 computes")
+    me.drawn("CR: decode weights of rank 2 in round 0")
+    me.click_in(gantt, 60, 0)
+    me.drawn("CR: decode weights of the master in round 0")
+    picture("round-details")
+
+    keep_and_delete(me, page, root, picture)
+    assert noise.errors == []
+    assert lab.failures() == []
+
+
+def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], Path]) -> None:
+    """Keep a figure, data, a setting and a run; then delete the run, after the question."""
+    me.tab("Keep")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('textarea')].some(t => t.value.startsWith('papermill'))"
+    )
+    for words, ending in (("Save figure", "png"), ("Save data", "parquet"), ("Save setting", "yaml")):
+        me.press(words)
+        page.wait_for_function(
+            "(ending) => [...document.querySelectorAll('.wb-note')].some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))",
+            arg=ending,
+        )
+    exports = root / "runs" / "exports"
+    assert {path.suffix for path in exports.iterdir()} >= {".png", ".parquet", ".yaml", ".sh"}
+    assert isinstance(wb.Experiment.read(next(exports.glob("*.yaml"))), wb.Experiment)
+    page.get_by_label("Name", exact=True).locator("visible=true").fill("Stopped early")
+    me.press("Keep run")
+    options = page.locator(".wb-pane select[multiple] option")
+    options.first.wait_for(state="attached")
+    assert "Stopped early" in options.first.inner_text().replace("\u00a0", " ")
+    assert len(wb.Trace.load(root / "runs" / "stopped-early").rounds) > 0
+    page.locator(".wb-pane select[multiple]").select_option(index=0)
+    page.locator("table[aria-label='chosen runs']").wait_for()
+    picture("keep")
+    me.press("Delete")
+    page.get_by_text("Delete Stopped early from the disk?").wait_for()
+    me.press("Delete for good")
+    page.wait_for_function("() => !document.querySelector('.wb-pane select[multiple] option')")
+    assert not (root / "runs" / "stopped-early").exists()
+
+
+def test_the_explorer_is_reached_by_keyboard(user: tuple[Lab, User], page: Page, noise: Noise) -> None:
+    _, me = user
+    me.field("children").focus()
+    names: list[Any] = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        names.append(
+            page.evaluate(
+                "() => document.activeElement.getAttribute('aria-label') || document.activeElement.labels?.[0]?.innerText || document.activeElement.innerText"
+            )
+        )
+    assert names[:4] == ["children, slider", "layers", "layers, slider", "stragglers"]
+    assert "nearest trees" in names
+    before = me.costs()
+    me.page.get_by_label("stragglers, slider", exact=True).focus()
+    page.keyboard.press("ArrowRight")
+    me.changed(before)
+    assert me.field("stragglers").input_value() == "2"
+    assert noise.errors == []
+
+
+def test_narrow_and_wide_pages(user: tuple[Lab, User], page: Page, picture: Callable[[str], Path]) -> None:
+    _, me = user
+    for width in (1280, 1920):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_function(
+            "() => { const p = document.querySelector('.wb-plot[data-drawn]'); return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"
+        )
+        overflow = page.evaluate(
+            "() => document.querySelector('.wb-explorer').scrollWidth - document.querySelector('.wb-explorer').clientWidth"
+        )
+        assert overflow <= 1
+        picture(f"explore-{width}")
