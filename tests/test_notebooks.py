@@ -13,6 +13,8 @@ import pytest
 import workbench as wb
 from workbench.straightline import PRIVATE
 
+pytestmark = pytest.mark.xdist_group("notebooks")  # kernels that start at once may take each other's ports
+
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"
 SMALL: dict[str, Any] = {"children": 2, "layers": 2, "rounds": 4}

@@ -33,11 +33,32 @@ def server(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) ->
         yield running
 
 
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Remember whether a test failed, for the picture that is taken then."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed  # type: ignore[attr-defined]
+    return report
+
+
 @pytest.fixture
-def opened() -> Iterator[tuple[Page, Noise]]:
-    """A page, 1280 px wide, and what goes wrong in it."""
+def screens(tmp_path: Path) -> Path:
+    """Where pictures go: the folder that WORKBENCH_SCREENS names, if it does."""
+    folder = Path(os.environ.get("WORKBENCH_SCREENS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def opened(request: pytest.FixtureRequest, screens: Path) -> Iterator[tuple[Page, Noise]]:
+    """A page, 1280 px wide, and what goes wrong in it; a test that fails leaves a picture."""
     with browser() as found:
         yield found
+        if request.node.stash.get(FAILED, False):
+            found[0].screenshot(path=screens / f"failed-{request.node.name}.png", full_page=True)
 
 
 @pytest.fixture
@@ -53,13 +74,11 @@ def noise(opened: tuple[Page, Noise]) -> Noise:
 
 
 @pytest.fixture
-def picture(page: Page, request: pytest.FixtureRequest) -> Callable[[str], Path]:
-    """Take a picture of the page; kept in the folder that WORKBENCH_SCREENS names, if it does."""
-    folder = Path(os.environ.get("WORKBENCH_SCREENS") or request.getfixturevalue("tmp_path"))
-    folder.mkdir(parents=True, exist_ok=True)
+def picture(page: Page, screens: Path) -> Callable[[str], Path]:
+    """Take a picture of the page."""
 
     def take(name: str) -> Path:
-        path = folder / f"{name}.png"
+        path = screens / f"{name}.png"
         page.screenshot(path=path)
         return path
 

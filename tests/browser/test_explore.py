@@ -22,6 +22,18 @@ NAMELESS = """() => [...document.querySelectorAll('.wb-explorer :is(input, selec
   .filter(e => !(e.labels?.length || e.getAttribute('aria-label') || e.getAttribute('title') || e.innerText?.trim()))
   .map(e => e.outerHTML.slice(0, 120))"""
 
+PLACE = """(e, [x, y]) => { const { xaxis, yaxis } = e._fullLayout;
+  return [xaxis._offset + xaxis.l2p(x), yaxis._offset + yaxis.l2p(y)]; }"""
+NAME = """() => { const e = document.activeElement;
+  return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
+ALL_DARK = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.layout && p.offsetParent)
+  .every(p => p.layout.template.layout.paper_bgcolor === '#14171C')"""
+WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
+  .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
+FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');
+  return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"""
+POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
+
 
 class User:
     """What somebody does with the explorer."""
@@ -65,8 +77,7 @@ class User:
 
     def click_in(self, figure: Locator, x: float, y: float) -> None:
         """Click at a place of a figure's axes."""
-        where = "(e, [x, y]) => { const [a, b] = [e._fullLayout.xaxis, e._fullLayout.yaxis]; return [a._offset + a.l2p(x), b._offset + b.l2p(y)]; }"
-        left, top = figure.evaluate(where, [x, y])
+        left, top = figure.evaluate(PLACE, [x, y])
         figure.click(position={"x": left, "y": top})
 
 
@@ -102,9 +113,7 @@ def test_settings_are_turned_and_judged(
     me.tab("Run")
     assert page.get_by_role("button", name="Run", exact=True).is_disabled()
     me.field("stragglers").fill("")
-    page.get_by_text("stragglers = None: input should be a valid integer").locator(
-        "visible=true"
-    ).first.wait_for()
+    page.get_by_text("stragglers: is empty; write a value").locator("visible=true").first.wait_for()
     me.field("stragglers").fill("1")
     page.wait_for_function("() => !document.querySelector('.wb-explorer [aria-invalid=true]')")
     page.wait_for_function(
@@ -148,15 +157,11 @@ def test_pictures_before_a_run(
     map_ = me.drawn("Shortest rounds")
     picture("explore-map")
     me.click_in(map_, 6, 2)  # the seventh latency, two stragglers
-    page.wait_for_function(
-        "() => [...document.querySelectorAll('.wb-explorer label')].find(l => l.innerText === 'stragglers').control.value === '2'"
-    )
+    page.wait_for_function("(e) => e.value === '2'", arg=me.field("stragglers").element_handle())
     page.get_by_text("Links", exact=True).click()
     assert float(me.field("latency").input_value()) == pytest.approx(10**-2.5, rel=1e-3)
     lab.dark()
-    page.wait_for_function(
-        "() => [...document.querySelectorAll('.wb-plot')].filter(p => p.layout && p.offsetParent).every(p => p.layout.template.layout.paper_bgcolor === '#14171C')"
-    )
+    page.wait_for_function(ALL_DARK)
     picture("explore-dark")
     assert noise.errors == []
     assert lab.failures() == []
@@ -168,18 +173,19 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     lab, me = user
     page.get_by_text("Problem and data", exact=True).click()
     page.get_by_text("Rounds, seed, faults", exact=True).click()
-    me.field("rounds").fill("20000")
+    me.field("children").fill("2")
+    me.field("layers").fill("2")
+    me.field("rounds").fill("3000")
     me.tab("Run")
     me.press("Run")
-    points = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0)"
-    page.wait_for_function(f"() => ({points})() > 50")
+    page.wait_for_function(POINTS)
 
     # the page is loaded anew while it runs: the explorer is there as it was, and the curves go on
     lab.save()
     page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
     lab.reload()
-    page.wait_for_function(f"() => ({points})() > 50")
-    assert me.field("rounds").count() == 0 or me.field("rounds").input_value() == "20000"
+    page.wait_for_function(POINTS)
+    assert me.field("rounds").count() == 0 or me.field("rounds").input_value() == "3000"
     assert page.get_by_role("tab", name="Run", exact=True).get_attribute("aria-selected") == "true"
     picture("run-live")
     me.press("Stop")
@@ -191,7 +197,7 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
 
     # one round in slow motion
     me.tab("One round")
-    gantt = me.drawn("CR, 84 workers: round 0")
+    gantt = me.drawn("CR, 6 workers: round 0")
     clock = page.locator(".wb-clock")
     full = clock.inner_text()
     page.get_by_role("button", name="to the start").click()
@@ -223,10 +229,7 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     )
     for words, ending in (("Save figure", "png"), ("Save data", "parquet"), ("Save setting", "yaml")):
         me.press(words)
-        page.wait_for_function(
-            "(ending) => [...document.querySelectorAll('.wb-note')].some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))",
-            arg=ending,
-        )
+        page.wait_for_function(WRITTEN, arg=ending)
     exports = root / "runs" / "exports"
     assert {path.suffix for path in exports.iterdir()} >= {".png", ".parquet", ".yaml", ".sh"}
     assert isinstance(wb.Experiment.read(next(exports.glob("*.yaml"))), wb.Experiment)
@@ -252,15 +255,11 @@ def test_the_explorer_is_reached_by_keyboard(user: tuple[Lab, User], page: Page,
     names: list[Any] = []
     for _ in range(12):
         page.keyboard.press("Tab")
-        names.append(
-            page.evaluate(
-                "() => document.activeElement.getAttribute('aria-label') || document.activeElement.labels?.[0]?.innerText || document.activeElement.innerText"
-            )
-        )
+        names.append(page.evaluate(NAME))
     assert names[:4] == ["children, slider", "layers", "layers, slider", "stragglers"]
     assert "nearest trees" in names
     before = me.costs()
-    me.page.get_by_label("stragglers, slider", exact=True).focus()
+    page.get_by_label("stragglers, slider", exact=True).first.focus()
     page.keyboard.press("ArrowRight")
     me.changed(before)
     assert me.field("stragglers").input_value() == "2"
@@ -268,14 +267,9 @@ def test_the_explorer_is_reached_by_keyboard(user: tuple[Lab, User], page: Page,
 
 
 def test_narrow_and_wide_pages(user: tuple[Lab, User], page: Page, picture: Callable[[str], Path]) -> None:
-    _, me = user
     for width in (1280, 1920):
         page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_function(
-            "() => { const p = document.querySelector('.wb-plot[data-drawn]'); return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"
-        )
-        overflow = page.evaluate(
-            "() => document.querySelector('.wb-explorer').scrollWidth - document.querySelector('.wb-explorer').clientWidth"
-        )
+        page.wait_for_function(FITS)
+        overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
         assert overflow <= 1
         picture(f"explore-{width}")

@@ -107,11 +107,16 @@ class Executor:
     def _execute(self, item: Item, folder: Path, log: Path) -> None:
         import papermill
 
+        from workbench.batch.engine import NAME
+
         with Slot(self.places, self.kernels) as slot:
             papermill.execute_notebook(
                 _literal(self.notebook),
                 _literal(folder / NOTEBOOK),
                 parameters={**item.spec, "folder": str(folder / TRACE)},
+                engine_name=NAME,
+                request_save_on_cell_execute=False,
+                remains=str(folder / NOTEBOOK),
                 progress_bar=False,
                 start_timeout=120,
                 execution_timeout=self.timeout,

@@ -124,7 +124,7 @@ def _bars(bars: dict[str, dict[str, float]]) -> Picture:
     renamed = {
         n: {_role(i, name): t for i, (name, t) in enumerate(times.items())} for n, times in bars.items()
     }
-    return drawing.stacked(
+    return drawing.bars(
         renamed, "Figure 3: time per iteration", "s", "Virtual clock, table 3's constants; nothing measured."
     )
 

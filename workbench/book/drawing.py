@@ -138,6 +138,24 @@ def curves(
     return picture(draw, caption, real)
 
 
+def _ends(columns: Sequence[Any]) -> tuple[float, float]:
+    """Least and largest positive value."""
+    values = np.concatenate([np.asarray(column, float) for column in columns])
+    values = values[np.isfinite(values) & (values > 0)]
+    return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
+
+
+def _axis(log: bool, ends: tuple[float, float]) -> dict[str, object]:
+    if not log:
+        return {"type": "linear", "tickformat": "~g"}
+    wide = ends[1] / ends[0] > 1e4
+    return {
+        "type": "log",
+        **log_ticks(*ends),
+        **({"exponentformat": "power"} if wide else {"tickformat": "~g"}),
+    }
+
+
 def looks_of(labels: Sequence[str]) -> dict[str, Style]:
     """A look per label; several of one scheme differ in dash and marker."""
     seen: dict[str, int] = {}
@@ -184,38 +202,42 @@ def heat(
     return picture(draw, caption)
 
 
-def stacked(
-    parts: Mapping[str, Mapping[str, float]], title: str, axis: str, caption: str, log: bool = False
+def bars(
+    parts: Mapping[str, Mapping[str, float]], title: str, axis: str, caption: str, base: float = 0.0
 ) -> Picture:
-    """Horizontal bars side by side: one group per outer name, one bar per inner name."""
+    """Horizontal bars, a group per outer name; with a base above 0 they start there, on a logarithmic axis."""
     inner = list(dict.fromkeys(name for each in parts.values() for name in each))
-    colors = (BLUE, VERMILLION, SKY, ORANGE, GREEN, PINK, GREY)
-    shapes = ("", "/", "x", "-", ".", "\\", "+")
+    values = [v for each in parts.values() for v in each.values()]
+    scale = {"type": "log", **log_ticks(min(values), max(values))} if base else {"type": "linear"}
 
     def draw(theme: Theme) -> go.Figure:
         figure = new_figure(theme, title, height=220 + 26 * len(parts) * len(inner))
         for i, name in enumerate(inner):
-            figure.add_trace(
-                go.Bar(
-                    y=list(parts),
-                    x=[each.get(name) for each in parts.values()],
-                    name=name,
-                    orientation="h",
-                    marker={
-                        "color": colors[i % 7],
-                        "pattern": {"shape": shapes[i % 7], "fillmode": "overlay"},
-                    },
-                    texttemplate="%{x:.3~g}",
-                    textposition="outside",
-                    cliponaxis=False,
-                )
-            )
-        figure.update_layout(barmode="group", legend={"traceorder": "normal"})
-        figure.update_xaxes(title_text=axis, type="log" if log else "linear", tickformat="~g")
+            found = {group: each[name] for group, each in parts.items() if name in each}
+            figure.add_trace(_bars(name, found, base, i))
+        figure.update_layout(barmode="group", legend={"traceorder": "normal"}, showlegend=len(inner) > 1)
+        figure.update_xaxes(title_text=axis, tickformat="~g", **scale)
         figure.update_yaxes(autorange="reversed", showgrid=False)
         return figure
 
     return picture(draw, caption)
+
+
+def _bars(name: str, found: Mapping[str, float], base: float, place: int) -> go.Bar:
+    colors = (BLUE, VERMILLION, SKY, ORANGE, GREEN, PINK, GREY)
+    shapes = ("", "/", "x", "-", ".", "\\", "+")
+    return go.Bar(
+        y=list(found),
+        x=[value - base for value in found.values()],
+        base=base,
+        name=name,
+        orientation="h",
+        marker={"color": colors[place % 7], "pattern": {"shape": shapes[place % 7], "fillmode": "overlay"}},
+        text=[f"{value:.3g}" for value in found.values()],
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate=f"%{{y}}, {name}: %{{text}}<extra></extra>",
+    )
 
 
 def dots(found: Curves, title: str, x: str, y: str, caption: str) -> Picture:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from workbench.book import drawing
@@ -146,11 +148,18 @@ def _explained(parts: dict[str, dict[str, float]], c: Constants, rounds: int, se
     return (
         f"CR over GC in figure 9a: published {preset.published['GC']:g}, here {product:.3g} = {chain}. A factor is"
         " the mean of what switching it on multiplies, over all orders of switching on. Switched off one at a time,"
-        f" the speedup is {alone}. So most of it is the master's port, and that so many send into it; GC computes"
-        f" {gc['load']:.3g} times as much as CR per worker; stragglers hardly matter, for both are coded, and latency"
-        " matters for the ring only."
-        f" (Model seconds per round: {', '.join(f'{k} {v:.3g}' for k, v in times.items())}.)"
+        f" the speedup is {alone}. {_ranked(parts)} (Model seconds per round:"
+        f" {', '.join(f'{k} {v:.3g}' for k, v in times.items())}.)"
     )
+
+
+def _ranked(parts: dict[str, dict[str, float]]) -> str:
+    """Which factor counts most, over every rival: bandwidth (transfers, crowded ports), stragglers or latency?"""
+    words = []
+    for scheme, each in parts.items():
+        by_size = sorted(FACTORS, key=lambda name: -abs(math.log(each[name])))
+        words.append(f"{scheme} {', '.join(f'{name} ×{each[name]:.3g}' for name in by_size)}")
+    return f"In order of weight, by rival: {'; '.join(words)}. Load is the work per worker beside CR's."
 
 
 def _scatter(lines: list[Line]) -> Picture:
@@ -174,11 +183,11 @@ def _scatter(lines: list[Line]) -> Picture:
 
 
 def _factors(parts: dict[str, dict[str, float]]) -> Picture:
-    return drawing.stacked(
+    return drawing.bars(
         {f"over {scheme}": each for scheme, each in parts.items()},
         "What CR's speedups in figure 9a are made of",
         "factor (the product is the speedup)",
         "Factors of CR's speedup over each scheme, fitted constants, virtual clock: load (all workers alike), then what"
         " stragglers, latency, transfers and crowded ports multiply.",
-        log=True,
+        base=1.0,
     )

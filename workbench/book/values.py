@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 COLUMNS = {  # id of a column of numbers -> heading; in this order
-    "ours": "virtual clock, the paper's model",
+    "ours": "virtual clock, stated settings",
     "per_round": "virtual clock, time per round only",
     "exact": "formula",
     "events": "virtual clock, event by event",

@@ -53,6 +53,23 @@ function onTheme(callback) {
   return () => observer.disconnect();
 }
 
+/** What is focused inside of an element keeps its keys: else JupyterLab takes arrows for moves from cell to cell. */
+function ownKeys(el) {
+  el.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
+}
+
+/** Give a widget's element our style, and its keys. */
+function ours(el, ...classes) {
+  el.classList.add("wb", ...classes);
+  ownKeys(el);
+}
+
+/** A name that no other element of the page has; every widget loads this file anew, so the page counts. */
+function unique(word) {
+  const page = (globalThis[PAGE] ??= {});
+  return `wb-${word}-${(page.serial = (page.serial ?? 0) + 1)}`;
+}
+
 /** Make an element: element("button", {className: "x", onclick: f}, "text or children"). */
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);

@@ -1,7 +1,6 @@
 // A form made from field metadata: every control has a label, its unit, a slider where that helps, and room for the
 // reason why it cannot be used as it stands.
 
-let forms = 0;
 const STEPS = 200;
 
 const digits = (value) => Number(value.toPrecision(3));
@@ -80,8 +79,8 @@ function line(field, id, typed) {
 }
 
 function render({ model, el }) {
-  el.classList.add("wb", "wb-form");
-  const number = ++forms;
+  ours(el, "wb-form");
+  const mine = unique("form");
   let lines = {};
   const typed = (name) => (text) => {
     const values = { ...model.get("values"), [name]: text };
@@ -91,7 +90,7 @@ function render({ model, el }) {
   };
   const fill = () => {
     const fields = model.get("fields"), focused = el.contains(document.activeElement) ? document.activeElement.id : "";
-    lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `wb-${number}-${field.name}`, typed(field.name))]));
+    lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `${mine}-${field.name}`, typed(field.name))]));
     const nodes = (minor) => fields.filter((field) => field.minor === minor).map((field) => lines[field.name].node);
     const more = nodes(true).length ? [element("details", { className: "wb-more" }, element("summary", {}, "more"), ...nodes(true))] : [];
     const title = model.get("title"), inner = [...nodes(false), ...more];

@@ -82,11 +82,9 @@ function targetLine(target, color) {
   return { type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line, label };
 }
 
-let serial = 0;
-
 /** A labelled menu of choices {value: words}; `chosen` is told. */
 function menu(label, choices, value, chosen) {
-  const id = `wb-live-${++serial}`;
+  const id = unique("live");
   const select = element("select", { id, onchange: () => chosen(select.value) });
   select.refill = (options, now) => {
     select.replaceChildren(...Object.entries(options).map(([v, words]) => element("option", { value: v }, words)));
@@ -103,7 +101,7 @@ function controls(model, changed) {
   const y = menu("up", {}, "", set("y"));
   const logX = menu("scale across", scales, model.get("scale_x"), set("scale_x"));
   const logY = menu("scale up", scales, model.get("scale_y"), set("scale_y"));
-  const id = `wb-live-${++serial}`;
+  const id = unique("live");
   const target = element("input", { id, type: "text", inputMode: "decimal", size: 8, placeholder: "none" });
   target.onchange = () => {
     const value = target.value.trim() === "" ? null : Number(target.value.replace(",", "."));
@@ -195,7 +193,7 @@ function render({ model, el }) {
   };
 
   const bar = controls(model, draw), table = statusTable(model);
-  el.classList.add("wb");
+  ours(el);
   el.append(bar.node);
   const figure = element("div", { role: "figure", "aria-label": "convergence while runs go on" });
   el.append(figure, table.node);

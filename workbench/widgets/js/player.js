@@ -2,10 +2,9 @@
 
 const ROUND_TRIP = 8000; // ms for the whole span at normal speed
 const SPEEDS = { 0.25: "¼ speed", 0.5: "½ speed", 1: "normal", 2: "twice", 4: "four times" };
-let players = 0;
 
 function render({ model, el }) {
-  const id = `wb-player-${++players}`;
+  const id = unique("player");
   let plot = null, now = 0, playing = 0, last = 0;
   const end = () => model.get("end");
   const moments = () => model.get("moments"); // [[time, words], ...] in order
@@ -24,7 +23,7 @@ function render({ model, el }) {
     element("label", { for: `${id}-speed` }, "speed"), speed);
   const veil = element("div", { className: "wb-veil" });
   const figure = element("div", { className: "wb-veiled" });
-  el.classList.add("wb");
+  ours(el);
   el.append(bar, words, figure);
 
   /** Lay the veil over the part of the plot that lies in the future. */
