@@ -34,8 +34,8 @@ lint: env ## Check format, style and types
 test test-all: export OPENBLAS_NUM_THREADS := 1
 test test-all: export OMP_NUM_THREADS := 1
 
-test: env lint ## Lint, then all tests but the slow ones
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+test: env lint ## Lint, then all tests but the slow ones and those in a browser
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not browser"
 
 test-all: env lint ## Lint, then every test, with 1000 examples for each property
 	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup

