@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -64,7 +65,9 @@ def find_curves(name: str, setting: Setting) -> Result:
     used = small(preset) if setting.quick else preset
     used = used.replace(seed=setting.seed)
     setting.report(0, 3)
-    tuned = tune(used)
+    with warnings.catch_warnings():  # steps that are too large are tried, and show as an infinite loss
+        warnings.simplefilter("ignore", RuntimeWarning)
+        tuned = tune(used)
     setting.report(1, 3)
     traces = compare(tuned, events=False)
     setting.report(2, 3)

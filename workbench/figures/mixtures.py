@@ -54,7 +54,7 @@ def _senders(found: Weights) -> set[int]:
 
 def _used(found: Weights) -> str:
     used = np.any(np.abs(found.weight) > 1e-12, axis=0)
-    words = [f"{len(used)} messages came in time"]
+    words = [f"{len(used)} message{'s' * (len(used) != 1)} came in time"]
     if not used.all():
         words.append(f"{int(np.sum(~used))} not needed")
     if len(found.late):

@@ -171,14 +171,18 @@ def settings(engines: int, folder: str) -> Any:
     """What the launchers are told: the environment of all ranks, deaths that do not take the others along."""
     from traitlets.config import Config
 
-    here = {"IPYTHONDIR": folder}  # not the user's: whose start-up files are for other things
+    own = {
+        "PYTHONDONTWRITEBYTECODE": "",  # launchers only add to the kernel's environment; this unsets it
+        **mpiexec.environment(),
+        "IPYTHONDIR": folder,  # not the user's, whose start-up files are for other things
+    }
     config = Config()
-    config.LocalControllerLauncher.environment = here
+    config.LocalControllerLauncher.environment = own
     config.LocalControllerLauncher.controller_cmd = tied(
         "TERM", sys.executable, "-m", "ipyparallel.controller"
     )
     set_ = config.MPIEngineSetLauncher
-    set_.environment = {**mpiexec.environment(), **here}
+    set_.environment = dict(own)
     set_.mpi_cmd = tied("KILL", mpiexec.find_mpiexec())
     set_.mpi_args = ["--with-ft", "ulfm"]
     set_.engine_cmd = tied("KILL", sys.executable, "-m", "ipyparallel.engine")

@@ -37,7 +37,8 @@ class Preview(Pane):
         self._map = _Map(self._show_map, self.tell)
         self._setup: tuple[Setup, Shape, int] | None = None
         self.view.observe(lambda _: self._changed_view(), "value")
-        self.entry.observe(lambda _: self._draw(), "value")
+        self._wanted, self._naming = "", False
+        self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
         bar = w.HBox([self.view, self.entry])
         bar.add_class("wb-row")
@@ -63,13 +64,18 @@ class Preview(Pane):
         self._draw()
 
     def _name_entries(self) -> None:
+        """Offer the schemes; the one that the user chose comes back as soon as it can be used again."""
         names = [a.name for a in self.ahead]
         if list(self.entry.options) != names:
-            before = self.entry.index
-            with self.hold_trait_notifications():
-                self.entry.options = names
-                if names:
-                    self.entry.index = min(before if before is not None else len(names), len(names) - 1)
+            self._naming = True
+            self.entry.options = names
+            self.entry.value = self._wanted if self._wanted in names else next(reversed(names), None)
+            self._naming = False
+
+    def _choose(self) -> None:
+        if not self._naming:
+            self._wanted = self.entry.value
+            self._draw()
 
     def _changed_view(self) -> None:
         self.part.layout.display = "none"

@@ -34,9 +34,9 @@ function render({ model, el }) {
     const box = plot.getBoundingClientRect();
     const [from, to] = plot.layout.xaxis.range;
     const share = Math.min(1, Math.max(0, (now * model.get("unit") - from) / (to - from)));
-    const left = now >= end() ? area.width : share * area.width;
+    const left = share * area.width;
     Object.assign(veil.style, { left: `${area.left - box.left + left}px`, top: `${area.top - box.top}px`, width: `${area.width - left}px`,
-      height: `${area.height}px`, background: plot.layout.template?.layout?.plot_bgcolor ?? "transparent" });
+      height: `${area.height}px`, display: now >= end() ? "none" : "block", background: plot.layout.template?.layout?.plot_bgcolor ?? "transparent" });
   };
   const passed = () => moments().filter(([time]) => time <= now + 1e-15);
   const go = (time) => {
@@ -77,7 +77,21 @@ function render({ model, el }) {
     plot = box;
     requestAnimationFrame(cover);
   };
-  const remove = drawPlot(model, figure, after);
+  const remove = drawPlot(model, figure, after, false);
+
+  /** A click anywhere on a row tells its rank; a drag zooms. */
+  let down = null;
+  const pressed = (event) => (down = event.target.closest(".nsewdrag") ? event : null);
+  const released = (event) => {
+    const still = down && Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < 4;
+    down = null;
+    if (!still || !plot) return;
+    const area = plot.querySelector(".nsewdrag").getBoundingClientRect();
+    const [bottom, top] = plot.layout.yaxis.range;
+    model.send({ kind: "click", y: top + ((event.clientY - area.top) / area.height) * (bottom - top), trace: "row" });
+  };
+  figure.addEventListener("pointerdown", pressed, true);
+  window.addEventListener("pointerup", released, true);
   const fresh = () => (pause(), go(end()));
   const observer = new ResizeObserver(() => requestAnimationFrame(cover));
   observer.observe(figure);
@@ -86,6 +100,7 @@ function render({ model, el }) {
   return () => {
     pause();
     observer.disconnect();
+    window.removeEventListener("pointerup", released, true);
     model.off("change:moments", fresh);
     remove();
   };

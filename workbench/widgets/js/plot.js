@@ -7,8 +7,8 @@ function clicked({ points: [point] }) {
   return { kind: "click", x: plain(x), y: plain(y), z: plain(z), index: plain(pointIndex), about: plain(customdata), trace: point.data.name ?? "" };
 }
 
-/** Draws model's figure into el; `after` is called with the box and its figure after every drawing. */
-function drawPlot(model, el, after = () => {}) {
+/** Draws model's figure into el; `after` is called with the box after every drawing. `points`: clicks on them go back. */
+function drawPlot(model, el, after = () => {}, points = true) {
   let plot, gone = false;
   const tell = () => {
     if (model.get("page") === theme()) return;
@@ -21,9 +21,9 @@ function drawPlot(model, el, after = () => {}) {
     const config = { ...CONFIG, toImageButtonOptions: { ...CONFIG.toImageButtonOptions, filename: model.get("label") } };
     const first = !plot.box.data;
     await plot.Plotly.react(plot.box, data, { ...layout, autosize: true }, config);
-    if (first) plot.box.on("plotly_click", (event) => model.send(clicked(event)));
+    if (first && points) plot.box.on("plotly_click", (event) => model.send(clicked(event)));
     el.setAttribute("aria-label", model.get("label"));
-    after(plot.box, layout);
+    after(plot.box);
     plot.box.dataset.drawn = model.get("serial");
   });
   el.setAttribute("role", "figure");
