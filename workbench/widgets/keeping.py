@@ -180,6 +180,7 @@ class Keeping(Pane):
         """Read the list of kept runs again."""
         wanted = self.filter.value.lower().split()
         runs = [run for run in kept_runs(self.root) if all(word in _text(run).lower() for word in wanted)]
+        self.kept.value = ()  # first: the page fails on a choice that is no longer offered
         self.kept.options = [(_line(run), run) for run in runs]
         self._describe()
 
