@@ -11,9 +11,7 @@ import papermill
 import pytest
 
 import workbench as wb
-from workbench.straightline import PRIVATE
-
-pytestmark = pytest.mark.xdist_group("notebooks")  # kernels that start at once may take each other's ports
+from workbench import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"
@@ -21,14 +19,7 @@ SMALL: dict[str, Any] = {"children": 2, "layers": 2, "rounds": 4}
 
 
 def execute(notebook: Path, tmp_path: Path, **parameters: Any) -> nbformat.NotebookNode:
-    return papermill.execute_notebook(
-        str(notebook),
-        str(tmp_path / "out.ipynb"),
-        parameters=parameters,
-        cwd=str(ROOT),
-        progress_bar=False,
-        config=PRIVATE,
-    )
+    return notebooks.execute(notebook, tmp_path / "out.ipynb", parameters, ROOT)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").rglob("*.ipynb")), ids=lambda p: p.stem)

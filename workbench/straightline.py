@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from traitlets.config import Config
 
+from workbench.notebooks import execute
 from workbench.settings import SettingError
 from workbench.trace import Trace
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
-PRIVATE = Config({"KernelManager": {"transport": "ipc"}})  # the kernel listens on no network port
 NOTEBOOK = ROOT / "notebooks" / "01-straight-line.ipynb"
 
 
@@ -76,8 +75,6 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
 
 def main(folder: Path | None = None) -> int:
     """Execute the notebook, then print where things are and the summary."""
-    import papermill
-
     if not NOTEBOOK.is_file():
         raise SettingError(
             f"notebook = {NOTEBOOK.name!r}: not found; run this from a clone of the repository"
@@ -85,13 +82,7 @@ def main(folder: Path | None = None) -> int:
     target = folder or Path("runs") / datetime.now().strftime("straight-line-%Y%m%d-%H%M%S")
     target.mkdir(parents=True)
     executed = target / NOTEBOOK.name
-    papermill.execute_notebook(
-        str(NOTEBOOK),
-        str(executed),
-        parameters={"out": str(target.resolve())},
-        cwd=str(ROOT),
-        log_output=False,
-    )
+    execute(NOTEBOOK, executed, {"out": str(target.resolve())}, ROOT, progress=True)
     traces = [Trace.load(path.parent) for path in target.glob("*/spec.json")]
     print("\nWritten:")
     for path in [executed, *sorted(p for p in target.iterdir() if p != executed)]:

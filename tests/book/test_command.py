@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import papermill
 import pytest
 
 from workbench.book import names
 from workbench.book.notebook import NOTEBOOKS
 from workbench.cli import cli, main
-from workbench.straightline import PRIVATE
+from workbench.notebooks import execute
 
 PAPERS = sorted(NOTEBOOKS.glob("*.ipynb"))
 
@@ -57,9 +56,7 @@ def test_one_notebook_a_paper() -> None:
 @pytest.mark.parametrize("path", [p for p in PAPERS if p.name[0] == "5"], ids=lambda p: p.stem)
 def test_a_notebook_shows_what_the_book_has(path: Path, tmp_path: Path) -> None:
     parameters = {"folder": str(tmp_path / "reports"), "measure": False}
-    done = papermill.execute_notebook(
-        str(path), str(tmp_path / "out.ipynb"), parameters=parameters, progress_bar=False, config=PRIVATE
-    )
+    done = execute(path, tmp_path / "out.ipynb", parameters, Path.cwd())
     words = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
     assert "what the paper says holds" in words
     assert len(list((tmp_path / "reports" / "kept").glob("mmc-*.json"))) == 3

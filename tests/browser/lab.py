@@ -38,6 +38,7 @@ CONNECTED = """() => { const kernel = window.jupyterapp?.shell?.currentWidget?.s
 ALL_DONE = """() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')]
   .every(prompt => /\\[\\d+\\]/.test(prompt.innerText)) || !!document.querySelector('[data-mime-type$="error"]')"""
 
+FOREIGN = ("jsdelivr.net", "cloudflare.com", "ipyparallel-labextension", "/voila/api/shutdown")
 RUN_CELL = """async (index) => { const { content, context } = window.jupyterapp.shell.currentWidget;
   content.activeCellIndex = index; content.deselectAll();
   await window.jupyterapp.commands.execute('notebook:run-cell'); }"""
@@ -118,6 +119,10 @@ class Noise:
     """What a page complained about."""
 
     errors: list[str] = field(default_factory=list)
+
+    def ours(self) -> list[str]:
+        """Errors without those that Voila and its guests make: it asks the internet for fonts, for instance."""
+        return [error for error in self.errors if not any(word in error for word in FOREIGN)]
 
     def listen(self, page: Page) -> None:
         """Keep uncaught errors and console errors."""

@@ -273,3 +273,20 @@ def test_narrow_and_wide_pages(user: tuple[Lab, User], page: Page, picture: Call
         overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
         assert overflow <= 1
         picture(f"explore-{width}")
+
+
+def test_the_explorer_is_a_voila_page_too(
+    page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
+) -> None:
+    page.goto(server.address(f"voila/render/{NOTEBOOK}?theme=light"))
+    me = User(page)
+    me.drawn("Time per round")
+    before = me.costs()
+    me.slide("stragglers", 2)
+    me.changed(before)
+    me.tab("Run")
+    me.press("Run")
+    page.wait_for_function(POINTS)
+    page.locator("table[aria-label='time to the target']").wait_for()
+    picture("voila-explore")
+    assert noise.ours() == []

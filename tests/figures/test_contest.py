@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from workbench.figures import Contest, scheme_style, winners
-from workbench.figures.contest import quantity_of
+from workbench.figures.contest import mixed, quantity_of
+from workbench.figures.style import palette
 from workbench.settings import SettingError
 
 NAN = float("nan")
@@ -28,9 +29,8 @@ def test_fields_have_their_winners_name_and_colour(theme: str) -> None:
     cells, here = figure.data
     assert cells.text.tolist() == [["UMW<br>2×", "CR<br>2×"], ["", "CR"]]
     colors = [color for _, color in cells.colorscale][::2]
-    for name, color in zip(CONTEST.names, colors, strict=True):
-        red, green, blue = (int(scheme_style(name.split(" ")[0]).color[i : i + 2], 16) for i in (1, 3, 5))
-        assert color.startswith(f"rgba({red},{green},{blue},")
+    ground = palette(theme).background
+    assert colors == [mixed(scheme_style(name.split(" ")[0]).color, ground, 0.75) for name in CONTEST.names]
     assert (here.x, here.y) == ((1.0,), (0.5,))
 
 

@@ -24,9 +24,9 @@ from workbench.launch import keeper as keeping
 from workbench.launch.inside import Inside
 from workbench.launch.interactive import Interactive
 from workbench.launch.places import is_alive
+from workbench.notebooks import execute
 from workbench.realrun import RealRun, attach, resume
 from workbench.settings import SettingError
-from workbench.straightline import PRIVATE
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -406,7 +406,6 @@ print(engines.keeper.folder.name, *engines.keeper.pids(), flush=True)
 
 @slow
 def test_the_notebook_runs_with_parameters_changed(tmp_path: Path) -> None:
-    import papermill
 
     changed = {
         "children": 3,
@@ -418,9 +417,7 @@ def test_the_notebook_runs_with_parameters_changed(tmp_path: Path) -> None:
     }
     root = Path(__file__).resolve().parents[2]
     notebook, out = root / "notebooks" / "03-look-inside.ipynb", tmp_path / "out.ipynb"
-    done = papermill.execute_notebook(
-        str(notebook), str(out), changed, cwd=str(root), progress_bar=False, config=PRIVATE
-    )
+    done = execute(notebook, out, changed, root)
     words = [str(c.outputs) for c in done.cells if c.cell_type == "code"]
     assert "engines for 3 workers: ready" in words[2]
     assert all(f"<rank {rank}, process" in words[5] for rank in range(4))

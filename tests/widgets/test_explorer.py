@@ -103,6 +103,11 @@ def test_the_map_of_winners_can_be_clicked(explorer: Explorer) -> None:
     click(preview.picture, trace="winners", x=3, y=2)
     assert [e.link.latency for e in explorer.experiments] == [pytest.approx(1e-4)] * 5
     assert explorer.experiments[4].scheme_args["stragglers"] == 2
+    assert preview._map.thread is thread  # the map is the same, only the mark has moved
+    assert figure(preview.picture)["data"][1]["x"] == [3.0]
+    types(explorer.controls.delays, rate="1e3")
+    assert preview._map.thread is not thread
+    preview._map.thread.join()
     click(preview.picture, trace="now", x=0, y=0)
     assert explorer.experiments[4].scheme_args["stragglers"] == 2
 

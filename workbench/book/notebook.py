@@ -75,23 +75,13 @@ def figure(each: Picture) -> go.Figure:
 
 def execute_all(setting: Setting, output: Path) -> Iterator[Path]:
     """Execute every paper's notebook into `output`/papers; they take over what is kept."""
-    import papermill
-
-    from workbench.straightline import PRIVATE
+    from workbench.notebooks import execute
 
     target = output.resolve() / "papers"
     for paper in PAPERS:
         for notebook in sorted(NOTEBOOKS.glob(f"{paper}-*.ipynb")):
             target.mkdir(parents=True, exist_ok=True)
-            papermill.execute_notebook(
-                str(notebook),
-                str(target / notebook.name),
-                parameters=_parameters(setting, output),
-                cwd=str(Path.cwd()),
-                log_output=False,
-                progress_bar=False,
-                config=PRIVATE,
-            )
+            execute(notebook, target / notebook.name, _parameters(setting, output), Path.cwd())
             yield output / "papers" / notebook.name
 
 

@@ -10,12 +10,12 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.figures.curves import quantity
-from workbench.figures.style import Theme, fade, new_figure, palette, scheme_style
+from workbench.figures.style import Theme, new_figure, palette, scheme_style
 from workbench.protocol import Array
 from workbench.settings import SettingError
 
 Words = NDArray[np.object_]
-_OPACITY = 0.75  # of a scheme's colour, so that text stands out from it
+_SHARE = 0.75  # of a scheme's colour in a field, the rest is the ground's: text stands out from it
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def winners(
         "winner, and how many times longer the second best takes",
         height=130 + 58 * rows + 90,
     )
-    figure.add_trace(_cells(contest))
+    figure.add_trace(_cells(contest, theme))
     if alpha is not None and latency is not None:
         figure.add_trace(_here(contest, alpha, latency, theme))
     ticks = [quantity_of(value) for value in contest.latencies]
@@ -102,9 +102,20 @@ def quantity_of(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
-def _cells(contest: Contest) -> go.Heatmap:
+def mixed(color: str, ground: str, share: float) -> str:
+    """Mix a colour into a ground.
+
+    >>> mixed("#0000FF", "#FFFFFF", 0.5)
+    '#8080ff'
+    """
+    pairs = ((int(color[i : i + 2], 16), int(ground[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
+
+
+def _cells(contest: Contest, theme: Theme) -> go.Heatmap:
     count = len(contest.names)
-    colors = [fade(scheme_style(name.split(" ")[0]).color, _OPACITY) for name in contest.names]
+    ground = palette(theme).background
+    colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _SHARE) for name in contest.names]
     steps = [[(i + side) / count, color] for i, color in enumerate(colors) for side in (0, 1)]
     return go.Heatmap(
         z=contest.winner,

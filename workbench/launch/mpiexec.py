@@ -62,9 +62,11 @@ def _compiled() -> dict[str, str]:
     return found
 
 
-def check_room(ranks: int, each: int = MEGABYTES_PER_RANK) -> None:
+def check_room(ranks: int, each: int | None = None) -> None:
     """Raise `ClusterError` if this machine has no room for so many processes of so many megabytes."""
     import psutil
+
+    each = MEGABYTES_PER_RANK if each is None else each
 
     free = psutil.virtual_memory().available / 2**20
     need = ranks * each

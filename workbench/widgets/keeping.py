@@ -52,8 +52,8 @@ class Keeping(Pane):
         self.data = w.Dropdown(description="Data of")
         self.data_format = w.Dropdown(description="as", options=["parquet", "csv"])
         self.setting = w.Dropdown(description="Setting of")
-        self.yaml = w.Textarea(description="YAML", disabled=True, rows=8)
-        self.command = w.Textarea(description="papermill", disabled=True, rows=4)
+        self.yaml = w.Textarea(description="YAML", disabled=True, rows=8, layout={"width": "auto"})
+        self.command = w.Textarea(description="papermill", disabled=True, rows=4, layout={"width": "auto"})
         self.setting.observe(lambda _: self._write_setting(), "value")
         rows = [
             [self.figure, self.format, self.theme, _button("Save figure", self.save_figure)],

@@ -110,6 +110,6 @@ def clusters_of(engine: str) -> list[str]:
     """Clusters on which an engine can run; none where it needs none."""
     if engine == "sim":
         return []
-    from workbench.realrun import CLUSTERS
+    from workbench import clusters
 
-    return list(CLUSTERS)
+    return clusters.names()

@@ -87,14 +87,24 @@ function perFrame(callback) {
   return soon;
 }
 
+/** Is a box to be drawn now? One that is hidden has no size to be drawn in; it is drawn when it is shown. */
+function visible(box) {
+  box.stale = !box.offsetWidth;
+  return !box.stale;
+}
+
 const CONFIG = { displaylogo: false, toImageButtonOptions: { scale: 2 } };
 
-/** A box that holds a plotly figure as wide as the page lets it be. */
-async function plotBox(model, parent) {
+/** A box that holds a plotly figure as wide as the page lets it be; `shown` is called when it becomes visible. */
+async function plotBox(model, parent, shown) {
   const box = element("div", { className: "wb-plot" });
   parent.append(box);
   const Plotly = await library(model);
-  const fit = perFrame(() => box.offsetWidth && box.data && Plotly.Plots.resize(box));
+  const fit = perFrame(() => {
+    if (!box.offsetWidth) return;
+    if (box.stale) shown();
+    else if (box.data) Plotly.Plots.resize(box);
+  });
   const observer = new ResizeObserver(fit);
   observer.observe(box);
   const remove = () => {

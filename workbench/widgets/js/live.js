@@ -166,7 +166,7 @@ function render({ model, el }) {
   };
 
   const draw = perFrame(async () => {
-    if (!plot || gone) return;
+    if (!plot || gone || !visible(plot.box)) return;
     const [x, y] = [model.get("x"), model.get("y")];
     const now = [model.get("edition"), x, y, model.get("scale_x"), model.get("scale_y")].join();
     if (now !== shown) Object.assign(types, { x: "linear", y: "linear" });
@@ -197,7 +197,7 @@ function render({ model, el }) {
   el.append(bar.node);
   const figure = element("div", { role: "figure", "aria-label": "convergence while runs go on" });
   el.append(figure, table.node);
-  plotBox(model, figure).then((made) => ((plot = made), gone ? made.remove() : draw()));
+  plotBox(model, figure, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));
 
   const message = (content, buffers) => content.kind === "rows" && (store.take(content, buffers), draw());
   const traits = { "change:status": table.fill, "msg:custom": message };

@@ -16,7 +16,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     model.save_changes();
   };
   const draw = perFrame(async () => {
-    if (!plot || gone || !model.get("figure")) return;
+    if (!plot || gone || !model.get("figure") || !visible(plot.box)) return;
     const { data, layout } = JSON.parse(model.get("figure"));
     const config = { ...CONFIG, toImageButtonOptions: { ...CONFIG.toImageButtonOptions, filename: model.get("label") } };
     const first = !plot.box.data;
@@ -27,7 +27,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     plot.box.dataset.drawn = model.get("serial");
   });
   el.setAttribute("role", "figure");
-  plotBox(model, el).then((made) => ((plot = made), gone ? made.remove() : draw()));
+  plotBox(model, el, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));
   model.on("change:figure", draw);
   const quiet = onTheme(tell);
   tell();
