@@ -46,7 +46,7 @@ def experiment(
         workers=workers,
         rounds=rounds,
         problem="least_squares",
-        problem_args={"samples": 2 * workers, "features": FEATURES},
+        problem_args={"samples": workers, "features": FEATURES},
         optimiser_args={"step": 1e-4},
     )
     load = float(e.plan.loads[1:].max())

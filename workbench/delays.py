@@ -221,6 +221,9 @@ class Replay(DelayModel):
     experiment: str | None = setting(None, "take this experiment of the table only; empty = all")
     samples: float = setting(1.0, "how many samples the recorded task stands for", "samples", gt=0)
     scale: float = setting(1.0, "multiply the recorded seconds by this", gt=0)
+    together: bool = setting(
+        False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
+    )
 
     def draw(
         self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
@@ -230,7 +233,8 @@ class Replay(DelayModel):
         rng = keyed.rng(-1)
         repeats = -(-workers // len(times))
         row = np.concatenate([rng.permutation(len(times)) for _ in range(repeats)])[:workers]
-        start = np.floor(rng.random(workers) * lengths[row]).astype(int)
+        share = rng.random(workers)
+        start = np.floor((share[0] if self.together else share) * lengths[row]).astype(int)
         return times[row, (start + round) % lengths[row]][None]
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:

@@ -13,18 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from workbench import clusters
+from workbench.clusters import Cluster
 from workbench.engines.mpi import Emulate
 from workbench.errors import ClusterError
 from workbench.experiment import Experiment
 from workbench.files import atomic_write
 from workbench.launch import records
-from workbench.launch.places import is_alive
-from workbench.launch.pools import POOLS, Pool
-from workbench.launch.tasks import Task, task_of
+from workbench.launch.pools import POOLS, Holder, Pool
+from workbench.launch.tasks import Task, data_of, task_of
 from workbench.launch.words import rebuilt
 from workbench.live import Rows, Run, State, failing, no_rows
 from workbench.measured import put_together
@@ -39,28 +40,17 @@ from workbench.trace import Trace
 SPEC, TASK, HOLDER = "spec.json", "task.json", "holder.json"
 LOOK_EVERY = 0.03  # s between looks into the run folder
 SHARE = 0.1  # of the time goes into losses while a run is under way
-CLUSTERS = ["local"]
+UNTAKEN = 600.0  # s after which a run that nobody has taken is given up
 
 _turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
-
-
-class Holder(Protocol):
-    """The processes that have a run."""
-
-    @property
-    def there(self) -> bool:
-        """Can they still end it?"""
-
-    def reason(self) -> str | None:
-        """Why not, as far as that is known."""
 
 
 class RealRun(Run):
     """A run on real processes, or one that somebody else has started and that is followed here."""
 
-    def __init__(self, experiment: Experiment, folder: Path) -> None:
+    def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster | None = None) -> None:
         super().__init__(experiment, "mpi", folder)
-        self.home = folder
+        self.home, self.cluster = folder, cluster
         self.losses: dict[int, Evaluation] = {}  # by number of model: 0 is the first round's
         self._rows = np.zeros((0, len(records.LIVE)))
         self.pool: Pool | None = None  # whose ranks have it
@@ -106,24 +96,28 @@ class RealRun(Run):
             self._begin("opening the data")
             e = self.experiment
             self.warnings = lost_digits(e.build_scheme(), e.workers)
-            task = task_of(e, self.home, **options)
+            task = task_of(e, self.home, data=self.data(), **options)
             self.hand_in(task)
 
     def hand_in(self, task: Task) -> None:
         """Give a task to a pool and follow it; a pool that turns out to be broken is replaced once."""
         self.describe(task)
         for last in (False, True):
-            pool = POOLS.get(self.experiment.workers + 1)
+            self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._said)
             pool.await_ready(self._said)
-            self.held_by(pool.supervisor.pid, pool=str(pool.folder))
-            self.pool, handed_in = pool, pool.submit(task)
+            pool.submit(task, self._said)
+            self.held_by(pool.words())
             self.note = "starting"
             try:
                 self.follow(pool)
                 return
             except ClusterError:
-                if last or not handed_in.exists():  # else nobody has taken it: the ranks were about to leave
+                if last or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
                     raise
+
+    def data(self) -> dict[str, Any] | None:
+        """Prepared data that the ranks are told of; None where they see this machine's files."""
+        return data_of(self.experiment) if self.cluster is not None and self.cluster.elsewhere else None
 
     def describe(self, task: Task) -> None:
         """Write into the run folder what is to be run, and how."""
@@ -131,22 +125,27 @@ class RealRun(Run):
             self.experiment.write(self.home / SPEC)
         _write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
 
-    def held_by(self, pid: int, **more: str) -> None:
-        """Write into the run folder which process the run ends with."""
-        _write_json(self.home / HOLDER, {"supervisor": pid, **more})
+    def held_by(self, words: dict[str, Any]) -> None:
+        """Write into the run folder who has the run, see `Pool.words`."""
+        _write_json(self.home / HOLDER, words)
 
     def _said(self, what: str, done: int, total: int) -> None:
-        self.note = f"{what}: {done} of {total}"
+        if not self._wanted.is_set():  # while its job is in a queue, for instance
+            raise ClusterError("stopped before it began")
+        self.note = f"{what}: {done} of {total}" if total else what
 
-    def follow(self, pool: Holder | None = None) -> None:
+    def follow(self, holder: Holder | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""
         if self._state == "waiting":
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
         while not (self.home / records.ENDED).exists():
-            holder = _holder_alive(self.home) if pool is None else pool.there
-            if not holder and not (self.home / records.ENDED).exists():
-                raise ClusterError((pool and pool.reason()) or self._broken())
+            holder = holder or _holder(self.home)
+            there = _soon(self.home) if holder is None else holder.there
+            if holder is not None:
+                holder.look()
+            if not there and not (self.home / records.ENDED).exists():
+                raise ClusterError((holder and holder.reason()) or self._broken())
             self._read()
             self._evaluate_newest()
             time.sleep(LOOK_EVERY)
@@ -165,8 +164,10 @@ class RealRun(Run):
 
     def _evaluate_newest(self) -> None:
         """The loss after the newest round, if there is time for it."""
-        newest = len(self._rows) - 1
-        if newest < 0 or newest in self.losses or self._problem is None:
+        if self._problem is None:
+            return
+        newest = min(len(self._rows), records.models_kept(self.home, self._problem.size)) - 1
+        if newest < 0 or newest in self.losses:
             return
         if self._spent > SHARE * (time.monotonic() - self._since):
             return
@@ -219,7 +220,7 @@ def start_real(
     checkpoint_every: float = 2.0,
     patience: float = 600.0,
     vandals: dict[str, Any] | None = None,
-    make: Callable[[Experiment, Path], RealRun] = RealRun,
+    make: Callable[[Experiment, Path], RealRun] | None = None,
 ) -> RealRun:
     """Start a run on real processes and return at once.
 
@@ -228,7 +229,7 @@ def start_real(
     experiment
         What to run.
     cluster
-        Where: "local" is this machine.
+        Where: a name of `workbench.clusters.names()`, or a cluster's .yaml file; "local" is this machine.
     folder
         Run folder, new or empty; by default one in the user's cache.
     emulate
@@ -250,10 +251,10 @@ def start_real(
     Raises
     ------
     SettingError
-        The cluster is unknown, the folder is not empty. What goes wrong later is raised by `Run.result`.
+        The cluster is unknown or its file is wrong, the folder is not empty. What goes wrong later is raised by
+        `Run.result`.
     """
-    if cluster not in CLUSTERS:
-        raise SettingError(f"cluster = {cluster!r}: there is {', '.join(CLUSTERS)}")
+    where = clusters.load(cluster)
     if emulate not in ("all", "delays", "nothing"):
         raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
     home = new_folder(folder)
@@ -265,7 +266,7 @@ def start_real(
         "patience": patience,
         "vandals": vandals or {},
     }
-    run = make(experiment, home)
+    run = RealRun(experiment, home, where) if make is None else make(experiment, home)
     return run.begin(lambda: run.launch(options))
 
 
@@ -286,7 +287,7 @@ def resume(folder: str | Path) -> RealRun:
     everybody anew in the first round.
     """
     home = _real_folder(folder)
-    if _holder_alive(home) and not (home / records.ENDED).exists():
+    if not (home / records.ENDED).exists() and _under_way(home):
         raise SettingError(f"folder = {str(folder)!r}: this run is still under way; wb.attach follows it")
     if (home / records.ENDED).exists() and json.loads((home / records.ENDED).read_text())[
         "state"
@@ -294,7 +295,7 @@ def resume(folder: str | Path) -> RealRun:
         raise SettingError(f"folder = {str(folder)!r}: this run is complete; wb.Trace.load reads it")
     if not (home / records.CHECKPOINT).is_file():
         raise SettingError(f"folder = {str(folder)!r}: no checkpoint was written yet; run it anew")
-    run = RealRun(Experiment.read(home / SPEC), home)
+    run = RealRun(Experiment.read(home / SPEC), home, _cluster(home))
     return run.begin(lambda: _go_on(run))
 
 
@@ -306,7 +307,9 @@ def _go_on(run: RealRun) -> None:
         offset = records.rewind(home, done, len(model))
         words |= {"first": done, "offset": offset}
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience", "first", "offset")
-        task = task_of(run.experiment, home, model, state, **{name: words[name] for name in names})
+        task = task_of(
+            run.experiment, home, model, state, data=run.data(), **{name: words[name] for name in names}
+        )
         run.hand_in(task)
 
 
@@ -317,13 +320,39 @@ def _real_folder(folder: str | Path) -> Path:
     return home
 
 
-def _holder_alive(home: Path) -> bool:
-    """Are the processes that work on this run still there?"""
+def _held(home: Path) -> dict[str, Any] | None:
+    """What holder.json says; None before the run is handed in."""
     try:
-        holder = json.loads((home / HOLDER).read_text())
-    except OSError:  # handed in but not yet taken
-        return time.time() - (home / TASK).stat().st_mtime < 600
-    return is_alive(int(holder["supervisor"]))
+        words: dict[str, Any] = json.loads((home / HOLDER).read_text())
+    except OSError:
+        return None
+    return words
+
+
+def _cluster(home: Path) -> Cluster:
+    """Where a run was, or would have been."""
+    words = _held(home)
+    return clusters.rebuilt(words["cluster"]) if words else clusters.load(clusters.LOCAL)
+
+
+def _holder(home: Path) -> Holder | None:
+    """Who works on this run."""
+    words = _held(home)
+    return None if words is None else clusters.rebuilt(words["cluster"]).holder(words, home)
+
+
+def _soon(home: Path) -> bool:
+    """May a run that was not handed in yet still be?"""
+    return time.time() - (home / TASK).stat().st_mtime < UNTAKEN
+
+
+def _under_way(home: Path) -> bool:
+    """Are the processes that work on this run still there? What they did meanwhile is brought here."""
+    if (holder := _holder(home)) is None:
+        return _soon(home)
+    there = holder.there
+    holder.look()
+    return there and not (home / records.ENDED).exists()
 
 
 def _write_json(path: Path, words: dict[str, Any]) -> None:

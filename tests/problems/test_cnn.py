@@ -11,7 +11,7 @@ import pytest
 
 import workbench as wb
 from workbench.problems.base import Request
-from workbench.problems.cnn import SHAPES, SIZE
+from workbench.problems.cnn import SHAPES, SIZE, network
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 ARGS: dict[str, Any] = {"data": "synthetic", "samples": 60, "held_out": 20, "device": "cpu"}
@@ -166,3 +166,38 @@ def test_cuda_is_refused_where_there_is_none() -> None:
         pytest.skip("there is a CUDA device")
     with pytest.raises(wb.SettingError, match=r"problem_args\.device = 'cuda'"):
         cnn(problem_args={**ARGS, "device": "cuda"}).build_problem()
+
+
+@needs_torch
+def test_convolutions_keep_all_digits_and_others_are_left_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch.backends import cudnn
+
+    seen = []
+
+    def noting(*args: Any) -> Any:
+        seen.append((cudnn.allow_tf32, cudnn.deterministic))
+        return network(*args)
+
+    monkeypatch.setattr("workbench.problems.cnn.network", noting)
+    before = (cudnn.allow_tf32, cudnn.deterministic)
+    problem = exact().build_problem()
+    problem.evaluate([Request(problem.start())])
+    problem.smoothness()
+    assert set(seen) == {(False, True)}
+    assert (cudnn.allow_tf32, cudnn.deterministic) == before
+
+
+@needs_torch
+@pytest.mark.parametrize(("precision", "digits"), [("float32", 1e-4), ("float64", 1e-10)])
+def test_cuda_and_cpu_have_the_same_gradient(precision: str, digits: float) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    found = []
+    for device in ("cpu", "cuda"):
+        problem = cnn(problem_args={**ARGS, "precision": precision, "device": device}).build_problem()
+        found.append(problem.gradient([(0, 40, 1.0), (40, 60, -0.5)], problem.start()))
+    assert np.abs(found[1] - found[0]).max() < digits * np.abs(found[0]).max()

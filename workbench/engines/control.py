@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from workbench.engines.bell import Bell
+
 TAG = 2
 
 
 class Control:
     """The channel of one rank; it never blocks."""
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
+    def __init__(self, comm: MPI.Intracomm, bell: Bell | None = None) -> None:
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        self.bell = bell or Bell()
         self.dead: set[int] = set()
         self._out: list[tuple[MPI.Request, Any]] = []
 
@@ -27,13 +30,15 @@ class Control:
         """Send a word to one rank or to several."""
         text = json.dumps(word).encode()
         message = np.frombuffer(len(text).to_bytes(8, "little") + text + data, dtype=np.uint8)
-        for rank in [to] if isinstance(to, int) else to:
+        ranks = [to] if isinstance(to, int) else list(to)
+        for rank in ranks:
             if rank in self.dead:
                 continue
             try:
                 self._out.append((self.comm.Isend([message, MPI.BYTE], rank, TAG), message))
             except MPI.Exception:
                 self.dead.add(rank)
+        self.bell.ring(ranks)
 
     def poll(self) -> list[tuple[int, dict[str, Any], bytes]]:
         """Words that have come in: sender, word, bytes behind it."""
@@ -41,7 +46,7 @@ class Control:
             self._out = [entry for entry in self._out if not _sent(entry[0])]
         found = []
         status = MPI.Status()
-        while (message := self._probe(status)) is not None:
+        while message := self._probe(status) or self._probe(status):  # the first look may only move it on
             buffer = np.empty(status.Get_count(MPI.BYTE), dtype=np.uint8)
             message.Recv([buffer, MPI.BYTE])
             text = buffer.tobytes()

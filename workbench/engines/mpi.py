@@ -68,6 +68,9 @@ SPINNING = Naps(2e-5, 2e-5)  # the MPI library goes on only while it is looked a
 GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
 LISTENING = Naps(1e-4, 4e-3)  # for a model
 RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
+# Who is rung need not look, but for what MPI has not sent at once.
+RUNG = Naps(2e-3, 5e-2)
+LOOKS = 2  # the first moves a message on, only the second finds it
 # With emulated links, who notices a model late is not late, as long as that is before its work would be done.
 LISTENING_EMULATED, RESTING_EMULATED = Naps(1e-3, 1e-2), Naps(1.5e-2, 1.5e-2)
 
@@ -134,6 +137,7 @@ class RankEngine:
             AllReduce: self._all_reduce,
             Commit: self._commit,
         }
+        self.rung = post.bell.hangs
         self.listening = LISTENING_EMULATED if self.emulated else LISTENING
         self.resting = RESTING_EMULATED if self.emulated else RESTING
 
@@ -173,7 +177,10 @@ class RankEngine:
 
     def wait(self, check: Callable[[], Any], naps: Naps, until: float = float("inf")) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
-        nap = naps.shortest
+        rung = self.rung and naps is not SPINNING
+        if rung:
+            naps = RUNG
+        nap, looks = naps.shortest, 0
         while True:
             answer = check()  # what is here already is taken first
             if answer is not None:
@@ -184,9 +191,13 @@ class RankEngine:
             now = time.monotonic()
             if now >= until:
                 return None
-            pause = min(nap, until - now, self.port.wake() - now)
-            if pause > 0:
-                time.sleep(pause)
+            longest = rung and not self.post.outputs
+            pause = min(naps.longest if longest else nap, until - now, self.port.wake() - now)
+            looks = 0 if moved else looks + 1
+            if rung and looks < LOOKS:
+                continue
+            if pause > 0 and self.post.bell.sleep(pause):
+                looks = 0
             nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
 
     def _pump(self) -> bool:

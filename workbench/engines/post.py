@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from workbench.engines.bell import Bell
 from workbench.engines.wire import HEADER, Bytes, Envelope, Refused, Unusable, length_of, room, seal, unseal
 from workbench.protocol import MODEL
 
@@ -63,8 +64,10 @@ class Post:
         peers: Sequence[int],
         floats: int,
         refused: Callable[[int, int, str], None],
+        bell: Bell | None = None,
     ) -> None:
         self.comm, self.run, self.peers, self.refused = comm, run, list(peers), refused
+        self.bell = bell or Bell()
         self.rank = comm.rank
         self.buffers = Buffers(room(floats))
         self.inputs = [np.zeros(room(floats), dtype=np.uint8) for _ in self.peers]
@@ -97,6 +100,7 @@ class Post:
                 self.model_next[peer] = (buffer, length)
             else:
                 self._isend(peer, buffer, length, newest)
+        self.bell.ring(to)
 
     def _isend(self, peer: int, buffer: Bytes, length: int, newest: bool) -> None:
         try:
@@ -126,6 +130,7 @@ class Post:
         for peer in [p for p in self.model_next if p not in self.model_out]:
             buffer, length = self.model_next.pop(peer)
             self._isend(peer, buffer, length, newest=True)
+            self.bell.ring([peer])
 
     def _sent(self, request: MPI.Request, buffer: Bytes, peer: int) -> bool:
         try:

@@ -36,7 +36,9 @@ class EngineRun(RealRun):
         """Have the engines do it, and follow it to its end."""
         self.describe(task)
         self.engines.await_turn(self)
-        self.held_by(self.engines.places[MASTER].pid)
+        self.held_by(
+            {"cluster": {"kind": "local", "name": "local"}, "supervisor": self.engines.places[MASTER].pid}
+        )
         calls = self.engines.serve(self, task)
         self.note = "starting"
         try:

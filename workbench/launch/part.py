@@ -22,8 +22,9 @@ from workbench.engines.post import Post
 from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope
 from workbench.errors import ClusterError, RunError, Stalled
+from workbench.launch.clocks import carried, on_masters_clock
 from workbench.launch.places import Place, Watch
-from workbench.launch.records import Arrivals, Record
+from workbench.launch.records import Arrivals, KeptArrivals, Record
 from workbench.launch.tasks import Task, Unpacked, unpacked
 from workbench.launch.words import rebuilt
 from workbench.protocol import MASTER, Recv
@@ -55,6 +56,8 @@ class Part:
     ledger: Ledger
     watch: Watch
     learner: Learner
+    arrived: Arrivals | KeptArrivals | None = None
+    ahead: float = 0.0  # s by which this host's clock is ahead of the master's
     record: Record | None = None
     looked: float = 0.0
     asked: float = 0.0
@@ -79,9 +82,7 @@ class Part:
         self.looked = now
         for sender, word, data in self.control.poll():
             self._hear(sender, word, data)
-        for rank in self.watch.gone():
-            self.control.dead.add(rank)
-            self.post.bury(rank)
+        self._mourn()
         if self.rank != MASTER and MASTER in self.control.dead:
             os.kill(
                 os.getpid(), signal.SIGKILL
@@ -94,18 +95,34 @@ class Part:
                 waiting = f"no round has ended for {self.task.patience:g} s: are ranks stopped, or links cut?"
                 raise Stalled(self.record.round, waiting)
 
+    def _mourn(self) -> None:
+        """Who is gone gets nothing any more; those of other hosts who wait for it hear of it from rank 0."""
+        for rank in self.watch.gone():
+            self._bury(rank)
+            if self.rank == MASTER and rank <= self.task.workers:
+                near = set(peers(self.has.setup.plan, rank)) - self.control.dead - {MASTER}
+                self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
+
+    def _bury(self, rank: int) -> None:
+        self.control.dead.add(rank)
+        self.post.bury(rank)
+
     def _hear(self, sender: int, word: dict[str, Any], data: bytes) -> None:
         if word.get("run") != self.task.run:
             return
         what = word["what"]
         if what == "go":
-            self.zero = word["zero"]
+            self.zero = word["zero"] + self.ahead
         elif what == "over":
             raise Over
         elif what == "ready":
             self.ready.add(sender)
         elif what == "finished":
             self.finished.add(sender)
+        elif what == "gone":
+            self._bury(word["rank"])
+        elif what == "arrivals":
+            Arrivals(Path(self.task.folder), sender).add(data)
         elif what == "books":
             self.books[sender] = data
         elif what == "failed":
@@ -196,9 +213,7 @@ class Part:
         """As `idle`, without ears for the user."""
         for sender, word, data in self.control.poll():
             self._hear(sender, word, data)
-        for rank in self.watch.gone():
-            self.control.dead.add(rank)
-            self.post.bury(rank)
+        self._mourn()
 
     def collect(self) -> list[bytes]:
         """Rank 0: the books of all who are alive."""
@@ -210,24 +225,45 @@ class Part:
             time.sleep(1e-3)
         return [self.ledger.pack(), *(self.books[rank] for rank in sorted(self.books))]
 
+    def hand_in(self) -> None:
+        """The others: give one's books to rank 0."""
+        if isinstance(self.arrived, KeptArrivals):
+            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, self.arrived.pack())
+        books = on_masters_clock(self.ledger.pack(), self.ahead)
+        self.control.send(MASTER, {"what": "books", "run": self.task.run}, books)
 
-def part_of(task: Task, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> Part | None:
-    """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it."""
+
+def part_of(
+    task: Task,
+    world: MPI.Intracomm,
+    control: Control,
+    places: dict[int, Place],
+    ahead: float = 0.0,
+    lost: Path | None = None,
+) -> Part | None:
+    """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
+
+    `ahead`: s by which the clock is ahead of the master's; `lost`: file that names ranks of other hosts that are gone.
+    """
     comm = _duplicate(world)
     if control.rank > task.workers:
         comm.Free()
         return None
-    os.chdir(task.cwd)
+    if task.data is None:  # else a host that has no such folder
+        os.chdir(task.cwd)
     has = unpacked(task)
     setup, rank = has.setup, control.rank
     ledger = Ledger(rank, setup.rounds, setup.record)
     learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
     hears: dict[str, Any] = {}
     near = peers(setup.plan, rank)
-    post = _post(task, rank)(comm, task.run, near, setup.floats, lambda *what: hears["refused"](*what))
+    post = _post(task, rank, ahead)(
+        comm, task.run, near, setup.floats, lambda *what: hears["refused"](*what), control.bell
+    )
     workers = _workers(comm, task.workers) if setup.plan.committers != (MASTER,) and rank else None
     link = setup.link if task.emulate == "all" else None
     reduce: Any = Reduce(workers, setup.floats, link) if workers is not None else None
+    arrived = _arrivals(task, places, rank) if setup.plan.children[rank] else None
     engine = RankEngine(
         setup,
         rank,
@@ -238,7 +274,7 @@ def part_of(task: Task, world: MPI.Intracomm, control: Control, places: dict[int
         committed=lambda *what: part.committed(*what),
         reduce=reduce,
         crash=crash,
-        arrived=Arrivals(Path(task.folder), rank) if setup.plan.children[rank] else lambda answers: None,
+        arrived=arrived or (lambda answers: None),
     )
     hears["refused"] = engine.refused
     if setup.plan.children[rank]:
@@ -246,18 +282,26 @@ def part_of(task: Task, world: MPI.Intracomm, control: Control, places: dict[int
             code.decode(tuple(range(len(code.matrix))))
     ring = setup.plan.committers != (MASTER,)
     watched = range(task.workers + 1) if rank == MASTER or ring else [*near, MASTER]
-    watch = Watch(places, [r for r in watched if r != rank])
-    part = Part(task, control, places, comm, workers, has, engine, post, ledger, watch, learner)
+    watch = Watch(places, [r for r in watched if r != rank], lost)
+    part = Part(
+        task, control, places, comm, workers, has, engine, post, ledger, watch, learner, arrived, ahead
+    )
     if rank == MASTER:
         part.record = _record(task)
     return part
 
 
-def _post(task: Task, rank: int) -> Callable[..., Post]:
+def _arrivals(task: Task, places: dict[int, Place], rank: int) -> Arrivals | KeptArrivals:
+    """Where a rank notes what it took: in the run folder, or, on a host that does not have that, in memory."""
+    near = places[rank].host == places[MASTER].host
+    return Arrivals(Path(task.folder), rank) if near else KeptArrivals()
+
+
+def _post(task: Task, rank: int, ahead: float) -> Callable[..., Post]:
     """The rank's post office: an honest one, unless a test wants damage."""
     plans = task.vandals.get(str(rank))
     if plans is None:
-        return Post
+        return carried(Post, ahead) if ahead else Post
     from workbench.launch.vandals import Vandal
 
     def vandal(*args: Any) -> Post:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -29,11 +30,16 @@ def here() -> Place:
 
 
 class Watch:
-    """Looks from time to time whether the processes of some ranks on this host are still there."""
+    """Looks from time to time whether the processes of some ranks are still there.
 
-    def __init__(self, places: dict[int, Place], ranks: Iterable[int]) -> None:
-        host = socket.gethostname()
+    Those on this host are looked at; of others `lost` tells, a file that the supervisor keeps (see `guards`).
+    """
+
+    def __init__(self, places: dict[int, Place], ranks: Iterable[int], lost: Path | None = None) -> None:
+        host, ranks = socket.gethostname(), list(ranks)
         self.pids = {rank: places[rank].pid for rank in ranks if places[rank].host == host}
+        self.far = {rank for rank in ranks if places[rank].host != host}
+        self.lost = lost if self.far else None
         self.looked = time.monotonic()
 
     def gone(self) -> list[int]:
@@ -45,7 +51,14 @@ class Watch:
         found = [rank for rank, pid in self.pids.items() if not is_alive(pid)]
         for rank in found:
             del self.pids[rank]
-        return found
+        return found + self._told()
+
+    def _told(self) -> list[int]:
+        if self.lost is None or not self.lost.exists():
+            return []
+        told = sorted(self.far & set(json.loads(self.lost.read_text())))
+        self.far -= set(told)
+        return told
 
 
 def is_alive(pid: int) -> bool:

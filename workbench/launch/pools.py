@@ -1,4 +1,7 @@
-"""Warm ranks: processes that serve run after run, so that only the first one has to wait for their start."""
+"""Warm ranks: processes that serve run after run, so that only the first one has to wait for their start.
+
+A pool is a folder (see `workbench.clusters.base`): whoever can read and write it can use the pool.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.errors import ClusterError
 from workbench.files import atomic_write
@@ -24,9 +28,13 @@ from workbench.launch.places import is_alive
 from workbench.launch.supervisor import GONE, LOG, PROGRESS, QUIT
 from workbench.launch.tasks import Task
 
-READY, TASKS, ARRAYS = "ready.json", "tasks", "task.npz"
+if TYPE_CHECKING:
+    from workbench.clusters.base import Cluster
+
+READY, TASKS, ARRAYS, SETTINGS = "ready.json", "tasks", "task.npz", "pool.json"
 KEEP = 900.0  # s without a run after which a pool ends by itself
 SECONDS_PER_RANK = 1.5  # generous: at this pace a start is given up
+LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
 Said = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 
 
@@ -39,23 +47,134 @@ def pools_folder() -> Path:
     return folder
 
 
-@dataclass
-class Pool:
-    """One mpiexec with its ranks."""
+class Holder(Protocol):
+    """The processes that have a run."""
 
-    folder: Path
-    ranks: int
-    supervisor: subprocess.Popen[bytes]
-    tasks: list[Path] = field(default_factory=list)  # handed in
+    def look(self) -> None:
+        """Bring what is new into the run folder here; nothing to do where the ranks write it themselves."""
 
     @property
     def there(self) -> bool:
+        """Can they still end it?"""
+
+    def reason(self) -> str | None:
+        """Why not, as far as that is known."""
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """Who has a run of which only the supervisor's process is known."""
+
+    pid: int
+
+    def look(self) -> None:
+        """The ranks write into the run folder themselves."""
+
+    @property
+    def there(self) -> bool:
+        """Is the supervisor?"""
+        return is_alive(self.pid)
+
+    def reason(self) -> str | None:
+        """Unknown."""
+        return None
+
+
+class Pool(ABC):
+    """Ranks that take run after run, as their user sees them; a `Holder` of each run while it is under way."""
+
+    cluster: Cluster
+    ranks: int
+
+    @property
+    @abstractmethod
+    def alive(self) -> bool:
+        """Can it take a run?"""
+
+    @property
+    @abstractmethod
+    def there(self) -> bool:
         """Are its processes there?"""
-        return self.supervisor.poll() is None and not (self.folder / GONE).exists()
+
+    def fits(self, ranks: int) -> bool:
+        """Has it room for so many ranks, without many more that would only be in the way?"""
+        return ranks <= self.ranks <= 2 * ranks + 16
+
+    @abstractmethod
+    def reason(self) -> str | None:
+        """Why it ended, if a rank said so."""
+
+    @property
+    @abstractmethod
+    def places(self) -> list[tuple[int, str]]:
+        """Process and host of each rank."""
+
+    @abstractmethod
+    def await_ready(self, said: Said | None = None) -> None:
+        """Wait until all ranks are up; raises `ClusterError` with the reason if they do not come."""
+
+    @abstractmethod
+    def submit(self, task: Task, said: Said | None = None) -> None:
+        """Hand a run in; it begins once those before it are over."""
+
+    @property
+    @abstractmethod
+    def waiting(self) -> bool:
+        """Is the newest run still in the queue, with no rank that has taken it?"""
+
+    @abstractmethod
+    def words(self) -> dict[str, Any]:
+        """What holder.json says of the newest run: enough for `Cluster.holder` to find it from another process."""
+
+    def look(self) -> None:
+        """Bring what is new of the newest run into its folder here; see `Holder`."""
+        return
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the ranks; nothing is left when this returns."""
+
+
+@dataclass
+class FolderPool(Pool):
+    """A pool whose folder lies on a file system of this machine; how its supervisor runs is the subclass's business."""
+
+    cluster: Cluster
+    folder: Path
+    ranks: int
+    tasks: list[Path] = field(default_factory=list)  # handed in
+
+    @property
+    @abstractmethod
+    def running(self) -> bool:
+        """Is the supervisor there, or still to come (a job in the queue)?"""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> bool:
+        """Wait until the supervisor has gone, so long at most; says whether it has."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End a supervisor that does not go by itself, and its ranks."""
+
+    @property
+    def start_patience(self) -> float:
+        """Seconds after which a start is given up; a queue may need more."""
+        return 30.0 + SECONDS_PER_RANK * self.ranks
+
+    @property
+    def up_note(self) -> str:
+        """What it is waiting for while it starts."""
+        return "starting processes"
+
+    @property
+    def there(self) -> bool:
+        """See `Pool.there`."""
+        return self.running and not (self.folder / GONE).exists()
 
     @property
     def alive(self) -> bool:
-        """Can it take a run?"""
+        """See `Pool.alive`."""
         return self.there and not self.quitting
 
     @property
@@ -65,39 +184,45 @@ class Pool:
 
     @property
     def places(self) -> list[tuple[int, str]]:
-        """Process and host of each rank."""
+        """See `Pool.places`."""
         return [(pid, host) for pid, host in json.loads((self.folder / READY).read_text())["places"]]
 
     def reason(self) -> str | None:
-        """Why it ended, if a rank said so."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.supervisor.wait(8.0)
+        """See `Pool.reason`."""
+        self.wait(8.0)
         gone = self.folder / GONE
         return json.loads(gone.read_text()).get("reason") if gone.exists() else None
 
     def await_ready(self, said: Said | None = None) -> None:
-        """Wait until all ranks are up; raises `ClusterError` with the reason if they do not come."""
-        until = time.monotonic() + 30.0 + SECONDS_PER_RANK * self.ranks
-        while not (self.folder / READY).exists():
+        """See `Pool.await_ready`."""
+        until = time.monotonic() + self.start_patience
+        while not self.ready:
             if not self.alive:
-                raise ClusterError(self._why_not())
+                raise ClusterError(self.why_not())
             if time.monotonic() > until:
                 self.close()
                 raise ClusterError(f"{self.ranks} processes: not up in time; see {self.folder / LOG}")
             if said is not None:
-                said("starting processes", self._up(), self.ranks)
+                said(self.up_note, self.up, self.ranks)
             time.sleep(0.02)
         if said is not None:
-            said("starting processes", self.ranks, self.ranks)
+            said(self.up_note, self.ranks, self.ranks)
 
-    def _up(self) -> int:
+    @property
+    def ready(self) -> bool:
+        """Are all ranks up?"""
+        return (self.folder / READY).exists()
+
+    @property
+    def up(self) -> int:
+        """How many are."""
         try:
             return int((self.folder / PROGRESS).read_text() or 0)
         except (OSError, ValueError):
             return 0
 
-    def _why_not(self) -> str:
-        """One sentence: the ranks' own reason, else the last line of the log."""
+    def why_not(self) -> str:
+        """Why it did not start, in one sentence: the ranks' own reason, else the last line of the log."""
         reason = self.reason()
         if reason:
             return f"{self.ranks} processes: {reason}; reinstall the environment"
@@ -106,64 +231,105 @@ class Pool:
         last = lines[0] if lines else "it ended without a word"
         return f"{self.ranks} processes: mpiexec could not start them ({last}); see {self.folder / LOG}"
 
-    def submit(self, task: Task) -> Path:
-        """Hand a run in; it begins once those before it are over."""
+    def submit(self, task: Task, said: Said | None = None) -> None:
+        """See `Pool.submit`."""
         with atomic_write(Path(task.folder) / ARRAYS) as out:
             out.write(task.arrays)
         path = self.folder / TASKS / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
         with atomic_write(path, "w") as out:
             out.write(json.dumps(task.words()))
         self.tasks.append(path)
-        return path
+
+    @property
+    def waiting(self) -> bool:
+        """See `Pool.waiting`."""
+        return bool(self.tasks) and self.tasks[-1].exists()
+
+    def words(self) -> dict[str, Any]:
+        """See `Pool.words`."""
+        return {"cluster": self.cluster.model_dump(mode="json"), "pool": str(self.folder)}
 
     def close(self) -> None:
-        """End the ranks; nothing is left when this returns."""
+        """See `Pool.close`."""
         if self.folder.exists():
             (self.folder / QUIT).touch()
-        try:
-            self.supervisor.wait(8.0)
-        except subprocess.TimeoutExpired:
-            self.supervisor.terminate()
-            self.supervisor.wait(12.0)
+        if not self.wait(8.0):
+            self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Pools:
-    """The pools of this process, by number of ranks. Safe to use from several threads."""
+@dataclass
+class ChildPool(FolderPool):
+    """A pool whose supervisor is a child of this process."""
 
-    def __init__(self) -> None:
-        self._pools: list[Pool] = []
-        self._lock = threading.Lock()
+    supervisor: subprocess.Popen[bytes] = field(kw_only=True)
 
-    def get(self, ranks: int) -> Pool:
-        """A pool with as many ranks or some more: a warm one, else a new one (see `Pool.await_ready`)."""
-        with self._lock:
-            self._pools = [pool for pool in self._pools if pool.alive]
-            fit = [pool for pool in self._pools if ranks <= pool.ranks <= 2 * ranks + 16]
-            if fit:
-                return min(fit, key=lambda pool: pool.ranks)
-            self._pools.append(open_pool(ranks))
-            return self._pools[-1]
+    @property
+    def running(self) -> bool:
+        """See `FolderPool.running`."""
+        return self.supervisor.poll() is None
 
-    def close(self) -> None:
-        """End all of them."""
-        with self._lock:
-            for pool in self._pools:
-                pool.close()
-            self._pools.clear()
+    def wait(self, seconds: float) -> bool:
+        """See `FolderPool.wait`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.supervisor.wait(seconds)
+        return not self.running
+
+    def kill(self) -> None:
+        """See `FolderPool.kill`."""
+        self.supervisor.terminate()
+        if not self.wait(LEAVING):
+            self.supervisor.kill()
+
+    def words(self) -> dict[str, Any]:
+        """See `Pool.words`."""
+        return {**super().words(), "supervisor": self.supervisor.pid}
 
 
-def open_pool(ranks: int) -> Pool:
-    """Start mpiexec under a supervisor; raises `ClusterError` where there is no room or no mpiexec."""
-    mpiexec.check_room(ranks)
-    sweep()
-    folder = pools_folder() / f"{os.getpid()}-{secrets.token_hex(4)}"
+def make_folder(
+    ranks: int,
+    command: Callable[[str], list[str]],
+    owner: int | None,
+    keep: float = KEEP,
+    within: Path | None = None,
+    **more: Any,
+) -> Path:
+    """Folder of a new pool, with all that its supervisor has to know.
+
+    Parameters
+    ----------
+    ranks
+        How many.
+    command
+        The supervisor's command line for a pool folder: mpiexec and what it starts.
+    owner
+        Process on rank 0's host with which the pool ends, once the run under way is over; None: `keep` alone counts.
+    keep
+        Seconds without a run after which it ends.
+    within
+        Folder for it, on a file system that the ranks see; by default `pools_folder`.
+    more
+        ``environment`` (dict of variables on top of the supervisor's own) and ``ways`` (how the other hosts are
+        reached); see `workbench.launch.supervisor`.
+    """
+    folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}"
     (folder / TASKS).mkdir(parents=True, mode=0o700)
-    command = mpiexec.command(ranks, "workbench.launch.ranks", str(folder))
-    settings: dict[str, Any] = {"command": command, "owner": os.getpid(), "keep": KEEP, "ranks": ranks}
-    (folder / "pool.json").write_text(json.dumps(settings))
+    settings: dict[str, Any] = {"command": command(str(folder)), "owner": owner, "keep": keep, "ranks": ranks}
+    (folder / SETTINGS).write_text(json.dumps({**settings, **more}))
+    return folder
+
+
+def open_child(cluster: Cluster, ranks: int, command: Callable[[str], list[str]], **more: Any) -> ChildPool:
+    """Start mpiexec under a supervisor on this machine; see `make_folder`."""
+    sweep()
+    folder = make_folder(ranks, command, os.getpid(), **more)
+    return ChildPool(cluster, folder, ranks, supervisor=supervised(folder))
+
+
+def supervised(folder: Path) -> subprocess.Popen[bytes]:
+    """Start the supervisor of a pool's folder; it has a session of its own."""
     with (folder / LOG).open("ab") as log:
-        supervisor = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "workbench.launch.supervisor", str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -171,7 +337,6 @@ def open_pool(ranks: int) -> Pool:
             env=mpiexec.environment(),
             start_new_session=True,
         )
-    return Pool(folder, ranks, supervisor)
 
 
 def sweep() -> None:
@@ -180,6 +345,37 @@ def sweep() -> None:
         owner = folder.name.partition("-")[0]
         if (folder / GONE).exists() and owner.isdigit() and not is_alive(int(owner)):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+class Pools:
+    """The pools of this process, by cluster and number of ranks. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._pools: list[Pool] = []
+        self._lock = threading.Lock()
+
+    def get(self, ranks: int, cluster: Cluster | None = None, said: Said | None = None) -> Pool:
+        """A pool with as many ranks or some more: a warm one, else a new one (see `Pool.await_ready`).
+
+        Raises `ClusterError` where there is no room, no mpiexec, or something wrong with a host.
+        """
+        from workbench import clusters
+
+        where = cluster or clusters.load(clusters.LOCAL)
+        with self._lock:
+            self._pools = [pool for pool in self._pools if pool.alive]
+            fit = [p for p in self._pools if p.cluster == where and p.fits(ranks)]
+            if fit:
+                return min(fit, key=lambda pool: pool.ranks)
+            self._pools.append(where.open_pool(ranks, *([said] if said else [])))
+            return self._pools[-1]
+
+    def close(self) -> None:
+        """End all of them."""
+        with self._lock:
+            for pool in self._pools:
+                pool.close()
+            self._pools.clear()
 
 
 POOLS = Pools()

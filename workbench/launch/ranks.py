@@ -18,6 +18,7 @@ from typing import Any
 
 SAY = "workbench:"  # begins a line for the supervisor
 NAP, LONG_NAP, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
+RUNG_NAP = 0.5  # s, of who is rung when there is something
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 

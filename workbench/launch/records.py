@@ -99,10 +99,29 @@ class Arrivals:
 
     def __call__(self, answers: list[tuple[int, int, int]]) -> None:
         """Append. Raises `RunError` where it cannot be written."""
+        self.add(np.array(answers, dtype=np.int64).tobytes())
+
+    def add(self, packed: bytes) -> None:
+        """As a call, for answers that are packed already (see `KeptArrivals`)."""
         try:
-            self.file.write(np.array(answers, dtype=np.int64).tobytes())
+            self.file.write(packed)
         except OSError as error:
             raise unwritable(self.path.parent.parent, error) from None
+
+
+class KeptArrivals:
+    """The same on a host that does not have the run folder: kept until the rank hands in its books."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, int, int]] = []
+
+    def __call__(self, answers: list[tuple[int, int, int]]) -> None:
+        """Remember them."""
+        self.answers += answers
+
+    def pack(self) -> bytes:
+        """All of them, as `Arrivals` writes them."""
+        return np.array(self.answers, dtype=np.int64).tobytes()
 
 
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
@@ -148,6 +167,12 @@ def read_rows(folder: Path, first: int = 0) -> Array:
 def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
     """Models after rounds, from number `first` on, shape (models, p)."""
     return _read(folder / MODELS, floats, first, count)
+
+
+def models_kept(folder: Path, floats: int) -> int:
+    """How many models there are; rows may come home from another machine before theirs."""
+    path = folder / MODELS
+    return path.stat().st_size // (8 * floats) if path.is_file() else 0
 
 
 def read_gradients(folder: Path, floats: int) -> Array:

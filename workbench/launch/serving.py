@@ -7,26 +7,30 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from workbench.engines.bell import Bell
 from workbench.engines.control import Control
 from workbench.errors import RunError
 from workbench.files import atomic_write
+from workbench.launch.clocks import answer, measured
 from workbench.launch.part import Over, Part, Stopped, part_of
 from workbench.launch.places import Place, here, is_alive
-from workbench.launch.ranks import LONG_AFTER, LONG_NAP, NAP, say
+from workbench.launch.ranks import LONG_AFTER, LONG_NAP, NAP, RUNG_NAP, say
 from workbench.launch.records import ENDED, STOP, Record
 from workbench.launch.tasks import Task
 from workbench.launch.words import described
 from workbench.protocol import MASTER
 
-TASKS, READY, QUIT, BUSY = "tasks", "ready.json", "quit", "busy"
+TASKS, READY, QUIT = "tasks", "ready.json", "quit"
+LOST = "lost.json"  # ranks on other hosts that are gone, as the supervisor finds out
 ARRAYS = "task.npz"  # in the run folder
+UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
 
 
 def serve(folder: Path) -> None:
@@ -34,7 +38,7 @@ def serve(folder: Path) -> None:
     np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
     world = MPI.COMM_WORLD
     world.Set_errhandler(MPI.ERRORS_RETURN)
-    control = Control(world.Dup())
+    control = Control(world.Dup(), Bell(folder if _one_host() else None, world.rank))
     control.comm.Set_errhandler(MPI.ERRORS_RETURN)
     if control.rank == MASTER:
         lead(folder, world, control)
@@ -42,6 +46,12 @@ def serve(folder: Path) -> None:
         follow(world, control)
     say("done")
     os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
+
+
+def _one_host() -> bool:
+    """Are all ranks on this host? mpiexec tells."""
+    sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
+    return sizes[0] is not None and sizes[0] == sizes[1]
 
 
 # -------------------------------------------------------------------- rank 0
@@ -57,6 +67,8 @@ def lead(folder: Path, world: MPI.Intracomm, control: Control) -> None:
     last = time.monotonic()
     while True:
         path = _next_task(folder)
+        if (folder / LOST).exists():  # a host has gone: what waits goes to a new pool
+            break
         if path is not None:
             clean = _serve_one(path, world, control, places)
             last = time.monotonic()
@@ -66,7 +78,7 @@ def lead(folder: Path, world: MPI.Intracomm, control: Control) -> None:
         if (folder / QUIT).exists() or _unwanted(settings, last):
             break
         control.poll()
-        time.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
+        control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
     control.send(range(1, control.size), {"what": "quit"})
     until = time.monotonic() + 1.0
     while not control.quiet and time.monotonic() < until:
@@ -89,8 +101,9 @@ def _next_task(folder: Path) -> Path | None:
 
 
 def _unwanted(settings: dict[str, Any], last: float) -> bool:
-    """Is the client gone, or has it been silent for long?"""
-    return not is_alive(settings["owner"]) or time.monotonic() - last > settings["keep"]
+    """Is the client gone, or has it been silent for long? A client on another host is not seen."""
+    owner = settings["owner"]
+    return (owner is not None and not is_alive(owner)) or time.monotonic() - last > settings["keep"]
 
 
 def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> bool:
@@ -99,18 +112,38 @@ def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[
         words = json.loads(path.read_text())
         arrays = (Path(words["folder"]) / ARRAYS).read_bytes()
         path.unlink()  # taken: what becomes of it now stands in the run folder
-    except (OSError, ValueError):  # withdrawn in this moment
-        return True
+    except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
+        time.sleep(NAP)
+        return not _unseen(path)
     if (Path(words["folder"]) / STOP).exists():
         return True
     table = [[p.pid, p.host] for _, p in sorted(places.items())]
-    control.send(range(1, control.size), {"what": "run", "task": words, "places": table}, arrays)
+    ahead, lost = measured(control, places), path.parent.parent / LOST
+    known = {"what": "run", "task": words, "places": table, "ahead": ahead}
+    control.send(range(1, control.size), known, arrays)
 
     def retire(clean: bool) -> None:
         if not clean:
             (path.parent.parent / QUIT).touch()
 
-    return conduct(Task(**words, arrays=arrays), world, control, places, retire)
+    task = Task(**words, arrays=arrays)
+    return conduct(task, world, control, places, retire, lost=lost, errors=[e for _, e in ahead.values()])
+
+
+def _unseen(path: Path) -> bool:
+    """Has a run waited for long whose folder is not there on this host? Then the pool's user is told so."""
+    try:
+        folder, since = json.loads(path.read_text())["folder"], path.stat().st_mtime
+    except (OSError, ValueError):
+        return False
+    if Path(folder).is_dir() or time.time() - since < UNSEEN:
+        return False
+    path.unlink()
+    say(
+        "failed",
+        json.dumps(f"folder = {folder!r}: not there on {here().host}; take one that all hosts share"),
+    )
+    return True
 
 
 def conduct(
@@ -120,16 +153,18 @@ def conduct(
     places: dict[int, Place],
     before_end: Callable[[bool], None] = lambda clean: None,
     joined: Callable[[Part], None] = lambda part: None,
+    lost: Path | None = None,
+    errors: Sequence[float] = (),
 ) -> bool:
     """Rank 0's part from beginning to end; what came of it stands in the run folder.
 
     `before_end` is told whether the ranks are as good as new, before anybody can learn that the run has ended.
-    `joined` gets to see the part before it begins.
+    `joined` gets to see the part before it begins. `lost`: see `part_of`; `errors`: of the other hosts' clocks, s.
     """
     state, error, part = "finished", None, None
     began = time.monotonic()
     try:
-        part = part_of(task, world, control, places)
+        part = part_of(task, world, control, places, lost=lost)
         assert part is not None
         joined(part)
         part.go()
@@ -138,7 +173,8 @@ def conduct(
     except Exception as raised:
         state, error = "failed", described(raised, places)
     control.send(range(1, control.size), {"what": "over", "run": task.run})
-    words = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
+    words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
+    words |= {"clock_error": max(errors, default=0.0), "hosts": len({p.host for p in places.values()})}
     if part is None or part.record is None:
         before_end(False)
         with atomic_write(Path(task.folder) / ENDED, "w") as out:
@@ -188,14 +224,18 @@ def follow(world: MPI.Intracomm, control: Control) -> None:
         for _, word, data in control.poll():
             if word["what"] == "quit":
                 return
+            if word["what"] == "clock":
+                answer(control)
             if word["what"] == "run":
                 places = {rank: Place(pid, host) for rank, (pid, host) in enumerate(word["places"])}
                 master = places[MASTER]
-                follow_one(Task(**word["task"], arrays=data), world, control, places)
+                ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
+                follow_one(Task(**word["task"], arrays=data), world, control, places, ahead=ahead)
                 last = time.monotonic()
         if master is not None and master.host == place.host and not is_alive(master.pid):
             return
-        time.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
+        soon = NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP
+        control.bell.sleep(RUNG_NAP if control.bell.hangs else soon)
 
 
 def follow_one(
@@ -204,11 +244,15 @@ def follow_one(
     control: Control,
     places: dict[int, Place],
     joined: Callable[[Part], None] = lambda part: None,
+    ahead: float = 0.0,
 ) -> None:
-    """A worker's part; what goes wrong is rank 0's to hear. `joined` gets to see the part before it begins."""
+    """A worker's part; what goes wrong is rank 0's to hear. `joined` gets to see the part before it begins.
+
+    `ahead`: s by which the clock of this host is ahead of the master's.
+    """
     part = None
     try:
-        part = part_of(task, world, control, places)
+        part = part_of(task, world, control, places, ahead)
         if part is None:
             return
         joined(part)
@@ -220,7 +264,7 @@ def follow_one(
         _until_over(task, part, control)
     if part is not None:
         part.leave()
-        control.send(MASTER, {"what": "books", "run": task.run}, part.ledger.pack())
+        part.hand_in()
 
 
 def _until_over(task: Task, part: Part | None, control: Control) -> None:

@@ -3,6 +3,9 @@
 It starts mpiexec, tells the client how far the start is, and sees to it that nothing is left when the pool ends:
 mpiexec's own exit is not trusted. TERM, 5 s, KILL. If the supervisor itself is killed, mpiexec dies with it, and the
 ranks with mpiexec. It has a session of its own, so a notebook's restart does not end a run.
+
+What it has to know stands in ``pool.json``: `command` (mpiexec's command line), `ranks`, and perhaps `environment`
+(variables on top of its own) and `ways` (how the other hosts are reached, see `guards`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import ctypes
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -42,6 +46,7 @@ class Supervisor:
         """Start, watch, clean up, write why it ended."""
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.environ.update(self.settings.get("environment", {}))
         with (self.folder / LOG).open("ab", buffering=0) as log:
             if self.settings["ranks"] > MANY:  # compile the modules once, and not in every rank
                 subprocess.run(
@@ -58,12 +63,25 @@ class Supervisor:
             assert process.stdout is not None
             reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
             reader.start()
+            guards = self._guards(process.pid)
             self._watch(process)
             end(process)
             reader.join(1.0)
+            if guards is not None:
+                guards.close()
+                gone = ", ".join(guards.gone)
+                self.reason = self.reason or (f"{gone} is gone, and mpiexec ended with it" if gone else None)
         why = {"reason": self.reason, "code": process.returncode, "up": self.up, "done": self.done}
         with atomic_write(self.folder / GONE, "w") as out:
             out.write(json.dumps(why))
+
+    def _guards(self, pid: int) -> Any:
+        """Start guards on the other hosts, if there are any."""
+        if not (ways := self.settings.get("ways")):
+            return None
+        from workbench.launch.guards import Guards
+
+        return Guards(self.folder, ways, f"prterun-{socket.gethostname()}-{pid}@")
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         """Until mpiexec ends, or the pool should."""

@@ -18,7 +18,7 @@ from workbench.engines.mpi import Emulate, Setup
 from workbench.experiment import Experiment
 from workbench.links import Link
 from workbench.optimisers import Optimiser, State, optimiser_class
-from workbench.problems import problem_from
+from workbench.problems import OnData, problem_from
 from workbench.problems.base import Problem
 from workbench.protocol import Array, Plan
 
@@ -41,6 +41,9 @@ class Task:
     checkpoint_every: float = 2.0  # s
     patience: float = 600.0  # s without a round after which the run is given up
     cwd: str = field(default_factory=os.getcwd)
+    data: Mapping[str, Any] | None = (
+        None  # prepared data that every host has, see `data_of`; None: found by name
+    )
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.vandals`
 
@@ -68,6 +71,23 @@ def task_of(
     arrays = pack(e.plan, model, state)
     spec = e.model_dump(mode="json")
     return Task(secrets.randbits(63), spec, str(folder), arrays, crashes=crashes, **options)
+
+
+def data_of(e: Experiment) -> dict[str, Any] | None:
+    """Which prepared data a run maps, for hosts that do not see this one's files; None: it needs none.
+
+    `key`: name of their folder in a host's cache; `make`: problem and its arguments where any host can make the same
+    data by itself, else None.
+    """
+    from workbench.problems.data import catalogue
+
+    args = e.problem_spec
+    if not isinstance(args, OnData):
+        return None
+    known = catalogue().get(args.data)
+    makes = known is not None and known.bundled
+    make = {"problem": e.problem, "problem_args": e.problem_args} if makes else None
+    return {"key": args.open().folder.name, "make": make}
 
 
 def pack(plan: Plan, model: Array, state: State) -> bytes:
@@ -104,6 +124,13 @@ def _plain(state: State) -> State:
     return {name: value.item() if value.ndim == 0 else value for name, value in state.items()}
 
 
+def _mapped(task: Task) -> dict[str, str]:
+    """Data by their folder in this host's cache, where a task says so."""
+    from workbench.problems.data import PREPARED
+
+    return {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
+
+
 @dataclass(frozen=True)
 class Unpacked:
     """A task as a rank uses it."""
@@ -120,7 +147,7 @@ def unpacked(task: Task) -> Unpacked:
     """Build scheme, plan, problem and delays; the experiment was checked before it was handed in."""
     spec = task.spec
     plan, model, state = unpack(task.arrays)
-    args = problems.get(spec["problem"])(**spec["problem_args"])
+    args = problems.get(spec["problem"])(**{**spec["problem_args"], **_mapped(task)})
     setup = Setup(
         scheme=schemes.get(spec["scheme"])(**spec["scheme_args"]),
         plan=plan,

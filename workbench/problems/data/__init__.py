@@ -5,9 +5,9 @@
 (569, 30)
 """
 
-from .dataset import DataSet, load, reopen
+from .dataset import PREPARED, DataSet, load, reopen
 from .locate import catalogue
 from .options import DataError
 from .sources import SourceInfo
 
-__all__ = ["DataError", "DataSet", "SourceInfo", "catalogue", "load", "reopen"]
+__all__ = ["PREPARED", "DataError", "DataSet", "SourceInfo", "catalogue", "load", "reopen"]

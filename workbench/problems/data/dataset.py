@@ -14,6 +14,9 @@ from .prepare import prepare
 from .sources import SYNTHETIC
 
 
+PREPARED = "prepared:"  # begins the source of data that lie in this host's cache already; a folder's name follows
+
+
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==; compare digests
 class DataSet:
     """Samples ready to be cut into parts.
@@ -72,7 +75,8 @@ def load(
     source
         "synthetic", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
         "openml:NUMBER", or the path of a .npy, .npz, .csv, .parquet, .svmlight, .libsvm or .svm file.
-        OpenML's categories become one 0/1 column per value, after the numbers and the most frequent
+        "prepared:KEY" is a folder of the cache that `load` has made, perhaps on another host, whatever the other
+        arguments say. OpenML's categories become one 0/1 column per value, after the numbers and the most frequent
         first, so that `features` bounds them.
     task
         "regression", "binary" or "multiclass".
@@ -107,6 +111,8 @@ def load(
     1.0
     """
     source = os.fspath(source)
+    if source.startswith(PREPARED):  # the folder's name stands for all other choices
+        return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED)).name)
     synthetic = source == SYNTHETIC.name
     options = Options(
         source=source,

@@ -1,0 +1,61 @@
+"""Bells wake who is rung, and are silent where they cannot hang."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.engines.bell import Bell
+
+LONG = 60.0  # s; a test that really sleeps so long has failed
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="bells-") as name:  # pytest's own paths are too long for a socket
+        yield Path(name)
+
+
+def test_a_ring_before_the_sleep_is_not_lost(folder: Path) -> None:
+    zero, one = Bell(folder, 0), Bell(folder, 1)
+    one.ring([0])
+    assert zero.sleep(LONG)
+    assert not zero.sleep(0.0)
+
+
+def test_a_ring_during_the_sleep_ends_it(folder: Path) -> None:
+    zero, one = Bell(folder, 0), Bell(folder, 1)
+    threading.Timer(0.05, lambda: one.ring([0])).start()
+    began = time.monotonic()
+    assert zero.sleep(LONG)
+    assert time.monotonic() - began < LONG
+
+
+def test_many_rings_are_one(folder: Path) -> None:
+    zero, one = Bell(folder, 0), Bell(folder, 1)
+    for _ in range(10_000):  # more than a socket holds: the rest are not missed
+        one.ring([0])
+    assert zero.sleep(LONG)
+    assert not zero.sleep(0.0)
+
+
+def test_who_is_not_there_is_not_missed(folder: Path) -> None:
+    Bell(folder, 1).ring([0, 2, 3])
+
+
+@pytest.mark.parametrize("place", [None, "missing", "x" * 120])
+def test_a_bell_that_cannot_hang_is_silent(folder: Path, place: str | None) -> None:
+    bell = Bell(None if place is None else folder / place, 0)
+    assert not bell.hangs
+    bell.ring([0])
+    assert not bell.sleep(0.0)
+
+
+def test_nobody_else_can_ring(folder: Path) -> None:
+    Bell(folder, 0)
+    assert folder.stat().st_mode & 0o077 == 0

@@ -1,0 +1,49 @@
+"""The machine that one works at: one mpiexec, no network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from workbench.clusters.base import Cluster, HostState, Said, Status, quiet
+from workbench.settings import setting
+
+if TYPE_CHECKING:
+    from workbench.launch.pools import FolderPool, Holder
+
+
+class Local(Cluster):
+    """The machine that one works at. It is always there, under the name `local`."""
+
+    kind: Literal["local"] = setting("local", "this machine")
+
+    def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
+        """One mpiexec on this machine."""
+        from workbench.launch import mpiexec
+        from workbench.launch.pools import open_child
+
+        mpiexec.check_room(ranks)
+        return open_child(self, ranks, lambda pool: mpiexec.command(ranks, "workbench.launch.ranks", pool))
+
+    def holder_here(self, words: dict[str, Any]) -> Holder:
+        """The supervisor, found by its process."""
+        from workbench.launch.pools import Supervised
+
+        return Supervised(int(words["supervisor"]))
+
+    def status_here(self, said: Said = quiet) -> Status:
+        """Cores, free memory, and the ranks of all pools of this user."""
+        import os
+        import socket
+
+        import psutil
+
+        from workbench.launch.sweeping import ours
+
+        free = psutil.virtual_memory().available / 2**30
+        return Status((HostState(socket.gethostname(), "up", len(ours()), os.cpu_count(), free),))
+
+    def down_here(self, said: Said = quiet) -> None:
+        """End the ranks of all pools of this user on this machine."""
+        from workbench.launch.sweeping import sweep_processes
+
+        sweep_processes()

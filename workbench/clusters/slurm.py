@@ -1,0 +1,210 @@
+"""A cluster with Slurm's queue: one job holds the ranks, mpiexec starts them inside its allocation.
+
+The job's script starts the very supervisor that starts ranks elsewhere, so a run meets the same files; Slurm alone
+decides when and where the job runs. A job serves run after run, ends when it has been idle for a while, at scancel, and
+at its time limit; a run that it takes along goes on from its checkpoint (`wb.resume`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+
+from workbench.clusters.base import Cluster, Finding, HostState, Said, Status, Word, quiet
+from workbench.clusters.slurm_job import TIME, Job, Wish, check_directive
+from workbench.errors import ClusterError
+from workbench.settings import setting
+
+if TYPE_CHECKING:
+    from workbench.launch.pools import FolderPool, Holder
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*")
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(
+            f"{text!r}: use letters, digits and _ . , : + / @ = -, with no hyphen at the beginning"
+        )
+    return text
+
+
+def _time(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError(
+            f"write it in quotes, e.g. '1:30:00': without them YAML made it the number {value!r}"
+        )
+    if not re.fullmatch(TIME, value):
+        raise ValueError(f"{value!r}: write minutes, hours:minutes:seconds or days-hours, e.g. '1:30:00'")
+    return value
+
+
+def _shared(text: str) -> str:
+    if not text.startswith("/") or re.search(r"[^\w/.,:+@=~-]", text):
+        raise ValueError(
+            f"{text!r}: give an absolute path without blanks, quotes, % or \\ (Slurm reads them its own way)"
+        )
+    return text.rstrip("/") or "/"
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Directive = Annotated[str, AfterValidator(check_directive)]
+
+
+class Slurm(Cluster):
+    """A cluster with Slurm's queue."""
+
+    kind: Literal["slurm"] = setting("slurm", "a cluster with Slurm's queue")
+    folder: Annotated[str, AfterValidator(_shared)] = setting(
+        ..., "folder on a file system that all nodes share; jobs meet their users there"
+    )
+    tasks_per_node: int = setting(..., "ranks on each node, usually its cores", ge=1)
+    nodes: int | None = setting(None, "nodes of a job; by default as many as the run needs", ge=1)
+    time: Annotated[str, BeforeValidator(_time)] = setting(
+        "1:00:00", "a job's longest life, in quotes: '1:30:00'"
+    )
+    partition: Name | None = setting(None, "partition; by default Slurm's own choice")
+    account: Name | None = setting(None, "account that pays; by default the user's own")
+    modules: tuple[Name, ...] = setting((), "modules that the job loads first")
+    directives: tuple[Directive, ...] = setting((), "further options of sbatch, e.g. '--qos=high'")
+    python: Word = setting("", "the cluster's Python that has the workbench; by default the one that submits")
+    idle: float = setting(15.0, "minutes without a run after which a job ends by itself", "min", gt=0)
+
+    @property
+    def label(self) -> str:
+        """Name of our jobs in the queue."""
+        return "workbench-" + re.sub(r"[^A-Za-z0-9_.-]", "-", self.name)
+
+    @property
+    def pools(self) -> Path:
+        """Where the jobs' folders are."""
+        return Path(self.folder) / "pools"
+
+    def shape(self, ranks: int) -> tuple[int, int]:
+        """Nodes, and tasks on each, of a job for so many ranks; raises `ClusterError` where they do not fit.
+
+        >>> Slurm(folder="/shared", tasks_per_node=8).shape(13)
+        (2, 7)
+        >>> Slurm(folder="/shared", tasks_per_node=8, nodes=3).shape(13)
+        (3, 8)
+        """
+        if self.nodes is None:
+            nodes = -(-ranks // self.tasks_per_node)
+            return nodes, -(-ranks // nodes)
+        room = self.nodes * self.tasks_per_node
+        if ranks > room:
+            raise ClusterError(
+                f"workers = {ranks - 1}: cluster {self.name!r} has {self.nodes} nodes of {self.tasks_per_node} tasks,"
+                f" room for {room - 1} workers and the master; raise nodes, or leave it out"
+            )
+        return self.nodes, self.tasks_per_node
+
+    def wish(self, ranks: int, folder: Path) -> Wish:
+        """The job for so many ranks."""
+        nodes, tasks = self.shape(ranks)
+        return Wish(
+            name=self.label,
+            folder=str(folder),
+            command=(self.interpreter, "-m", "workbench.launch.supervisor", str(folder)),
+            time=self.time,
+            nodes=nodes,
+            tasks=tasks,
+            partition=self.partition,
+            account=self.account,
+            modules=self.modules,
+            directives=self.directives,
+            path=package_path(),
+        )
+
+    @property
+    def interpreter(self) -> str:
+        """The job's Python."""
+        return self.python or sys.executable
+
+    def mpiexec(self, ranks: int, tasks: int, pool: str) -> list[str]:
+        """Command line of mpiexec inside the job. The mpiexec beside the job's Python, else the first on its path."""
+        beside = Path(self.interpreter).with_name("mpiexec")
+        return [
+            str(beside) if beside.is_file() else "mpiexec",
+            *("--with-ft", "ulfm", "-n", str(ranks), "--map-by", f"ppr:{tasks}:node:oversubscribe"),
+            *(self.interpreter, "-m", "workbench.launch.ranks", pool),
+        ]
+
+    # ---------------------------------------------------------------- for runs
+
+    def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
+        """Submit a job; see `Cluster.open_here`. Raises `SettingError` for what Slurm refuses."""
+        from workbench.clusters.slurm_pool import open_job
+
+        return open_job(self, ranks)
+
+    def holder_here(self, words: dict[str, Any]) -> Holder:
+        """The job, found by its number."""
+        from workbench.clusters.slurm_pool import SlurmPool
+        from workbench.clusters.slurm_queue import ticket
+
+        return SlurmPool(self, Path(words["pool"]), 0, ticket=ticket(str(words["job"])))
+
+    # ---------------------------------------------------------------- for `workbench cluster`
+
+    def check_here(self, said: Said = quiet) -> list[Finding]:
+        """Would Slurm take a job, and is there all that it needs?"""
+        from workbench.clusters.slurm_pool import findings
+
+        return findings(self)
+
+    def status(self, said: Said = quiet) -> Status:
+        """Nodes of our jobs, and what is in the queue."""
+        from workbench.clusters.slurm_pool import ranks_of
+        from workbench.clusters.slurm_queue import ours
+
+        found, ranks = ours(self.label), ranks_of(self.pools)
+        hours = sum(job.used * job.nodes for job in found) / 3600
+        cost = None if self.price is None else hours * self.price
+        rows = tuple(row for job in found for row in rows_of(job, ranks.get(job.number, 0)))
+        return Status(rows, hours, cost, "" if rows else "no job of ours is there")
+
+    def up(self, said: Said = quiet) -> None:
+        """See that a run can start. Nodes are taken when one does, and not before."""
+        if found := self.check(said):
+            first = found[0]
+            raise ClusterError(f"{self.name}: {first.host}: {first.what}: {first.found}; {first.wanted}")
+
+    def down(self, said: Said = quiet) -> None:
+        """Cancel our jobs, also those of other notebooks, and take their folders away."""
+        from workbench.clusters.slurm_pool import cancel_all
+
+        cancel_all(self, said)
+
+
+def rows_of(job: Job, ranks: int) -> list[HostState]:
+    """What `workbench cluster status` shows of a job: a line a node."""
+    from workbench.clusters.slurm_queue import node_names
+
+    if job.waits:
+        return [HostState("(queue)", job.state.lower(), note=job.waiting())]
+    names, state = node_names(job.names), job.state.lower()
+    note = f"job {job.number}, {clock(job.left)} left"
+    each = max(len(names), 1)
+    return [HostState(name, state, ranks // each, job.cores // each, note=note) for name in names]
+
+
+def package_path() -> str:
+    """Folder of this package if it is none that a Python has by itself."""
+    root = Path(__file__).resolve().parents[2]
+    return "" if root.name in ("site-packages", "dist-packages") else str(root)
+
+
+def clock(seconds: float) -> str:
+    """As Slurm writes it: hours:minutes:seconds.
+
+    >>> clock(3723)
+    '1:02:03'
+    """
+    if seconds == float("inf"):
+        return "unlimited time"
+    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
