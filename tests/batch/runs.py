@@ -6,11 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import yaml
+
+from workbench.batch.folder import LOG, TRACE
 
 QUICK = {"scheme": "UMW", "workers": 4, "rounds": 5, "problem_args": {"samples": 40, "features": 3}}
 DEATHS = [{"worker": 1, "round": 1}, {"worker": 2, "round": 1}]
@@ -45,3 +48,26 @@ def kernels(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
         return [kernel for nursery in psutil.Process(sweep.pid).children() for kernel in nursery.children()]
     except psutil.NoSuchProcess:
         return []
+
+
+def held(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Stop the kernels of a sweep that are in the midst of a run, so that it cannot end before the test goes on."""
+    return [kernel for kernel in kernels(sweep) if _stopped(kernel)]
+
+
+def _stopped(kernel: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        kernel.suspend()
+        if _computes(kernel):
+            return True
+        kernel.resume()
+    return False
+
+
+def _computes(kernel: psutil.Process) -> bool:
+    """It writes to its run's log already, and its run folder is not there yet."""
+    try:
+        log = Path(f"/proc/{kernel.pid}/fd/1").readlink()
+    except OSError:
+        return False
+    return log.name == LOG and not (log.parent / TRACE).exists()

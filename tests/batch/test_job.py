@@ -85,6 +85,7 @@ def test_what_ipython_and_other_cells_leave_is_no_parameter() -> None:
         ({"delays": "pareto"}, "delays"),
         ({"engine": "mip"}, "engine = 'mip'"),
         ({"engine": "sim", "cluster": "local"}, "cluster = 'local'"),
+        ({"engine": "mpi", "cluster": "lokal"}, "cluster = 'lokal'"),
         ({"folder": "/"}, "folder = '/': exists already"),
     ],
 )

@@ -93,6 +93,7 @@ def test_a_log_span_is_even_in_the_exponent_and_whole_ends_are_both_drawn() -> N
         ({"base": {"seed": "x"}, "seeds": 2}, r"base\.seed = 'x'"),
         ({"engine": "mip"}, "engine = 'mip'"),
         ({"cluster": "local"}, "cluster = 'local': the virtual clock"),
+        ({"engine": "mpi", "cluster": "lokal"}, "cluster = 'lokal'.*did you mean 'local'"),
         ({"sample": {"count": 0, "fields": {"rounds": [1]}}}, r"sample\.count = 0"),
         (
             {"sample": {"count": 1, "fields": {"rounds": {"low": 1}}}},
@@ -147,6 +148,13 @@ def test_the_key_changes_with_every_setting_and_with_nothing_else() -> None:
     assert len(keys) == 8
     assert make_item({"rounds": 7}, {}).key == make_item({}, {"rounds": 7}).key
     assert label({"scheme_args": {"stragglers": 2}, "delays.rate": 1e-3}) == "stragglers=2,rate=0.001"
+
+
+def test_a_cluster_that_is_not_named_is_the_usual_one() -> None:
+    (item,) = Sweep(engine="mpi").items()
+    assert item.cluster == "local"
+    assert item.key == Sweep(engine="mpi", cluster="local").items()[0].key
+    assert Sweep().items()[0].cluster == ""
 
 
 def test_a_file_and_the_spec_beside_it(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from tests.batch.runs import DEATHS, QUICK
 from workbench.batch import Summary, Sweep, sweep
 from workbench.batch.folder import Status, alone
 from workbench.batch.sweeping import NOTEBOOK
-from workbench.runner import ENGINES
 from workbench.settings import SettingError
 
 ODD = 'it\'s "odd"\n{rounds}\\ \\n; import os #.csv'  # a value that is harmless only where it stays one
@@ -150,29 +149,40 @@ def test_a_notebook_must_declare_what_it_will_be_given(tmp_path: Path, missing: 
 ENDS = {  # by seed: what the notebook does, and why that is a failed run
     0: ("", "is no run folder"),
     1: ("import workbench as wb; wb.run(wb.Experiment(scheme='UMW')).save(folder)", "another experiment"),
-    2: ("import time; time.sleep(60)", "longer than the timeout"),
-    3: ("import os; os._exit(3)", "ended by itself with status 3"),
-    4: ("1 / 0", "ZeroDivisionError: division by zero"),
-    5: ("", "FileExistsError"),  # a file is where its folder should be
+    2: ("import os; os._exit(3)", "ended by itself with status 3"),
+    3: ("1 / 0", "ZeroDivisionError: division by zero"),
+    4: ("", "FileExistsError"),  # a file is where its folder should be
 }
+
+
+def ending(folder: Path, code: str) -> Path:
+    """A notebook with the parameters of ours and one cell."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    notebook.cells = [*cells, nbformat.v4.new_code_cell(code)]
+    nbformat.write(notebook, folder / "mine.ipynb")
+    return folder / "mine.ipynb"
 
 
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_run_without_its_result_has_failed_however_its_notebook_ends(tmp_path: Path, fresh: bool) -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     acts = {seed: act for seed, (act, _) in ENDS.items()}
-    notebook.cells = [*cells, nbformat.v4.new_code_cell(f"exec({acts!r}[seed])")]
-    nbformat.write(notebook, tmp_path / "mine.ipynb")
-    options = {"notebook": tmp_path / "mine.ipynb", "timeout": 3.0, "fresh": fresh, "progress": False}
+    notebook = ending(tmp_path, f"exec({acts!r}[seed])")
     plan = Sweep(base=QUICK, seeds=len(ENDS))
     names = [item.name for item in plan.items()]
     (tmp_path / "new").mkdir()
-    (tmp_path / "new" / names[5]).touch()
-    found = sweep(plan, tmp_path / "new", jobs=2, **options)
+    (tmp_path / "new" / names[4]).touch()
+    found = sweep(plan, tmp_path / "new", jobs=2, notebook=notebook, fresh=fresh, progress=False)
     assert found.failed == names
     for name, (_, error) in zip(names, ENDS.values(), strict=True):
         assert error in found.states[name].error
+
+
+def test_a_cell_that_takes_too_long_is_a_failed_run(tmp_path: Path) -> None:
+    notebook = ending(tmp_path, "import time; time.sleep(600)")
+    found = sweep({"base": QUICK}, tmp_path / "new", timeout=3.0, notebook=notebook, progress=False)
+    (status,) = found.states.values()
+    assert (status.state, status.error) == ("failed", "a cell took longer than the timeout allows")
 
 
 @pytest.mark.slow
@@ -183,7 +193,8 @@ def test_fresh_kernels_give_the_same_table(summary: Summary, plan: dict[str, Any
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("mpi" not in ENGINES, reason="there are no real runs")
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
 def test_real_runs(tmp_path: Path) -> None:
     plan = {
         "base": {"scheme": "UMW", "workers": 2, "rounds": 4},

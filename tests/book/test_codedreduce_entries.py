@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import workbench as wb
 from workbench import runner
 from workbench.book import Setting, find
 from workbench.book.codedreduce import small
-from workbench.book.measured import NO_ENGINE, ROUND, SWITCHED_OFF, faster, measure, per_round, scaled, tree
+from workbench.book.measured import (
+    NO_ENGINE,
+    ROUND,
+    SWITCHED_OFF,
+    WARM_UP,
+    Measured,
+    faster,
+    measure,
+    per_round,
+    scaled,
+    tree,
+)
 from workbench.published import presets
 
 
@@ -26,11 +38,12 @@ def test_the_quick_form_keeps_the_times(name: str) -> None:
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("name", ["fig8", "fig9a", "fig11c", "fig13"])
 def test_scaled_settings(name: str, quick: bool) -> None:
-    found = scaled(presets[name], Setting(quick=quick))
+    found, divided = scaled(presets[name], Setting(quick=quick))
     workers = {e.workers for e in found.values()}
     assert workers == {12} if quick else workers <= {20, 42, 84}
     assert wb.forecast(found["CR"], 200).mean == pytest.approx(ROUND, rel=1e-9)
     assert list(found) == ["UMW", "GC", "RAR", "SGD", "CR"]
+    assert divided > 1
 
 
 def test_a_smaller_tree_keeps_alpha_as_well_as_it_can() -> None:
@@ -38,6 +51,17 @@ def test_a_smaller_tree_keeps_alpha_as_well_as_it_can() -> None:
     assert trees == [(6, 2, 1), (6, 2, 1), (6, 2, 2), (6, 2, 2)]
     four = {"children": 4, "layers": 3, "stragglers": 1}
     assert (tree(four, False, cores=2), tree(four, False, cores=64)) == ((4, 2, 1), (4, 3, 1))
+
+
+def test_faster_divides_deadlines_and_recorded_times_too() -> None:
+    e = wb.Experiment(
+        scheme="CRC",
+        scheme_args={"deadline": 3.0},
+        delays={"kind": "replay", "path": "any.csv", "scale": 0.5},
+    )
+    quick = faster(e, 10.0)
+    assert quick.scheme_args["deadline"] == pytest.approx(0.3)
+    assert quick.delays.model_dump()["scale"] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("name", ["fig9a", "fig8"])
@@ -50,31 +74,49 @@ def test_faster_divides_every_time(name: str) -> None:
 
 
 def test_real_runs_that_are_not_made_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = scaled(presets["fig8"], Setting(quick=True))
-    assert measure(few, Setting(measure=False)) == measure(few, Setting(measure=False))
-    assert measure(few, Setting(measure=False)).note == SWITCHED_OFF
+    few, _ = scaled(presets["fig8"], Setting(quick=True))
+    assert measure(few, Setting(measure=False)) == Measured(SWITCHED_OFF)
     monkeypatch.setattr(runner, "ENGINES", ["sim"])
     found = measure(few, Setting())
-    assert (found.seconds, found.note) == ({}, NO_ENGINE)
+    assert found == Measured(NO_ENGINE)
+    assert (found.values("CR", per_round), found.seconds("CR"), found.ratio("UMW", "CR")) == ({}, {}, {})
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("mpi" not in runner.ENGINES, reason="no engine 'mpi'")
-def test_real_processes_take_about_as_long_as_the_virtual_clock_says() -> None:
-    """UMW and CR at the scaled settings; a busy machine may be late, so only the order is asked for."""
-    few = scaled(presets["fig8"], Setting(quick=True))
-    chosen = {scheme: few[scheme] for scheme in ("UMW", "CR")}
-    found = measure(chosen, Setting())
-    assert list(found.seconds) == ["UMW", "CR"], found.note
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_real_processes_take_at_least_as_long_as_the_virtual_clock_says() -> None:
+    """UMW and CR at the scaled settings; a busy machine is late, none is early."""
+    few, divided = scaled(presets["fig8"], Setting(quick=True))
+    found = measure({scheme: few[scheme] for scheme in ("UMW", "CR")}, Setting(), divided)
+    assert list(found.real) == ["UMW", "CR"], found.note
     assert found.note.startswith("measured: 12 real worker processes")
-    assert found.seconds["UMW"] > found.seconds["CR"] > 0.5 * ROUND
+    for scheme in found.real:
+        seconds = found.seconds(scheme)
+        assert seconds["measured"] > 0.9 * seconds["scaled"] > 0
+        assert seconds["scaled"] == divided * per_round(found.simulated[scheme])
+
+
+def test_columns_of_what_was_measured() -> None:
+    """With a simulated run in the place of a real one: multiplied back, over another, or anything of a trace."""
+    slow, fast = (
+        wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=20, delays={"kind": "constant", "shift": shift}))
+        for shift in (2e-3, 1e-3)
+    )
+    found = Measured("", {"a": slow, "b": fast}, {"a": fast, "b": fast}, divided=10.0)
+    assert found.ratio("a", "b") == pytest.approx({"scaled": 1.0, "measured": 2.0})
+    assert found.seconds("a")["measured"] == pytest.approx(10 * slow.columns["time"][0])
+    assert found.values("a", lambda trace: float(len(trace.columns["time"]))) == {
+        "scaled": 20,
+        "measured": 20,
+    }
 
 
 def test_per_round_leaves_out_the_warm_up() -> None:
-    trace = wb.run(
-        wb.Experiment(scheme="UMW", workers=4, rounds=20, delays={"kind": "constant", "shift": 1e-3})
-    )
-    assert per_round(trace) == pytest.approx(trace.columns["time"][0], rel=1e-9)
+    e = wb.Experiment(scheme="UMW", workers=4, rounds=20)
+    times = wb.run(e).columns["time"]
+    assert per_round(wb.run(e)) == pytest.approx(np.diff(times)[WARM_UP - 1 :].mean())
+    assert per_round(wb.run(e.replace(rounds=1))) == times[0]
 
 
 @pytest.fixture(scope="module")

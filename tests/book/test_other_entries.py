@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.book import Setting, get, names
+from workbench.book import Setting, find, get, names
 from workbench.book.agc import PUBLISHED, simulated
 from workbench.book.cegc_example import example
 from workbench.book.cegc_runs import choices, unseen
@@ -121,8 +121,9 @@ def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
 
 
 @pytest.mark.parametrize("name", ["mmc-fig1a", "mmc-fig1b"])
-def test_figure_1_of_paper_5(name: str, quick: Setting) -> None:
-    result = get(name).find(quick)
+def test_figure_1_of_paper_5(name: str, quick: Setting, tmp_path: Path) -> None:
+    result = find(name, quick, tmp_path)[-1].result
+    assert result is not None
     assert all(claim.holds for claim in result.claims)
     for line in result.lines:
         if "exact" in line.values:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.book import Claim, Line, Misprint, Result
-from workbench.book.verdicts import compare, judged, of_column, of_result
+from workbench.book.values import COLUMNS
+from workbench.book.verdicts import all_of, compare, judged, of_column, of_result
 
 numbers = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=8, unique_by=lambda x: round(math.log(x), 1))
 
@@ -56,6 +57,17 @@ def test_what_is_measured_is_compared_with_the_same_settings() -> None:
     found = of_column(result, "measured")
     assert found is not None
     assert found.text == "agrees with the virtual clock at the same settings within 1 %"
+    assert [about for about, _ in all_of(result)][-1] == COLUMNS["measured"]
+
+
+def test_without_printed_numbers_what_is_said_comes_first_and_what_is_measured_second() -> None:
+    line = Line("a", None, {"ours": 2.0, "scaled": 1.0, "measured": 1.0})
+    said = Result(lines=[line], claims=[Claim("x", True, "")], columns=[])
+    assert of_result(said).kind == "holds"
+    assert [about for about, _ in all_of(said)] == ["what the paper says", COLUMNS["measured"]]
+    silent = Result(lines=[line], columns=[])
+    assert all_of(silent) == [(COLUMNS["measured"], of_result(silent))]
+    assert of_result(silent).text.startswith("agrees with the virtual clock")
 
 
 def test_an_entry_is_judged_by_columns_then_claims_then_misprints() -> None:

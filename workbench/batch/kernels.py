@@ -68,16 +68,17 @@ class Kernel:
 
 
 class Nursery:
-    """Our end of the process that forks kernels; see `nursery.py`."""
+    """Our end of the process that forks kernels; see `nursery.py`. sockets: the folder of their sockets."""
 
-    def __init__(self) -> None:
+    def __init__(self, sockets: Path) -> None:
         # -P: a file of the user's called json.py does not stand in for the library's. A session of its own: Ctrl-C
         # in a terminal goes to us alone.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workbench.batch.nursery"],
+            [sys.executable, "-P", "-m", "workbench.batch.nursery", str(sockets)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            env=os.environ | _PLOTS,  # read when plotly is imported
         )
         self.kernels: dict[int, Kernel] = {}
         self.ready = self.gone = False
@@ -182,7 +183,7 @@ class Kernels:
             if self.stopping:
                 raise RunError("the batch is stopping")
             if self._nursery is None or self._nursery.gone:
-                self._nursery = Nursery()
+                self._nursery = Nursery(self.folder)
             return self._nursery
 
     def code(self, name: str) -> int | None:

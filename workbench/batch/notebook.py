@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench import schemes
-from workbench.batch.plan import check_engine
+from workbench.batch.plan import cluster_of
 from workbench.batch.text import parse
 from workbench.experiment import Experiment
 from workbench.settings import SettingError, unknown_name
@@ -60,7 +60,7 @@ def job(names: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Job
         }
         fields = {n: _value(n, given.pop(n)) for n in Experiment.model_fields if n in given}
         engine, cluster, folder = (str(given.pop(n, d)) for n, d in zip(OTHERS, ("sim", "", ""), strict=True))
-        check_engine(engine, cluster)
+        cluster = cluster_of(engine, cluster)
         fields["scheme_args"] = _scheme_args(fields, given, usual or {})
         if folder and Path(folder).exists():
             raise SettingError(f"folder = {folder!r}: exists already; choose a new name")

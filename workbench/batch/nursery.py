@@ -1,8 +1,9 @@
 """A process that has imported everything once and then forks a kernel whenever it is asked for one.
 
-`python -m workbench.batch.nursery` reads one JSON object a line: number, arguments, environment, folder, log, threads.
-It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and takes its
-kernels with it, so that nobody is left behind when whoever asked for them is gone, be it by kill -9.
+`python -m workbench.batch.nursery SOCKETS` reads one JSON object a line: number, arguments, environment, folder, log,
+threads. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and
+takes its kernels and the folder of their sockets with it, so that nothing is left behind when whoever asked for them is
+gone, be it by kill -9.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import json
 import os
 import select
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,16 +26,22 @@ from typing import Any
 PRELOADED = (
     "IPython.core.completerlib",
     "IPython.core.debugger",
+    "IPython.core.logger",
+    "IPython.core.oinspect",
     "IPython.extensions.storemagic",
     "ipykernel.debugger",
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "ipywidgets",
     "nbformat",
+    "pandas.io.formats.html",
+    "pandas.io.formats.string",
+    "plotly.io._renderers",
     "plotly.io.kaleido",
     "plotly.offline",
     "psutil",
     "pyarrow.parquet",
+    "sqlite3",
     "threadpoolctl",
     "tornado.platform.asyncio",
     "tqdm.auto",
@@ -63,14 +71,18 @@ def main() -> None:
                 os.killpg(pid, signal.SIGKILL)
         for pid in alive:
             os.waitpid(pid, 0)
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
 
 
 def _prepare() -> None:
     """Import, and rehearse a run, so that what is imported late is there as well."""
     import workbench as wb
 
+    # nbformat's validation would build a grammar of URIs with it, for a second; it does without where it is not there.
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
     for name in PRELOADED:
         import_module(name)
+    del sys.modules["rfc3987_syntax"]
     # The unit problem: products of large matrices would start threads.
     trace = wb.run(wb.Experiment(problem="unit", rounds=2))
     for figure in (wb.figures.convergence, wb.figures.round_times, wb.figures.gantt):

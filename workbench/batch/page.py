@@ -53,8 +53,10 @@ def write_script(folder: Path) -> None:
 def exporter() -> HTMLExporter:
     """Exporter whose pages load plotly's script from the folder above, and nothing else."""
     from nbconvert import HTMLExporter
+    from nbconvert.filters import clean_html
 
-    return HTMLExporter(raw_template=_TEMPLATE)  # type: ignore[no-untyped-call]
+    once = lru_cache(maxsize=64)(clean_html)  # the runs of a sweep have most cells in common
+    return HTMLExporter(raw_template=_TEMPLATE, filters={"clean_html": once})  # type: ignore[no-untyped-call]
 
 
 def _draw(notebook: NotebookNode) -> None:

@@ -40,7 +40,7 @@ class Sweep(Settings):
         None, "how many seeds, from the base's on, or a list of them; empty = the base's alone"
     )
     engine: str = setting("sim", "engine of all runs; sim: the virtual clock")
-    cluster: str = setting("", "cluster of an engine that needs one")
+    cluster: str = setting("", "cluster of an engine that has some; empty = its usual one")
 
     @field_validator("base", "cases", "seeds", mode="before")
     @classmethod
@@ -56,13 +56,13 @@ class Sweep(Settings):
 
     def items(self) -> list[Item]:
         """All runs, checked, without repetitions; raises one `SettingError` for the first that cannot run."""
-        check_engine(self.engine, self.cluster)
+        cluster = cluster_of(self.engine, self.cluster)
         found: dict[str, Item] = {}
         errors: list[str] = []
         combinations = list(self._changes())
         for i, changes in enumerate(combinations, 1):
             try:
-                item = make_item(self.base, changes, self.engine, self.cluster)
+                item = make_item(self.base, changes, self.engine, cluster)
             except SettingError as error:
                 errors.append(f"run {i} of {len(combinations)}{_aside(changes)}: {error}")
                 continue
@@ -213,11 +213,22 @@ def _refuse_twice(axes: Sequence[Sequence[Changes] | None]) -> None:
                 raise SettingError(f"{section}: sets {name}, which {owner[name]} sets too; keep one of them")
 
 
-def check_engine(engine: str, cluster: str) -> None:
-    """Refuse an engine that does not exist, and a cluster for one that needs none."""
+def cluster_of(engine: str, cluster: str) -> str:
+    """Where an engine's runs go: the cluster named, else the usual one; the virtual clock has none.
+
+    Refuses an engine or a cluster that does not exist, and a cluster for the virtual clock.
+    """
     from workbench.runner import ENGINES
 
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
-    if cluster and engine == "sim":
-        raise SettingError(f"cluster = {cluster!r}: the virtual clock (engine sim) has none; leave it empty")
+    if engine == "sim":
+        if cluster:
+            raise SettingError(
+                f"cluster = {cluster!r}: the virtual clock (engine sim) has none; leave it empty"
+            )
+        return ""
+    from workbench import clusters
+
+    clusters.load(cluster or clusters.LOCAL)
+    return cluster or clusters.LOCAL

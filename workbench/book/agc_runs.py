@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from workbench.book import drawing, standins
 from workbench.book.agc import P_AS, P_SLOW, P_SS, N, S, experiment
 from workbench.book.catalogue import Entry
 from workbench.book.ec2_traces import ABSENT
+from workbench.book.measured import NOT_QUICK, Measured, faster, measure
 from workbench.book.real_data import at_hand
 from workbench.book.setting import TRACES, Setting
 from workbench.book.values import Claim, Line, Picture, Result
@@ -20,8 +22,10 @@ from workbench.experiment import Experiment
 from workbench.figures.style import Style, scheme_style
 from workbench.protocol import Array
 from workbench.runner import compare, run
+from workbench.trace import Trace
 
 BOSTON = "openml:boston"
+DEADLINE, REAL_ROUNDS = 0.1, 60  # of the real runs: s, rounds
 EC2_WORKERS, LATEST = 20, 1.5  # the deadline is so many times the median recorded time
 SHUFFLES = ("none", "random")
 
@@ -29,14 +33,17 @@ SHUFFLES = ("none", "random")
 def entries() -> list[Entry]:
     """Two simulated panels, two on recorded times."""
     return [
-        Entry(
-            "agc-fig2a", "Figure 2a: linear regression, simulated stragglers", partial(find_simulated, "a")
-        ),
-        Entry(
-            "agc-fig2b", "Figure 2b: logistic regression, simulated stragglers", partial(find_simulated, "b")
-        ),
-        Entry("agc-fig2c", "Figure 2c: iris, FRC on EC2's stragglers", partial(find_recorded, "FRC")),
-        Entry("agc-fig2d", "Figure 2d: iris, CRC on EC2's stragglers", partial(find_recorded, "CRC")),
+        Entry(name, title, find, measured=True)
+        for name, title, find in (
+            ("agc-fig2a", "Figure 2a: linear regression, simulated stragglers", partial(find_simulated, "a")),
+            (
+                "agc-fig2b",
+                "Figure 2b: logistic regression, simulated stragglers",
+                partial(find_simulated, "b"),
+            ),
+            ("agc-fig2c", "Figure 2c: iris, FRC on EC2's stragglers", partial(find_recorded, "FRC")),
+            ("agc-fig2d", "Figure 2d: iris, CRC on EC2's stragglers", partial(find_recorded, "CRC")),
+        )
     ]
 
 
@@ -51,11 +58,11 @@ def find_simulated(panel: str, setting: Setting) -> Result:
         share = e.problem_spec.count() / N  # samples of a part: a worker without a straggle is done after 1 s
         return e.replace(delays={**e.delays.model_dump(), "shift": 1 / (S * (share + 1))})
 
-    losses = excess_losses(make, ("FRC", "CRC"), setting)
-    claims = [_shuffled(losses, "FRC"), _shuffled(losses, "CRC"), _crc_ahead(losses)]
+    study = studied(make, ("FRC", "CRC"), setting)
+    claims = [_shuffled(study.losses, "FRC"), _shuffled(study.losses, "CRC"), _crc_ahead(study.losses)]
     text = f"n = {N}, s = {S}, p-hat = {P_SLOW}, p_ss = {P_SS}, p_as = {P_AS}"
     reason = "FRC has the smaller expected error for these numbers, see agc-errors"
-    return _result(losses, claims, make, setting, (data, text, reason))
+    return _result(study, claims, setting, (data, text, reason))
 
 
 def find_recorded(scheme: str, setting: Setting) -> Result:
@@ -75,14 +82,14 @@ def find_recorded(scheme: str, setting: Setting) -> Result:
             delays=delays,
         )
 
-    losses = excess_losses(make, (scheme,), setting)
+    study = studied(make, (scheme,), setting)
     text = f"n = {EC2_WORKERS}, s = {S}; the master takes what has come after {deadline:.3g} s, {LATEST:g} medians"
     reason = (
         "no difference beyond chance here: a part is missed if both of its workers straggle, and few of the recorded"
         " workers do; the paper does not state its deadline"
     )
     data = f"Iris (bundled, real). {note}"
-    return _result(losses, [_shuffled(losses, scheme)], make, setting, (data, text, reason))
+    return _result(study, [_shuffled(study.losses, scheme)], setting, (data, text, reason))
 
 
 def _ec2(setting: Setting) -> tuple[dict[str, Any], float, str]:
@@ -113,19 +120,30 @@ def _diabetes() -> tuple[str, dict[str, Any], str]:
     return "logistic", {"data": standins.diabetes_halves(), "intercept": True}, f"Real: {text}."
 
 
-Losses = dict[tuple[str, str], Array]
+Pair = tuple[str, str]  # scheme, shuffling
+Losses = dict[Pair, Array]
 Make = Callable[[str, str, int], Experiment]
 
 
-def excess_losses(make: Make, schemes: tuple[str, ...], setting: Setting) -> Losses:
-    """Training loss above the least that there is, (seeds, rounds + 1), by scheme and shuffling.
+@dataclass(frozen=True)
+class Study:
+    """What a panel shows. losses: training loss above the least that there is, (seeds, rounds + 1), by pair."""
 
-    Who is slow is drawn once for each seed; the least is what full gradients reach in 20 times as many rounds.
+    make: Make
+    losses: Losses
+    least: float
+    real: Measured
+
+
+def studied(make: Make, schemes: Sequence[str], setting: Setting) -> Study:
+    """Every scheme, shuffled and not, over some seeds; the first one's beginning on real processes too.
+
+    Who is slow is drawn once for each seed; the least loss is what full gradients reach in 20 times as many rounds.
     """
+    pairs = [(scheme, shuffle) for scheme in schemes for shuffle in SHUFFLES]
     seeds = setting.pick(8, 40)
-    found: dict[tuple[str, str], list[Array]] = {}
+    found: dict[Pair, list[Array]] = {}
     for done in range(seeds):
-        pairs = [(scheme, shuffle) for scheme in schemes for shuffle in SHUFFLES]
         traces = compare([make(*pair, setting.seed + done) for pair in pairs], events=False)
         for pair, trace in zip(pairs, traces, strict=True):
             curve = np.concatenate([[trace.initial["loss"]], trace.columns["loss"]])
@@ -134,13 +152,26 @@ def excess_losses(make: Make, schemes: tuple[str, ...], setting: Setting) -> Los
     full = make(schemes[0], "none", setting.seed)
     full = full.replace(scheme="UMW", scheme_args={}, rounds=20 * full.rounds)
     least = float(run(full, events=False).columns["loss"][-1])
-    return {pair: np.stack(curves) - least for pair, curves in found.items()}
+    losses = {pair: np.stack(curves) - least for pair, curves in found.items()}
+    return Study(make, losses, least, measured(make, pairs, setting))
 
 
-def _final(losses: Losses, pair: tuple[str, str]) -> Array:
+def measured(make: Make, pairs: Sequence[Pair], setting: Setting) -> Measured:
+    """The first seed's runs on real processes, fewer rounds of them, with a deadline of `DEADLINE`; full form only."""
+    if setting.quick:
+        return Measured(NOT_QUICK)
+    chosen = {_label(pair): make(*pair, setting.seed).replace(rounds=REAL_ROUNDS) for pair in pairs}
+    divided = float(chosen[_label(pairs[0])].scheme_args["deadline"]) / DEADLINE
+    return measure({label: faster(e, divided) for label, e in chosen.items()}, setting, divided)
+
+
+def _final(losses: Losses, pair: Pair) -> Array:
     """Loss of each seed over the last tenth of the rounds."""
-    curve = losses[pair]
-    return np.asarray(curve[:, -max(1, curve.shape[1] // 10) :].mean(axis=1))
+    return _last_tenth(losses[pair])
+
+
+def _last_tenth(curves: Array) -> Array:
+    return np.asarray(curves[..., -max(1, curves.shape[-1] // 10) :].mean(axis=-1))
 
 
 def _below(text: str, low: Array, high: Array) -> Claim:
@@ -164,15 +195,13 @@ def _crc_ahead(losses: Losses) -> Claim:
     return _below(text, _final(losses, ("CRC", "random")), _final(losses, ("FRC", "random")))
 
 
-def _result(
-    losses: Losses, claims: list[Claim], make: Make, setting: Setting, words: tuple[str, str, str]
-) -> Result:
+def _result(study: Study, claims: list[Claim], setting: Setting, words: tuple[str, str, str]) -> Result:
     data, text, reason = words
-    seeds = len(next(iter(losses.values())))
+    seeds = len(next(iter(study.losses.values())))
     return Result(
-        lines=[_line(losses, pair) for pair in losses],
+        lines=[*(_line(study.losses, pair) for pair in study.losses), *_real_lines(study, setting)],
         claims=claims,
-        pictures=[_picture(losses, seeds)],
+        pictures=[_picture(study.losses, seeds)],
         text=[
             f"{text}. Mean over {seeds} runs (seeds {setting.seed} to {setting.seed + seeds - 1}) of the training loss"
             " above the least, because who is slow, and how much shuffling helps, differs from run to run; the paper"
@@ -180,17 +209,31 @@ def _result(
         ],
         columns=[],
         reasons={"claims": reason},
-        specs={_label(pair): make(*pair, setting.seed).model_dump(mode="json") for pair in losses},
+        specs={_label(p): study.make(*p, setting.seed).model_dump(mode="json") for p in study.losses},
         data=[data],
+        measured=study.real.note,
         seed=setting.seed,
     )
 
 
-def _line(losses: Losses, pair: tuple[str, str]) -> Line:
+def _line(losses: Losses, pair: Pair) -> Line:
     final = _final(losses, pair)
     error = float(final.std(ddof=1) / np.sqrt(len(final)))
     what = f"{_label(pair)}: training loss above the least, at the end"
     return Line(what, None, {"ours": float(final.mean())}, "", "wb.compare", {"ours": error})
+
+
+def _real_lines(study: Study, setting: Setting) -> list[Line]:
+    """Who answers in time decides about the loss; the same seed has the same stragglers on both clocks."""
+
+    def end(trace: Trace) -> float:
+        return float(_last_tenth(np.asarray(trace.columns["loss"]))) - study.least
+
+    return [
+        Line(f"{label}, seed {setting.seed}: the same after {REAL_ROUNDS} rounds", None,
+             study.real.values(label, end), "", "wb.run(e, engine='mpi')")
+        for label in study.real.real
+    ]  # fmt: skip
 
 
 def _label(pair: tuple[str, str]) -> str:

@@ -11,10 +11,9 @@ from workbench import straightline
 from workbench.book import drawing, real_data
 from workbench.book.catalogue import Entry
 from workbench.book.ec2_model import Constants, ratios
-from workbench.book.measured import Measured, measure, scaled, spread, spread_link
+from workbench.book.measured import NOT_QUICK, Measured, measure, scaled, spread, spread_link
 from workbench.book.setting import Setting
 from workbench.book.values import Line, Picture, Result
-from workbench.experiment import Experiment
 from workbench.figures import speedups
 from workbench.forecasting import Forecast, forecast
 from workbench.published import MESSAGE, RATE, SHIFT, Preset, presets
@@ -26,7 +25,6 @@ CURVES = ("fig8", "fig9a", "fig9b", "fig9c", "fig10", "fig11a", "fig11b", "fig11
 SHRINK = 8  # quick form: about so many times fewer features
 SAMPLES = 1092  # quick form: 84 and 156 divide it, and every tree's load is a whole number of them
 QUICK_MEASURED = ("fig8",)
-NOT_QUICK = "not measured in the quick form"
 REASON = "its EC2 constants are not stated, and without a latency a ring is ahead of the tree"
 
 
@@ -133,10 +131,11 @@ def shape(preset: Preset) -> list[str]:
 
 
 def measured_part(name: str, preset: Preset, setting: Setting) -> Measured:
-    """The scaled figure on real processes: ratios to CR, with the note."""
+    """The scaled figure on real processes."""
     if setting.quick and name not in QUICK_MEASURED:
-        return Measured({}, NOT_QUICK)
-    return measure(scaled(preset, setting), setting)
+        return Measured(NOT_QUICK)
+    experiments, divided = scaled(preset, setting)
+    return measure(experiments, setting, divided)
 
 
 def _forecasts(preset: Preset, setting: Setting) -> dict[str, Forecast]:
@@ -155,7 +154,6 @@ def _lines(
     fitted = ratios(
         preset, Constants(**setting.facts["ec2"]["crowded"]), setting.pick(100, 400), setting.seed
     )
-    small_scale = scaled_ratios(scaled(preset, setting), setting)
     lines = []
     for scheme, published in preset.published.items():
         per_round = expected[scheme].mean / reference.mean
@@ -164,20 +162,12 @@ def _lines(
         )
         values = {"ours": equal.get(scheme, per_round), "fitted": fitted[scheme]}
         values |= {"per_round": per_round} if equal else {}
-        if found.seconds:
-            values["scaled"] = small_scale[scheme]
-            values["measured"] = found.seconds[scheme] / found.seconds["CR"]
+        values |= found.ratio(scheme, "CR")
         errors = {"per_round" if equal else "ours": error}
         lines.append(
             Line(scheme, published, values, "× CR", "wb.compare" if equal else "wb.forecast", errors)
         )
     return lines
-
-
-def scaled_ratios(experiments: dict[str, Experiment], setting: Setting) -> dict[str, float]:
-    """Times per round over CR's at the scaled settings, on the virtual clock."""
-    means = {label: forecast(e, 400, setting.seed).mean for label, e in experiments.items()}
-    return {label: mean / means["CR"] for label, mean in means.items()}
 
 
 def _reasons() -> dict[str, str]:

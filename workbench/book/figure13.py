@@ -9,8 +9,8 @@ import numpy as np
 
 from workbench.book import drawing, standins
 from workbench.book.catalogue import Entry
-from workbench.book.codedreduce import measured_part, scaled_ratios, shape
-from workbench.book.measured import scaled, spread, spread_link
+from workbench.book.codedreduce import measured_part, shape
+from workbench.book.measured import spread, spread_link
 from workbench.book.real_data import at_hand
 from workbench.book.setting import Setting
 from workbench.book.values import Line, Picture, Result
@@ -40,7 +40,6 @@ def find(setting: Setting) -> Result:
     preset = presets["fig13"]
     expected = {e.scheme: forecast(e, setting.pick(150, 1000), setting.seed) for e in preset}
     measured = measured_part("fig13", preset, setting)
-    small = scaled_ratios(scaled(preset, setting), setting)
     used, data = learning(preset, setting)
     setting.report(1, 2)
     traces = compare(used, events=False)
@@ -48,12 +47,7 @@ def find(setting: Setting) -> Result:
     target = float(min(np.max(t.columns[metric]) for t in traces))
     lines = []
     for scheme, published in preset.published.items():
-        values = {"ours": expected[scheme].mean / expected["CR"].mean}
-        if measured.seconds:
-            values |= {
-                "scaled": small[scheme],
-                "measured": measured.seconds[scheme] / measured.seconds["CR"],
-            }
+        values = {"ours": expected[scheme].mean / expected["CR"].mean, **measured.ratio(scheme, "CR")}
         error = values["ours"] * expected[scheme].error / expected[scheme].mean
         lines.append(Line(scheme, published, values, "× CR", "wb.forecast", {"ours": error}))
     return Result(

@@ -1,15 +1,15 @@
 """The column that is measured: the same programs on real processes of this machine, at scaled settings.
 
-A real cluster of 84 or 156 machines is not there, so trees are cut down and times divided, such that a round of CR
-takes about `ROUND` seconds; computing times and links are drawn and put on top of what really happens. What is
-compared is the ratio of times per round, with the same ratio on the virtual clock at the same scaled settings.
+A real cluster of 84 or 156 machines is not there, so trees are cut down, and times are divided such that a round takes
+some hundredths of a second; computing times and links are drawn and put on top of what really happens. What is
+measured stands beside the very same rounds on the virtual clock, both multiplied back where times were only divided.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.published import Preset, rivals
 from workbench.settings import SettingError
+from workbench.trace import Trace
 
 ROUND = 0.05  # s that a round of CR takes when scaled
 MANY_CORES = 16  # fewer cannot pass a ring's messages among 84 processes in time
@@ -28,18 +29,39 @@ ROUNDS, WARM_UP = 24, 4  # rounds measured, and the first ones that are not coun
 CLUSTER = "local"
 NO_ENGINE = "not measured: there is no engine 'mpi' in this installation"
 SWITCHED_OFF = "not measured: real runs are switched off here"
+NOT_QUICK = "not measured in the quick form"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds per round by label, in order; empty with a note that says why."""
+    """Real runs and the same ones on the virtual clock, by label; where there are none, `note` says why.
 
-    seconds: dict[str, float]
+    `divided`: what all times were divided by for them.
+    """
+
     note: str
+    real: Mapping[str, Trace] = field(default_factory=dict)
+    simulated: Mapping[str, Trace] = field(default_factory=dict)
+    divided: float = 1.0
+
+    def values(self, label: str, of: Callable[[Trace], float]) -> dict[str, float]:
+        """The columns "scaled" and "measured" of a line; empty for what was not measured."""
+        if label not in self.real:
+            return {}
+        return {"scaled": of(self.simulated[label]), "measured": of(self.real[label])}
+
+    def seconds(self, label: str) -> dict[str, float]:
+        """Mean seconds of a round, multiplied back."""
+        return {column: self.divided * value for column, value in self.values(label, per_round).items()}
+
+    def ratio(self, label: str, base: str) -> dict[str, float]:
+        """Mean time of a round over that of another label."""
+        over = self.values(base, per_round)
+        return {column: value / over[column] for column, value in self.values(label, per_round).items()}
 
 
-def measure(experiments: dict[str, Experiment], setting: Setting) -> Measured:
-    """Run experiments on real processes of this machine and take the mean time per round, the warm-up left out.
+def measure(experiments: Mapping[str, Experiment], setting: Setting, divided: float = 1.0) -> Measured:
+    """Run experiments on real processes of this machine, and on the virtual clock.
 
     Parameters
     ----------
@@ -47,52 +69,63 @@ def measure(experiments: dict[str, Experiment], setting: Setting) -> Measured:
         By label; their delays and links are emulated, so take scaled ones (`scaled`, `sped_up`).
     setting
         Its `measure` says whether real runs are wanted.
+    divided
+        What their times were divided by.
 
     Returns
     -------
     Measured
-        Seconds by label. Where `workbench.runner.ENGINES` has no "mpi", or the machine cannot run it, `seconds`
-        is empty and the note says so.
+        Where `workbench.runner.ENGINES` has no "mpi", or the machine cannot run it, there are no runs and the note
+        says why.
     """
     if not setting.measure:
-        return Measured({}, SWITCHED_OFF)
+        return Measured(SWITCHED_OFF)
     if "mpi" not in runner.ENGINES:
-        return Measured({}, NO_ENGINE)
-    found: dict[str, float] = {}
-    overrun: dict[str, float] = {}
+        return Measured(NO_ENGINE)
+    simulated = {label: runner.run(e, events=False) for label, e in experiments.items()}
     try:
-        for label, experiment in experiments.items():
-            trace = runner.run(experiment, engine="mpi", events=False, cluster=CLUSTER)
-            found[label] = per_round(trace)
-            overrun[label] = float(np.sum(trace.columns["overrun"])) / (
-                len(trace.columns["time"]) * experiment.workers
-            )
+        real = {
+            label: runner.run(e, engine="mpi", events=False, cluster=CLUSTER)
+            for label, e in experiments.items()
+        }
     except (RunError, SettingError, OSError) as error:
-        return Measured({}, f"not measured: {error}")
-    return Measured(found, note(list(experiments.values()), overrun))
+        return Measured(f"not measured: {error}")
+    return Measured(note(list(real.values())), real, simulated, divided)
 
 
-def per_round(trace: Any) -> float:
+def per_round(trace: Trace) -> float:
     """Mean seconds of a round, without the first ones, in which processes and caches warm up."""
     times = np.asarray(trace.columns["time"])
     first = min(WARM_UP, len(times) - 1)
-    return float((times[-1] - times[first]) / max(len(times) - 1 - first, 1))
+    begun = times[first - 1] if first else 0.0
+    return float((times[-1] - begun) / (len(times) - first))
 
 
-def note(experiments: Sequence[Experiment], overrun: dict[str, float]) -> str:
+def note(traces: Sequence[Trace]) -> str:
     """Say how the measured column came about, and how often the machine was slower than what was drawn."""
-    sizes = sorted({e.workers for e in experiments})
-    low, high = min(overrun.values()), max(overrun.values())
+    sizes = sorted({trace.experiment.workers for trace in traces})
+    rounds = sorted({len(trace.columns["round"]) for trace in traces})
+    late = [float(np.mean(trace.columns["overrun"])) / trace.experiment.workers for trace in traces]
     return (
-        f"measured: {' and '.join(map(str, sizes))} real worker processes on {os.cpu_count()} cores of this machine,"
-        " MPI messages, drawn computing times and links put on top;"
-        f" {experiments[0].rounds} rounds, the first {WARM_UP} not counted. Computing really took longer than drawn"
-        f" {low:.2g} to {high:.2g} times per worker and round"
+        f"measured: {_listed(sizes)} real worker processes on {os.cpu_count()} cores of this machine, MPI messages,"
+        f" drawn computing times and links put on top; {_listed(rounds)} rounds, of whose times the first {WARM_UP}"
+        f" are not counted. Computing took longer than drawn {min(late):.2g} to {max(late):.2g} times per worker and"
+        " round"
     )
 
 
-def scaled(preset: Preset, setting: Setting) -> dict[str, Experiment]:
-    """A figure's five experiments, small enough for one machine, by scheme.
+def _listed(numbers: Sequence[int]) -> str:
+    """Join with commas and an "and".
+
+    >>> _listed([10, 15, 20])
+    '10, 15 and 20'
+    """
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def scaled(preset: Preset, setting: Setting) -> tuple[dict[str, Experiment], float]:
+    """A figure's five experiments, small enough for one machine, by scheme; and what times were divided by.
 
     12 workers (3, 2) in the quick form. Else the tree of 156 becomes (6, 2), 42 workers, with the nearest number of
     stragglers, and the (4, 3) tree (4, 2), 20 workers; with `MANY_CORES` it stays what it is. Times are divided so that
@@ -138,16 +171,18 @@ def spread_link(link: dict[str, Any], factor: float) -> dict[str, Any]:
     return {**link, "bandwidth": link["bandwidth"] and link["bandwidth"] / factor}
 
 
-def sped_up(experiments: dict[str, Experiment], target: float, reference: str) -> dict[str, Experiment]:
-    """All times divided by one number, so that a round of `reference` takes `target` seconds on average."""
-    now = forecast(experiments[reference], rounds=200).mean
-    return {label: faster(e, now / target) for label, e in experiments.items()}
+def sped_up(
+    experiments: Mapping[str, Experiment], target: float, reference: str
+) -> tuple[dict[str, Experiment], float]:
+    """All times divided by one number, such that a round of `reference` takes `target` s on average; that number."""
+    factor = forecast(experiments[reference], rounds=200).mean / target
+    return {label: faster(e, factor) for label, e in experiments.items()}, factor
 
 
 def faster(e: Experiment, factor: float) -> Experiment:
-    """Every drawn time, latency and transfer of an experiment divided by a factor."""
+    """Every drawn time, latency, transfer and deadline of an experiment divided by a factor."""
     up = {"rate", "lambda1", "lambda2"}
-    down = {"shift", "t1", "t2", "mean"}
+    down = {"shift", "t1", "t2", "mean", "scale"}
     delays = {
         k: v * factor if k in up else v / factor if k in down else v for k, v in e.delays.model_dump().items()
     }
@@ -156,4 +191,5 @@ def faster(e: Experiment, factor: float) -> Experiment:
         "latency": link["latency"] / factor,
         "bandwidth": link["bandwidth"] and link["bandwidth"] * factor,
     }
-    return e.replace(delays=delays, link=link)
+    args = {k: v / factor if k == "deadline" and v else v for k, v in e.scheme_args.items()}
+    return e.replace(delays=delays, link=link, scheme_args=args)

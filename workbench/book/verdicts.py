@@ -112,29 +112,44 @@ def _alike(result: Result) -> Verdict:
 
 
 def judged(result: Result) -> list[tuple[str, Verdict]]:
-    """Verdict of every judged column that has one, by the column's heading."""
-    found = [(COLUMNS[column], of_column(result, column)) for column in result.columns]
+    """Verdict of every judged column that has one, by the column's heading; what is measured is always judged."""
+    columns = dict.fromkeys([*result.columns, "measured"])
+    found = [(COLUMNS[column], of_column(result, column)) for column in columns]
     return [(heading, verdict) for heading, verdict in found if verdict is not None]
 
 
 def of_result(result: Result) -> Verdict:
-    """Verdict of an entry: of its first judged column, else of its claims, else of its misprints."""
-    first = next((verdict for _, verdict in judged(result)), None)
-    missed = [claim.text for claim in result.claims if not claim.holds]
-    if first is not None:
-        return first
+    """Verdict of an entry: of its first judged column, else of its claims or misprints, else of what is measured."""
+    columns = dict(judged(result))
+    real = columns.pop(COLUMNS["measured"], None)
+    if columns:
+        return next(iter(columns.values()))
     if result.claims:
-        if missed:
-            why = f" ({result.reasons['claims']})" if "claims" in result.reasons else ""
-            return Verdict(
-                "differs", f"differs: {len(missed)} of {len(result.claims)} statements do not hold{why}"
-            )
-        return Verdict("holds", f"what the paper says holds ({len(result.claims)} statements)")
+        return _stated(result)
     if result.misprints:
         shown = sum(m.confirmed for m in result.misprints)
         kind: Kind = "holds" if shown == len(result.misprints) else "differs"
         return Verdict(kind, f"{shown} of {len(result.misprints)} shown by computation")
-    return Verdict("open", "the paper prints nothing to compare with")
+    return real or Verdict("open", "the paper prints nothing to compare with")
+
+
+def all_of(result: Result) -> list[tuple[str, Verdict]]:
+    """Every verdict of an entry, by what it is about; the first one is the entry's."""
+    found = judged(result)
+    first = of_result(result)
+    if first in [verdict for _, verdict in found]:
+        return found
+    return [("what the paper says" if result.claims else "", first), *found]
+
+
+def _stated(result: Result) -> Verdict:
+    missed = [claim.text for claim in result.claims if not claim.holds]
+    if missed:
+        why = f" ({result.reasons['claims']})" if "claims" in result.reasons else ""
+        return Verdict(
+            "differs", f"differs: {len(missed)} of {len(result.claims)} statements do not hold{why}"
+        )
+    return Verdict("holds", f"what the paper says holds ({len(result.claims)} statements)")
 
 
 def columns_of(result: Result) -> list[str]:

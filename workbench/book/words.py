@@ -11,7 +11,7 @@ from typing import Any
 from workbench.book.running import Outcome
 from workbench.book.setting import Setting
 from workbench.book.values import COLUMNS, Claim, Line, Misprint, Picture, Result
-from workbench.book.verdicts import Verdict, columns_of, judged, of_result
+from workbench.book.verdicts import Verdict, all_of, columns_of
 
 REAL = ("recorded", "measured")
 LONG = 20  # rows from which on a table scrolls
@@ -62,9 +62,9 @@ def entry(outcome: Outcome, setting: Setting) -> str:
 
 def verdicts(result: Result) -> str:
     """The verdict, or one for each judged column."""
-    found = judged(result)
+    found = all_of(result)
     if len(found) < 2:
-        return badge(of_result(result))
+        return badge(found[0][1])
     rows = "".join(
         f"<li><small>{escape(heading)}:</small> {badge(verdict)}</li>" for heading, verdict in found
     )
