@@ -1,0 +1,38 @@
+"""What the lectures' tests share: all lectures, and settings of their sliders drawn from the fields' own ranges."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from workbench.lectures import NAMES
+from workbench.lectures.knobs import Knobs
+from workbench.lectures.lecture import Script
+from workbench.widgets.fields import Field
+
+SCRIPTS: dict[str, Script[Any]] = {
+    name: import_module(f"workbench.lectures.{module}").SCRIPT for name, module in NAMES.items()
+}
+FEW = settings(max_examples=max(6, settings().max_examples // 10))  # a draw costs whole figures or forecasts
+
+
+def values(line: Field) -> st.SearchStrategy[Any]:
+    """What a slider or a menu can be moved to."""
+    if line.kind == "choice":
+        return st.sampled_from(line.choices)
+    assert line.low is not None
+    assert line.high is not None
+    if line.kind == "whole":
+        return st.integers(int(line.low), int(line.high))
+    return st.floats(line.low, line.high).map(lambda x: float(f"{x:.3g}")).filter(lambda x: line.low <= x)
+
+
+def settings_of(script: Script[Any]) -> st.SearchStrategy[Knobs]:
+    """Sliders anywhere in their ranges."""
+    lines = script.knobs.lines()
+    return st.fixed_dictionaries({line.name: values(line) for line in lines}).map(
+        lambda chosen: script.knobs(**chosen).fit()
+    )

@@ -1,0 +1,177 @@
+"""Figures: drawn for any sliders, in both themes; every slider shown with a figure moves it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lectures.drawn import FEW, SCRIPTS, settings_of
+from workbench import theory
+from workbench.figures import scheme_style
+from workbench.lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
+from workbench.lectures.knobs import Knobs
+
+PARTS = [pytest.param(name, part, id=f"{name}-{part}") for name in SCRIPTS for part in SCRIPTS[name].parts]
+MOVES = [
+    pytest.param(name, part, knob, id=f"{name}-{part}-{knob}")
+    for name in SCRIPTS
+    for part in SCRIPTS[name].parts
+    for knob in SCRIPTS[name].parts[part].names
+]
+
+
+def ends(knobs: Knobs, name: str) -> list[Any]:
+    """The ends of a slider, or all choices of a menu."""
+    line = next(line for line in knobs.lines() if line.name == name)
+    if line.kind == "choice":
+        return list(line.choices)
+    assert line.low is not None
+    assert line.high is not None
+    kind = int if line.kind == "whole" else float
+    return [kind(line.low), kind(line.high)]
+
+
+@pytest.mark.parametrize(("name", "part"), PARTS)
+@FEW
+@given(st.data())
+def test_figures_are_drawn_for_any_sliders(name: str, part: str, data: st.DataObject) -> None:
+    script = SCRIPTS[name]
+    knobs = data.draw(settings_of(script))
+    light, dark = (script.parts[part].draw(knobs, theme) for theme in ("light", "dark"))  # type: ignore[arg-type]
+    assert light.layout.title.text
+    assert light.layout.height <= 640  # sliders and figure are seen together
+    assert light.to_json() != dark.to_json()
+    named = [axis for axis in ("xaxis", "xaxis2", "yaxis", "yaxis2") if light.layout[axis].title.text]
+    assert named
+    for trace in light.data:
+        for values in (trace.x, trace.y):
+            numbers = np.asarray(values if values is not None else [])
+            assert numbers.dtype.kind not in "f" or trace.name == "edges" or np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize(("name", "part", "knob"), MOVES)
+def test_every_slider_moves_its_figure(name: str, part: str, knob: str) -> None:
+    script = SCRIPTS[name]
+    draw, first = script.parts[part].draw, script.knobs().fit()
+    scheme = {"scheme": "G-CADA"} if knob == "groups" and "scheme" in script.parts[part].names else {}
+    drawn = {
+        json.dumps(json.loads(draw(first.replace(**scheme, **{knob: value}).fit(), "light").to_json()))
+        for value in ends(first, knob)
+    }
+    assert len(drawn) > 1
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_runs_sliders_change_what_is_run(name: str) -> None:
+    script = SCRIPTS[name]
+    first = script.knobs().fit()
+    for knob in script.race_names:
+        runs = [script.entries(first.replace(**{knob: value}).fit()) for value in ends(first, knob)]
+        assert runs[0] != runs[-1], knob
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_scheme_has_its_colour_and_dash_in_every_figure(name: str) -> None:
+    script = SCRIPTS[name]
+    schemes = {e.scheme for e in script.entries(script.knobs().fit())}
+    seen = 0
+    for part in script.parts.values():
+        for trace in part.draw(script.knobs().fit(), "light").data:
+            scheme = str(trace.name or "").split(",")[0].split(":")[0]
+            if scheme in schemes and trace.type == "scatter" and trace.mode == "lines":
+                style = scheme_style(scheme)
+                assert (trace.line.color, trace.line.dash) == (style.color, style.dash)
+                seen += 1
+    assert seen or name in ("4-communication", "5-not-waiting", "6-asking-less")  # bars and heat maps
+
+
+# ---------------------------------------------------------------- what the figures say is true
+
+
+def test_the_tail_is_the_order_statistics_own() -> None:
+    knobs = stragglers.Stragglers(workers=10, stragglers=3, tail=2.0)
+    figure = stragglers.tail(knobs, "light")
+    alone, all_of_them, first = (trace for trace in figure.data if trace.mode == "lines")
+    t = 6e-3
+    assert np.interp(1e3 * t, alone.x, alone.y) == pytest.approx(np.exp(0.0), abs=1e-9)  # before the least
+    t = 3e-2
+    p = float(np.exp(-(t - 6e-3) / 12e-3))
+    assert np.interp(1e3 * t, alone.x, alone.y) == pytest.approx(p, rel=2e-2)
+    assert np.interp(1e3 * t, all_of_them.x, all_of_them.y) == pytest.approx(1 - (1 - p) ** 10, rel=2e-2)
+    assert (first.y <= all_of_them.y).all()
+    mean = theory.exponential_order_mean(7, 10, 12e-3, 6e-3)
+    assert f"{1e3 * mean:.3g} ms" in first.name
+
+
+def test_both_tails_have_the_same_mean_for_one_worker() -> None:
+    rng = np.random.default_rng(0)
+    for tail in (0.3, 0.5):  # finite variance, so that a sample's mean says something
+        light = stragglers.Stragglers(tail=tail)
+        heavy = light.replace(distribution="pareto")
+        least = stragglers.LEAST * stragglers.SAMPLES
+        u = rng.random(400_000)
+        assert (least * u ** (-1 / (1 + 1 / tail))).mean() == pytest.approx(least * (1 + tail), rel=0.02)
+        assert heavy.mean(5, 5) > light.mean(5, 5)
+
+
+def test_decoding_bars_add_up_to_one_where_one_is_late() -> None:
+    for late in ("nobody", "1", "2", "3"):
+        for draw in (0, 4):
+            figure = by_hand.decoding(by_hand.ByHand(late=late, draw=draw), "light")
+            assert np.sum([bar.y for bar in figure.data], axis=0) == pytest.approx(1.0)
+    two = by_hand.decoding(by_hand.ByHand(late="2 and 3"), "light")
+    assert np.sum([bar.y for bar in two.data], axis=0) != pytest.approx(1.0)
+    assert "would be" in two.layout.title.subtitle.text
+
+
+def test_forecasts_over_message_times_end_where_the_ring_wins_or_not() -> None:
+    found = bandwidth.means(4, 3, 1, 0.0)
+    assert (found["RAR"] < found["UMW"]).all()
+    assert (np.diff(found["UMW"]) > 0).all()
+    slow = bandwidth.means(4, 3, 1, 5.0)
+    assert slow["CR"][2] < slow["RAR"][2]
+
+
+def test_the_table_is_table_3() -> None:
+    figure = communication.table(communication.Communication(), "light")
+    heat = figure.data[0]
+    assert heat.z[2][3] == pytest.approx(21.3697, abs=1e-4)
+    assert heat.z[0][0] == pytest.approx(36.1138, abs=1e-4)
+    star = next(trace for trace in figure.data if trace.name == "the best")
+    assert (round(star.x[0]), star.y[0]) == (4, 3)
+
+
+def test_shuffling_spreads_the_same_error() -> None:
+    for draw in range(6):
+        knobs = approximate.Approximate(draw=draw)
+        fixed, shuffled = approximate.missed(knobs)
+        held = approximate.holders(knobs)
+        assert (held.sum(axis=0) == knobs.copies).all()
+        chance = np.where(knobs.slow_ones, 0.8, 0.01)
+        np.testing.assert_allclose(fixed, [np.prod(chance[column]) for column in held.T])
+        assert fixed.min() <= shuffled <= fixed.max()
+
+
+def test_who_is_slow_in_the_figure_is_slow_in_the_run() -> None:
+    import workbench as wb
+
+    knobs = approximate.Approximate(draw=3, slow_straggles=1.0, active_straggles=0.0)
+    trace = wb.run(knobs.run("UMW", rounds=3))
+    seconds = trace.events[trace.events["kind"] == "compute"].groupby("rank")[["start", "end"]].first()
+    took = (seconds["end"] - seconds["start"]).to_numpy()
+    assert (took > 5 * took.min()).tolist() == knobs.slow_ones.tolist()
+
+
+def test_asked_workers_are_the_runs_downloads() -> None:
+    knobs = asking_less.AskingLess(c=2.0)
+    for scheme in asking_less.SCHEMES:
+        trace = asking_less.trace(knobs, scheme)
+        table = asking_less.asked_of(trace)
+        np.testing.assert_array_equal(table.sum(axis=0), trace.rounds["downloads"])
+    lazy, all_ = (asking_less.costs(k)["CADA"] for k in (knobs, knobs.replace(c=0.1)))
+    assert (lazy < all_).all()
