@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "ClusterError": ("workbench.errors", "ClusterError"),
+    "ClusterProfile": ("workbench.profiles", "ClusterProfile"),
     "Experiment": ("workbench.experiment", "Experiment"),
     "Fault": ("workbench.experiment", "Fault"),
     "QuorumLost": ("workbench.errors", "QuorumLost"),
@@ -32,8 +33,10 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "forecast": ("workbench.forecasting", "forecast"),
     "interactive": ("workbench.launch.interactive", "interactive"),
     "live": ("workbench.live", None),
+    "plan": ("workbench.planner", "plan"),
     "presets": ("workbench.published", "presets"),
     "problems": ("workbench.problems", None),
+    "profile": ("workbench.profiling", "profile"),
     "resume": ("workbench.realrun", "resume"),
     "rivals": ("workbench.published", "rivals"),
     "run": ("workbench.runner", "run"),

@@ -23,7 +23,7 @@ a fresh one; what a Close names is dropped by the engine and counted as stale.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -329,6 +329,14 @@ class Scheme(Settings):
         if "name" in cls.__dict__:
             Scheme.catalogue[cls.name] = cls
 
+    @classmethod
+    def candidates(cls, workers: int) -> Iterable[dict[str, Any]]:
+        """Numbers (`scheme_args`) that the planner tries with so many workers; `check` refuses what does not fit.
+
+        Schemes with numbers of their own override it; see `some` and `divisors`.
+        """
+        return [{}]
+
     def check(self, workers: int) -> None:
         """Raise `SettingError` if this many workers do not fit; the message lists what would."""
 
@@ -380,6 +388,27 @@ def even_sizes(samples: int, parts: int) -> NDArray[np.int64]:
     """
     size, rest = divmod(samples, parts)
     return np.asarray(size + (np.arange(parts) < rest), dtype=np.int64)
+
+
+def some(low: int, high: int, count: int = 8) -> list[int]:
+    """Whole numbers from low to high, ends included, denser at the low end; none where high is below low.
+
+    >>> some(1, 100, 5)
+    [1, 3, 10, 32, 100]
+    """
+    if high < low:
+        return []
+    steps = np.geomspace(1, high - low + 1, count)
+    return sorted({low - 1 + round(float(x)) for x in steps})
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    return [k for k in range(1, number + 1) if number % k == 0]
 
 
 def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:

@@ -7,6 +7,8 @@ from workbench.figures.distributions import round_times
 from workbench.figures.instants import Moment, moments
 from workbench.figures.matrix import code
 from workbench.figures.mixtures import held, weights
+from workbench.figures.profile import cluster
+from workbench.figures.ranking import ranking
 from workbench.figures.repetitions import convergence_bands
 from workbench.figures.saving import NoBrowser, save
 from workbench.figures.speedup import speedups
@@ -22,12 +24,14 @@ __all__ = [
     "NoBrowser",
     "Style",
     "bands",
+    "cluster",
     "code",
     "convergence",
     "convergence_bands",
     "gantt",
     "held",
     "moments",
+    "ranking",
     "round_times",
     "save",
     "scheme_style",

@@ -13,11 +13,11 @@ download.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, star_plan
 from workbench.schemes.lazy import Groups, batch_worker, check_groups, lazy_master, lazy_odds, lazy_worker
 from workbench.schemes.uncoded import total
 from workbench.settings import SettingError, setting
@@ -128,6 +128,11 @@ class GCADA(CADA):
     def check(self, workers: int) -> None:
         """Groups must divide the workers."""
         check_groups(self.groups, workers)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Every number of groups with more than one worker each."""
+        return [{"groups": g} for g in divisors(workers)[:-1]]
 
     def grouping(self, workers: int) -> Groups:
         """G groups of M / G."""

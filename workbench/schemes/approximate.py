@@ -55,6 +55,13 @@ class Approximate(Scheme):
         None, "answers that the master waits for; empty, without a deadline = all but s-1", ge=1
     )
 
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """A few holders of every part, each with nearly all answers, most of them, or half."""
+        late = [max(1, workers // share) for share in (12, 4, 2)]
+        waits = sorted({workers - s for s in late if s < workers})
+        return [{"replication": r, "wait_for": k} for r in range(1, min(4, workers) + 1) for k in waits]
+
     @model_validator(mode="after")
     def _one_end(self) -> Self:
         if self.deadline is not None and self.wait_for is not None:

@@ -7,13 +7,13 @@ aggregation in distributed learning", section III-A: CompAlloc, Allocate, Execut
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.codes import GradientCode, cyclic
-from workbench.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes
+from workbench.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes, some
 from workbench.schemes.gradient_coding import Matrix, decoder, own_code
 from workbench.settings import SettingError, setting
 from workbench.subprograms import at_least, child_program, parent_program
@@ -49,6 +49,13 @@ class CR(Scheme):
     stragglers: int = setting(1, "children per parent that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
     matrix: Matrix | None = setting(None, "encoding matrix of your own, n rows of n; empty = made for you")
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Every regular tree of so many workers and every s; where there is none, the nearest, to be refused."""
+        near = nearest_trees(workers, 40)
+        trees = [tree for tree in near if tree_size(*tree) == workers] or near[:1]
+        return [{"children": n, "layers": k, "stragglers": s - 1} for n, k in trees for s in some(1, n)]
 
     def check(self, workers: int) -> None:
         """Refuse s >= n, workers that do not fill the tree, a matrix that does not decode."""

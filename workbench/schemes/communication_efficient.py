@@ -25,6 +25,7 @@ from workbench.protocol import (
     Scheme,
     Send,
     Work,
+    some,
     star_plan,
 )
 from workbench.settings import SettingError, setting
@@ -48,6 +49,12 @@ class CEGC(Scheme):
         "polynomials where they are well conditioned, else evenly spread Fourier vectors; or one of them",
     )
     code_seed: int = setting(0, "seed of a random construction", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Some m >= 2 and s, each with the least load that Theorem 1 allows."""
+        pairs = [(m, s - 1) for m in some(2, min(8, workers), 3) for s in some(1, workers // 4 + 1, 3)]
+        return [{"load": m + s, "stragglers": s, "reduction": m} for m, s in pairs if m + s <= workers]
 
     def check(self, workers: int) -> None:
         """Refuse d < s + m (Theorem 1), and anything above n."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from workbench.codes import GradientCode, cyclic, fractional, mds
 from workbench.codes.cyclic import Construction
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, some, star_plan
 from workbench.schemes.uncoded import check_stragglers
 from workbench.settings import SettingError, setting
 from workbench.subprograms import Combine, Got, at_least, child_program, one_of_each, parent_program
@@ -45,6 +45,13 @@ class GC(Scheme):
     matrix: Matrix | None = setting(
         None, "encoding matrix of your own, one row per worker; empty = made for you"
     )
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Cyclic windows for some S, and groups wherever they divide."""
+        windows = [{"stragglers": s} for s in some(1, workers - 1)]
+        groups = [{"stragglers": size - 1, "code": "fractional"} for size in divisors(workers)[1:]]
+        return windows + groups
 
     def check(self, workers: int) -> None:
         """S < N, and groups must divide."""

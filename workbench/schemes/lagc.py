@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from workbench.codes import GradientCode, cyclic
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, star_plan
 from workbench.schemes.gradient_coding import decoder
 from workbench.schemes.lazy import Groups, check_groups, lazy_master, lazy_odds, lazy_worker
 from workbench.settings import SettingError, setting
@@ -44,6 +44,12 @@ class LAGC(Scheme):
     groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
     stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Groups of some sizes, one or half of each late."""
+        pairs = {(g, s) for g in divisors(workers) for s in {1, workers // g // 2} if 0 < s < workers // g}
+        return [{"groups": g, "stragglers": s} for g, s in sorted(pairs)]
 
     def check(self, workers: int) -> None:
         """Groups must divide the workers, and somebody in each must be waited for."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from workbench.codes import GradientCode, Lagrange, lagrange
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes, some
 from workbench.settings import SettingError, setting
 from workbench.subprograms import Combine, Got, at_least, child_program, parent_program
 
@@ -36,6 +36,11 @@ class LCC(Scheme):
     paper: ClassVar[str] = "Li et al. 2018"
     numeric: ClassVar[bool] = True  # what a worker sends is no combination of the parts' gradients
     load: int = setting(3, "coded blocks that a worker stores and goes through (r)", "blocks", ge=1)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Some loads of two blocks or more: with one, more answers are needed than there are workers."""
+        return [{"load": r} for r in some(2, workers)]
 
     def check(self, workers: int) -> None:
         """As many answers as are needed must exist."""

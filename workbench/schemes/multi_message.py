@@ -10,14 +10,14 @@ the fractional repetition of Tandon et al. 2017.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
 from workbench.codes import GradientCode, correlated, uncorrelated
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, even_sizes
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, even_sizes, some
 from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker
 from workbench.settings import SettingError, setting
 
@@ -35,6 +35,18 @@ class MultiMessageScheme(Scheme):
         "what a cluster does once its gradient is known: its workers are told to stop and what is still on its way"
         " is refused, or they go on to the end of the round and every message is taken in",
     )
+
+    @classmethod
+    def shapes(cls, workers: int) -> list[dict[str, Any]]:
+        """Some numbers of clusters and loads."""
+        sizes = divisors(workers)[1:]
+        picked = {sizes[round(k * (len(sizes) - 1) / 3)] for k in range(4)} if sizes else set()
+        return [{"clusters": workers // size, "load": r} for size in sorted(picked) for r in some(2, size, 4)]
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Some numbers of clusters and loads."""
+        return cls.shapes(workers)
 
     def check(self, workers: int) -> None:
         """Clusters divide the workers; a worker has no more parts than its cluster."""
@@ -127,6 +139,14 @@ class GCMMC(MultiMessageScheme):
         " messages, as in the paper; both decode from any K l / P - sum(order) + 1 messages of a cluster",
     )
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """One message after all parts, or the first after half of them."""
+        orders = [
+            (shape, m) for shape in cls.shapes(workers) for m in {shape["load"], (shape["load"] + 1) // 2}
+        ]
+        return [{**shape, "order": m} for shape, m in orders if m > 1]
 
     @model_validator(mode="after")
     def _orders_fit(self) -> Self:

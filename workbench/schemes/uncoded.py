@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, star_plan
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, some, star_plan
 from workbench.settings import SettingError, setting
 from workbench.subprograms import Got, at_least, child_program, parent_program
 
@@ -56,6 +56,11 @@ class SGD(UMW):
     title: ClassVar[str] = "Ignore the stragglers"
     exact: ClassVar[bool] = False
     stragglers: int = setting(1, "workers whose answers the master does not wait for (S)", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """From one to half of the workers ignored."""
+        return [{"stragglers": s} for s in some(1, workers // 2)]
 
     def check(self, workers: int) -> None:
         """Somebody must be waited for."""

@@ -1,0 +1,200 @@
+"""What the planner answers: schemes and their numbers in order, what each round is made of, and why in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from workbench.experiment import Experiment
+from workbench.figures.contest import quantity_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARTS = {  # of a round's time, and what they are called in a sentence
+    "computing": "computing",
+    "stragglers": "waiting for stragglers",
+    "latency": "latency, message after message",
+    "transfers": "transfers through the busiest port",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One scheme with its numbers, and what it is expected to take; times in s.
+
+    `low` and `high` hold nine in ten of the resampled predictions of `seconds`, the time to the target. `sure`: the
+    share of them in which this choice is the quickest. `parts`: what a round is made of, empty where nobody asked.
+    """
+
+    experiment: Experiment
+    per_round: float
+    rounds: float
+    source: str  # of the rounds
+    seconds: float
+    low: float
+    high: float
+    sure: float
+    load: float  # largest share of the data that one worker goes through
+    messages: float
+    bytes: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The scheme and its numbers, as legends show them."""
+        return name_of(self.experiment)
+
+    @property
+    def scheme(self) -> str:
+        """The scheme's name."""
+        return self.experiment.scheme
+
+    @property
+    def dominant(self) -> str:
+        """The part that takes longest; empty where the parts are unknown."""
+        return max(self.parts, key=lambda part: self.parts[part]) if self.parts else ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A scheme, perhaps with its numbers, that is not ranked, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Choices in order, the quickest first; `target`: in words. `str(advice)` is the advice in a few sentences."""
+
+    choices: tuple[Choice, ...]
+    refusals: tuple[Refusal, ...]
+    target: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Choice:
+        """The quickest."""
+        return self.choices[0]
+
+    @property
+    def schemes(self) -> tuple[Choice, ...]:
+        """The quickest choice of every scheme, in order."""
+        first: dict[str, Choice] = {}
+        for choice in self.choices:
+            first.setdefault(choice.scheme, choice)
+        return tuple(first.values())
+
+    def sure(self, scheme: str) -> float:
+        """Share of the resampled predictions in which the scheme wins, whatever its numbers."""
+        return sum(choice.sure for choice in self.choices if choice.scheme == scheme)
+
+    @property
+    def why(self) -> str:
+        """Why the first is first, with numbers."""
+        best, *others = self.schemes
+        words = [
+            f"{best.name}: {_time(best.seconds)} {self.target}, {_time(best.per_round)} a round ({_made_of(best)})."
+        ]
+        words += [_against(best, other) for other in others[:1]]
+        words.append(f"It wins in {best.sure:.0%} of the resampled predictions, {_scheme_sure(self)}.")
+        return " ".join(words)
+
+    def __str__(self) -> str:
+        return self.why
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a choice: scheme, settings, per_round, rounds, source, seconds, low, high, sure, load, dominant."""
+        import pandas as pd
+
+        names = (
+            "per_round",
+            "rounds",
+            "source",
+            "seconds",
+            "low",
+            "high",
+            "sure",
+            "load",
+            "messages",
+            "bytes",
+        )
+        return pd.DataFrame(
+            [
+                {
+                    "scheme": c.scheme,
+                    "settings": settings_of(c.experiment),
+                    **{name: getattr(c, name) for name in names},
+                    "dominant": c.dominant,
+                }
+                for c in self.choices
+            ]
+        )
+
+
+def name_of(e: Experiment) -> str:
+    """Scheme and numbers.
+
+    >>> name_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))
+    'GC stragglers 2'
+    """
+    return " ".join(filter(None, [e.scheme, settings_of(e)]))
+
+
+def settings_of(e: Experiment) -> str:
+    """The scheme's numbers."""
+    return ", ".join(f"{name} {_plain(value)}" for name, value in e.scheme_args.items())
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _time(seconds: float) -> str:
+    return quantity_of(seconds)
+
+
+def _made_of(choice: Choice) -> str:
+    """Shares of a round, the largest first."""
+    whole = sum(choice.parts.values())
+    if whole <= 0:
+        return "parts unknown"
+    order = sorted(choice.parts.items(), key=lambda part: -part[1])
+    return ", ".join(
+        f"{PARTS[name]} {seconds / whole:.0%}" for name, seconds in order if seconds > 0.005 * whole
+    )
+
+
+def _against(best: Choice, other: Choice) -> str:
+    """By how much the next scheme is behind, and what makes the difference."""
+    ratio = other.seconds / best.seconds
+    start = f"Next is {other.name}, {ratio:.3g} times as long"
+    if not best.parts or not other.parts:
+        return f"{start}."
+    if other.rounds > 1.2 * best.rounds:
+        return f"{start}: it needs {other.rounds:.0f} rounds instead of {best.rounds:.0f} ({other.source})."
+    more = {name: other.parts[name] - best.parts[name] for name in PARTS}
+    name = max(more, key=lambda each: more[each])
+    if more[name] <= 0:
+        return f"{start}."
+    return f"{start}, above all for {PARTS[name]}: {_time(more[name])} more a round."
+
+
+def _scheme_sure(advice: Advice) -> str:
+    scheme = advice.best.scheme
+    return f"{scheme} with any numbers in {advice.sure(scheme):.0%}"
+
+
+def refusals_of(reasons: Mapping[str, Sequence[str]]) -> tuple[Refusal, ...]:
+    """One refusal per scheme: its first reason, and how many of its settings share that fate."""
+    return tuple(
+        Refusal(name, first if len(all_) == 1 else f"{first} (and {len(all_) - 1} more settings)")
+        for name, all_ in reasons.items()
+        for first in all_[:1]
+    )
+
+
+__all__ = ["PARTS", "Advice", "Choice", "Refusal", "name_of", "refusals_of", "settings_of"]

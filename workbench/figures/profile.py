@@ -1,0 +1,257 @@
+"""A measured cluster: its workers' times, the law fitted to them, and its links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.contest import quantity_of
+from workbench.figures.style import (
+    BLUE,
+    GREEN,
+    HUES,
+    ORANGE,
+    VERMILLION,
+    Theme,
+    Unit,
+    log_ticks,
+    new_figure,
+    palette,
+    time_unit,
+)
+from workbench.fitting import drawn, straggling
+from workbench.protocol import Array
+
+if TYPE_CHECKING:
+    from workbench.profiles import ClusterProfile, Recorded
+
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MOST_POINTS = 400
+LAW_ROUNDS, LAW_WORKERS = 40, 500
+PANELS = (
+    "Two workers, round by round",
+    "Every worker",
+    "Distribution and fitted law",
+    "Messages and fitted link",
+)
+
+
+def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
+    """Draw a cluster as it was measured: four panels.
+
+    The workers that straggle most and least over the rounds, as in figure 1 of paper 4; every worker's times, a colour
+    a host; how many times are longer than a given one, with the fitted law; what messages take by their length.
+
+    Raises `SettingError` for an unknown theme.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> from workbench.profiling import simulated
+    >>> figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8))
+    >>> sorted({trace.name for trace in figure.data if trace.showlegend is not False})[:2]
+    ['answers', 'constant']
+    """
+    shown = measured.recorded[measured.main]
+    unit = time_unit(shown.typical)
+    figure = new_figure(theme, f"Cluster {measured.cluster}", _about(measured), height=980)
+    figure.set_subplots(rows=2, cols=2, subplot_titles=PANELS, horizontal_spacing=0.1, vertical_spacing=0.16)
+    _over_rounds(figure, shown, unit)
+    _by_worker(figure, measured, shown, unit)
+    _distribution(figure, measured, theme, unit)
+    _messages(figure, measured)
+    figure.update_layout(margin_t=130, legend={"y": -0.09, "x": 0.0, "orientation": "h", "yanchor": "top"})
+    figure.update_layout(margin_b=130)
+    figure.update_annotations(font={"size": 17})
+    return figure
+
+
+def _about(measured: ClusterProfile) -> str:
+    notes = measured.notes()
+    when, problem = measured.date[:16].replace("T", " "), measured.problem.replace("_", " ")
+    start = f"measured {when} UTC, {measured.workers} workers, {problem}"
+    more = notes[0] if notes else f"{len(measured.hosts)} hosts"
+    return f"{start}<br>{more}"
+
+
+# ---------------------------------------------------------------- workers
+
+
+def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
+    """The most and the least straggling worker."""
+    most, least = extremes(shown.times)
+    looks = ((most, "straggles most", VERMILLION, "solid"), (least, "straggles least", BLUE, "dash"))
+    for worker, words, color, dash in looks:
+        figure.add_scatter(
+            row=1,
+            col=1,
+            x=np.arange(len(shown.times)),
+            y=shown.times[:, worker] * unit.scale,
+            mode="lines",
+            name=f"worker {worker + 1} {words}",
+            line={"color": color, "width": 2.2, "dash": dash},
+        )
+    figure.update_xaxes(row=1, col=1, title_text="round")
+    figure.update_yaxes(row=1, col=1, title_text=f"time of a task ({unit.name})", rangemode="tozero")
+
+
+def extremes(times: Array) -> tuple[int, int]:
+    """Places of the worker that straggles most and the one that does least; where none does, of the longest means.
+
+    >>> extremes(np.array([[1.0, 9.0, 1.1], [1.0, 9.0, 1.1]]))
+    (1, 0)
+    """
+    late = straggling(times)
+    score = times.mean(axis=0) / times.mean() + (0.0 if late is None else 1e3 * late.sum(axis=0))
+    return int(np.argmax(score)), int(np.argmin(score))
+
+
+def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, unit: Unit) -> None:
+    """Median and the middle nine tenths of each worker's times; hosts follow one another in the ranks' order."""
+    quantiles = np.quantile(shown.times, SHARES, axis=0) * unit.scale
+    first = 0
+    for place, host in enumerate(measured.hosts):
+        here = np.arange(first, first + host.ranks)
+        first += host.ranks
+        middle = quantiles[2, here]
+        figure.add_scatter(
+            row=1,
+            col=2,
+            x=here + 1,
+            y=middle,
+            mode="markers",
+            name=host.name,
+            marker={"color": HUES[place % len(HUES)], "size": 8 if measured.workers <= 40 else 5},
+            error_y={
+                "type": "data",
+                "array": quantiles[4, here] - middle,
+                "arrayminus": middle - quantiles[0, here],
+                "thickness": 2,
+                "width": 3 if measured.workers <= 40 else 0,
+            },
+            showlegend=len(measured.hosts) <= len(HUES),
+            hovertemplate=f"worker %{{x}} on {host.name}<br>median %{{y:.4g}} {unit.name}<extra></extra>",
+        )
+    figure.update_xaxes(row=1, col=2, title_text="worker (bars: 5 to 95 %)")
+    figure.update_yaxes(row=1, col=2, title_text=f"time of a task ({unit.name})", rangemode="tozero")
+
+
+# ---------------------------------------------------------------- the law
+
+
+def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit: Unit) -> None:
+    """Share of the times that are longer, logarithmic: tails show."""
+    place = measured.main
+    shown, best = measured.recorded[place], measured.laws[place][0]
+    law = drawn(best.delays, LAW_ROUNDS, LAW_WORKERS) * shown.typical
+    words = f"{best.delays.kind.replace('_', ' ')}{'' if best.fits else ' (does not fit)'}"
+    for times, name, color, dash in (
+        (shown.times, "measured", palette(theme).text, "solid"),
+        (law, words, ORANGE, "dash"),
+    ):
+        x, y = survival(times)
+        figure.add_scatter(
+            row=2,
+            col=1,
+            x=x * unit.scale,
+            y=y,
+            mode="lines",
+            name=name,
+            line={"color": color, "width": 2.8, "dash": dash, "shape": "hv"},
+        )
+    ticks = [10.0**-k for k in range(5)]
+    figure.update_yaxes(
+        row=2, col=1, type="log", title_text="share of tasks that take longer", tickvals=ticks,
+        ticktext=[f"{100 * t:g} %" for t in ticks], range=[np.log10(0.5 / shown.times.size), 0.05],
+    )  # fmt: skip
+    distance = f"Kolmogorov distance {best.distance:.2f}"
+    figure.update_xaxes(row=2, col=1, title_text=f"time of a task ({unit.name}); {distance}")
+
+
+def survival(times: Array) -> tuple[Array, Array]:
+    """Some times, and the share of all that are longer.
+
+    >>> survival(np.array([2.0, 1.0]))[1].tolist()
+    [1.0, 0.5]
+    """
+    ordered = np.sort(times, axis=None)
+    shares = 1 - np.arange(len(ordered)) / len(ordered)
+    # Evenly spread over the logarithms of the shares: the tail keeps its points.
+    kept = np.unique(len(ordered) - np.geomspace(1, len(ordered), min(MOST_POINTS, len(ordered))).astype(int))
+    return ordered[kept], shares[kept]
+
+
+# ---------------------------------------------------------------- links
+
+
+def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
+    """Times on the way by length, and what the fitted link charges."""
+    lengths, up, down = by_length(measured.recorded)
+    ways = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
+    unit = time_unit(float(np.median(up[:, 2])))
+    for name, color, symbol, shift, quantiles in ways:
+        low, middle, high = (quantiles[:, k] * unit.scale for k in (0, 2, 4))
+        figure.add_scatter(
+            row=2,
+            col=2,
+            x=lengths * shift,  # side by side, not one over the other
+            y=middle,
+            mode="markers",
+            name=name,
+            marker={"color": color, "symbol": symbol, "size": 9},
+            error_y={
+                "type": "data",
+                "array": high - middle,
+                "arrayminus": middle - low,
+                "thickness": 2,
+                "width": 4,
+            },
+        )
+    port = measured.fitted.port
+    x = np.geomspace(lengths.min(), lengths.max(), 60) if lengths.min() < lengths.max() else lengths[:1]
+    y = np.array([port.latency + port.transfer(float(b)) for b in x]) * unit.scale
+    words = _link_words(measured)
+    figure.add_scatter(
+        row=2,
+        col=2,
+        x=x,
+        y=y,
+        mode="lines",
+        name=words,
+        line={"color": VERMILLION, "width": 2.8, "dash": "dash"},
+    )
+    figure.update_xaxes(
+        row=2, col=2, type="log", title_text="length of a message (bytes; bars: 5 to 95 %)", **_ticks(lengths)
+    )
+    highest = max(float(up[:, 4].max()), float(down[:, 4].max())) * unit.scale
+    lowest = max(min(float(up[:, 0].min()), float(down[:, 0].min())) * unit.scale, highest / 1e4)
+    ticks = log_ticks(lowest, highest)
+    words = f"time on the way ({unit.name})"
+    figure.update_yaxes(row=2, col=2, type="log", title_text=words, tickformat="~g", **ticks)
+
+
+def by_length(recorded: Sequence[Recorded]) -> tuple[Array, Array, Array]:
+    """Lengths of messages (k,), and quantiles of the ways up and down for each, (k, 5): medians over the loads."""
+    lengths = sorted({each.bytes for each in recorded})
+    ups, downs = (
+        [np.median([getattr(each, way) for each in recorded if each.bytes == b], axis=0) for b in lengths]
+        for way in ("up", "down")
+    )
+    return np.array(lengths, dtype=float), np.array(ups), np.array(downs)
+
+
+def _ticks(lengths: Sequence[float] | Array) -> dict[str, object]:
+    return {**log_ticks(float(np.min(lengths)), float(np.max(lengths))), "tickformat": "~s"}
+
+
+def _link_words(measured: ClusterProfile) -> str:
+    port = measured.fitted.port
+    rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
+    each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
+    return f"fitted link: {quantity_of(port.latency)}{each}{rate}"
+
+
+__all__ = ["cluster", "extremes", "survival"]

@@ -1,0 +1,358 @@
+"""Measure a cluster: a short calibration by the very engine that runs experiments, and what its events say.
+
+The master and its workers go through some rounds of the uncoded scheme, with nothing emulated, for several loads and
+model sizes.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.delays import Delays
+from workbench.engines.arithmetic import Coefficients
+from workbench.experiment import Experiment
+from workbench.fitting import Law, assess, laws_of, refit
+from workbench.linkfit import PortFit, fit_line, fit_port, fit_work
+from workbench.observing import WARM, Observed, observe
+from workbench.profiles import QUANTILES, ClusterProfile, Fitted, Host, Recorded, WayFit, WorkerLink
+from workbench.protocol import Array
+from workbench.runner import Bar, timeline
+from workbench.settings import SettingError
+from workbench.trace import event_table, versions
+
+if TYPE_CHECKING:
+    from workbench.clusters import Status
+    from workbench.realrun import RealRun
+
+WORKERS = 12  # by default
+FLOATS = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
+SAMPLES = (16, 256)  # a worker's load
+ROOM = 64e6  # bytes that the data of a calibration may take
+ROOM_LIKE = 512e6  # the same, where it is like an experiment
+STEP = {"step": 1e-9}  # the model hardly moves
+Outcome = tuple[Array, Any, list[str]]  # when rounds ended, table of events, host of each rank
+Ran = Callable[[Experiment], Outcome]
+
+
+def profile(
+    cluster: str = "local",
+    workers: int | None = None,
+    like: Experiment | None = None,
+    rounds: int = 60,
+    resamples: int = 40,
+    seed: int = 0,
+    progress: bool = False,
+) -> ClusterProfile:
+    """Measure a cluster, and fit to it what forecasts need.
+
+    Parameters
+    ----------
+    cluster
+        A name or a .yaml file, as for `wb.run(..., engine="mpi", cluster=...)`.
+    workers
+        How many take part; all at once, since they may be in one another's way. Default: those of `like`, else 12.
+    like
+        An experiment whose problem, loads and model size are measured; by default least squares of several sizes.
+    rounds
+        Rounds that are counted, for each load and model size.
+    resamples
+        How many times the fits are repeated on rounds that are drawn again: the uncertainty of every forecast.
+    seed
+        Of the resampling.
+    progress
+        Show a bar.
+
+    Raises
+    ------
+    SettingError
+        A value that does not fit; `ClusterError`: the cluster's processes cannot be had.
+    """
+    from workbench import clusters
+
+    state = clusters.load(cluster).status()
+    measured = grid(_count(workers, like), like, rounds, seed)
+    with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
+        found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM))
+    return _put_together(cluster, measured, found, _hosts(hosts, state), resamples, seed, progress)
+
+
+def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
+    """Calibrate on the virtual clock, with the delays and the link of an experiment: what is known must come out.
+
+    >>> truth = Experiment(scheme="UMW", workers=3, delays={"kind": "constant", "shift": 2e-3})
+    >>> simulated(truth, rounds=8).law(0).delays.kind
+    'constant'
+    """
+    from pandas import DataFrame
+
+    cluster = {name: getattr(truth, name) for name in ("delays", "link", "decode_rate")}
+
+    def ran(e: Experiment) -> Outcome:
+        line = timeline(e.model_copy(update=cluster), Coefficients(e.plan), events=True)
+        return np.array(line.times), DataFrame(event_table(line.events)), ["simulated"] * (e.workers + 1)
+
+    measured = grid(truth.workers, None, rounds, truth.seed)
+    found, hosts = _measured(measured, ran)
+    return _put_together("simulated", measured, found, _hosts(hosts, None), resamples, seed, False)
+
+
+def _count(workers: int | None, like: Experiment | None) -> int:
+    count = (WORKERS if like is None else like.workers) if workers is None else workers
+    if count < 1:
+        raise SettingError(f"workers = {count}: take 1 or more")
+    return count
+
+
+# ---------------------------------------------------------------- what is run
+
+
+def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> list[Experiment]:
+    """Experiments of a calibration: loads and model sizes, the uncoded scheme, data made up.
+
+    Raises `SettingError` for too few rounds, or an experiment whose problem computes nothing.
+    """
+    if rounds < 8:
+        raise SettingError(f"rounds = {rounds}: too few to tell anything; take 8 or more")
+    if like is not None and like.problem == "unit":
+        raise SettingError("like.problem = 'unit': computes nothing; take another, or leave like empty")
+    base: dict[str, Any] = {"scheme": "UMW", "workers": workers, "rounds": rounds + WARM, "seed": seed}
+    return [
+        Experiment(**base, **problem, optimiser_args=STEP)
+        for problem in (_plain(workers) if like is None else _like(workers, like))
+    ]
+
+
+def _plain(workers: int) -> Iterator[dict[str, Any]]:
+    for features in FLOATS:
+        fits = ROOM / (8 * features * workers)
+        for samples in SAMPLES:
+            count = workers * max(min(samples, int(fits)), 1 + (samples > SAMPLES[0]))
+            yield {"problem": "least_squares", "problem_args": {"samples": count, "features": features}}
+
+
+def _like(workers: int, like: Experiment) -> Iterator[dict[str, Any]]:
+    """The uncoded load, twice and four times as much; where columns can be left out, also an eighth of the model."""
+    samples, floats = like.shape()
+    args = dict(like.problem_args)
+    columns = int(args.get("features") or floats)
+    most = max(int(ROOM_LIKE / (8 * columns * workers)), 4)
+    high = max(min(-(-4 * samples // workers), most), 4)
+    few, *more = _features(like, columns)
+    for each, features in [(high // 4, few), *((high // k, f) for f in more or [few] for k in (4, 2, 1))]:
+        sizes = {"samples": each * workers, **({} if features is None else {"features": features})}
+        yield {"problem": like.problem, "problem_args": {**_made_up(args), **sizes}}
+
+
+def _features(like: Experiment, columns: int) -> list[int | None]:
+    """Numbers of columns to try; none where the problem has its own."""
+    field = type(like.problem_spec).model_fields["features"]
+    fixed = any(getattr(limit, "le", None) is not None for limit in field.metadata)
+    return [None] if fixed else [max(columns // 8, 1), columns]
+
+
+def _made_up(args: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of the same problem on data that need no file; what is no number of the data stays."""
+    return {name: value for name, value in args.items() if name not in ("data", "scale")}
+
+
+def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
+    """Run on real processes, nothing emulated; the bar follows."""
+    from workbench.realrun import start_real
+
+    before = 0
+
+    def ran(e: Experiment) -> Outcome:
+        nonlocal before
+        run = start_real(e, cluster, emulate="nothing")
+        try:
+            while not run.wait(0.1):
+                bar.update(before + len(run.rows()["round"]))
+                bar.note(run.note)
+        except BaseException:
+            run.stop()
+            raise
+        before += rounds
+        bar.update(before)
+        trace = run.result()
+        return np.asarray(trace.columns["time"], dtype=float), trace.events, _places(run)
+
+    return ran
+
+
+def _places(run: RealRun) -> list[str]:
+    assert run.pool is not None
+    return [host for _, host in run.pool.places][: run.experiment.workers + 1]
+
+
+def _measured(experiments: Sequence[Experiment], ran: Ran) -> tuple[list[Observed], list[str]]:
+    """Run one after the other; what their events say, and the host of each rank."""
+    found, hosts = [], [""]
+    for e in experiments:
+        ends, events, hosts = ran(e)
+        found.append(observe(e, ends, events, [host != hosts[0] for host in hosts[1:]]))
+    return found, hosts
+
+
+# ---------------------------------------------------------------- from moments to a profile
+
+
+Laws = Sequence[Delays | None]
+
+
+def fit_all(
+    found: Sequence[Observed], kinds: Sequence[str | None] | str, near: PortFit | None = None
+) -> tuple[Fitted, list[Array]]:
+    """Fit everything; also every load's times.
+
+    `kinds`: of each load's law (None: recorded times are replayed), or the kind of one law for all of them. `near`: a
+    fit to much the same rounds.
+    """
+    port = _port(found, near)
+    master = np.array([float(np.median(each.after)) for each in found])
+    added = np.array([float(each.floats * each.end.shape[1]) for each in found])
+    rate = fit_line(added, master).rate
+    own = np.maximum(master - (added / rate if rate else 0.0), 0.0)
+    times = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
+    typical = [float(np.median(t)) for t in times]
+    work = fit_work([each.samples for each in found], [each.floats for each in found], typical)
+    return Fitted(
+        port=port, work=work, typical=_short(typical), decode_rate=rate, laws=tuple(_laws(times, kinds))
+    ), times
+
+
+def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
+    """The master's port; models take their time on the way down unless they come much faster than an answer would."""
+    port = fit_port([each.answers for each in found], near)
+    down = [float(np.median(each.came - each.left)) for each in found]
+    up = [port.latency + port.transfer(each.answers.bytes) for each in found]
+    return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
+
+
+def _laws(times: Sequence[Array], kinds: Sequence[str | None] | str) -> Laws:
+    if isinstance(kinds, str):
+        return [refit(_pooled(times), kinds)] * len(times)
+    return [
+        None if kind is None else refit(t / np.median(t), kind) for t, kind in zip(times, kinds, strict=True)
+    ]
+
+
+def _pooled(times: Sequence[Array]) -> Array:
+    """All loads' times, each over its median, one load's rounds after the other's."""
+    return np.concatenate([t / np.median(t) for t in times])
+
+
+def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Sequence[str | None] | str]:
+    """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
+    for law in laws_of(_pooled(times)):
+        each = [assess(t / np.median(t), law.delays) for t in times]
+        if law.fits and all(one.fits for one in each):
+            return tuple((one,) for one in each), law.delays.kind
+    alone = tuple(tuple(laws_of(t / np.median(t))) for t in times)
+    return alone, [best.delays.kind if best.fits else None for best, *_ in alone]
+
+
+def _put_together(
+    cluster: str,
+    experiments: Sequence[Experiment],
+    found: Sequence[Observed],
+    hosts: tuple[Host, ...],
+    resamples: int,
+    seed: int,
+    progress: bool,
+) -> ClusterProfile:
+    laws, kinds = judged(fit_all(found, [None] * len(found))[1])
+    fitted, times = fit_all(found, kinds)
+    return ClusterProfile(
+        cluster=cluster,
+        workers=experiments[0].workers,
+        hosts=hosts,
+        one_clock=not any(each.apart for each in found),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        seed=seed,
+        versions=versions(),
+        problem=experiments[0].problem,
+        recorded=tuple(_recorded(each, fitted.port, t) for each, t in zip(found, times, strict=True)),
+        laws=laws,
+        links=tuple(_link(found, fitted.port, i) for i in range(experiments[0].workers)),
+        fitted=fitted,
+        resampled=tuple(_again(found, kinds, fitted.port, resamples, seed, progress)),
+    )
+
+
+def _again(
+    found: Sequence[Observed],
+    kinds: Sequence[str | None] | str,
+    near: PortFit,
+    resamples: int,
+    seed: int,
+    progress: bool,
+) -> Iterator[Fitted]:
+    """The same fits to rounds drawn again, as often as wanted."""
+    rng = np.random.default_rng(seed)
+    with Bar("resampling", "fit", resamples, progress) as bar:
+        for k in range(resamples):
+            yield fit_all([each.drawn_again(rng) for each in found], kinds, near)[0]
+            bar.update(k + 1)
+
+
+def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
+    computing = seen.done - seen.begun
+    return Recorded(
+        samples=seen.samples,
+        floats=seen.floats,
+        seconds=tuple(map(_short, times)),
+        computing=tuple(_quantiles(column) for column in computing.T),
+        up=_quantiles(seen.ways_up(port)),
+        down=_quantiles(seen.came - seen.left),
+        rounds=_short(seen.commit - seen.start),
+    )
+
+
+def _short(row: Array | Sequence[float]) -> tuple[float, ...]:
+    """Five digits: no clock is better, and files stay small."""
+    return tuple(float(f"{x:.5g}") for x in row)
+
+
+def _quantiles(values: Array) -> tuple[float, ...]:
+    return _short(np.quantile(values, QUANTILES))
+
+
+def _link(found: Sequence[Observed], port: PortFit, worker: int) -> WorkerLink:
+    """Latency and bandwidth of one worker's ways."""
+    ups = [each.ways_up(port)[:, worker] for each in found]
+    downs = [each.came[:, worker] - each.left[:, worker] for each in found]
+    if any(each.apart for each in found):
+        ups = downs = [(up + down) / 2 for up, down in zip(ups, downs, strict=True)]
+    lengths = np.concatenate(
+        [np.full(len(u), each.answers.bytes) for each, u in zip(found, ups, strict=True)]
+    )
+    return WorkerLink(up=_way(lengths, ups), down=_way(lengths, downs))
+
+
+def _way(lengths: Array, seconds: Sequence[Array]) -> WayFit:
+    start, rate = fit_line(lengths, np.maximum(np.concatenate(seconds), 0.0))
+    return WayFit(latency=start, bandwidth=rate)
+
+
+def _hosts(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
+    """Hosts of the workers, in the order of their ranks; rank 0 is the master's."""
+    known = {} if state is None else {each.host: each for each in state.hosts}
+    found = []
+    for name in dict.fromkeys(places):
+        host = known.get(name)
+        found.append(
+            Host(
+                name=name,
+                ranks=sum(place == name for place in places[1:]),
+                cores=host.cores if host else None,
+                free=host.free if host else None,
+            )
+        )
+    return tuple(found)
+
+
+__all__ = ["fit_all", "grid", "judged", "profile", "simulated"]
