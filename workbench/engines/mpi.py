@@ -191,7 +191,7 @@ class RankEngine:
             now = time.monotonic()
             if now >= until:
                 return None
-            longest = rung and not self.post.outputs
+            longest = rung and not self.post.needs_looks
             pause = min(naps.longest if longest else nap, until - now, self.port.wake() - now)
             looks = 0 if moved else looks + 1
             if rung and looks < LOOKS:
