@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.delays import ShiftedExponential
+from workbench.delays import DelayStream, ShiftedExponential
 from workbench.observing import Observed, on_one_clock
 from workbench.profiles import ClusterProfile, scaled
 from workbench.profiling import grid, profile, simulated
@@ -58,7 +58,8 @@ def test_delays_and_link_come_out(
     assert mean == pytest.approx(shift * (1 + spread), rel=0.25)
     assert found.link(1024).latency == pytest.approx(latency, rel=0.05)
     expected = wb.Experiment(link=link).link.transfer(1024)
-    assert found.link(1024).transfer(1024) == pytest.approx(expected, rel=0.1)
+    # Where answers hardly meet at the port, only latency and transfer together can be seen.
+    assert found.link(1024).transfer(1024) == pytest.approx(expected, rel=0.1, abs=0.02 * latency)
     assert found.link(1024).downloads
 
 
@@ -166,6 +167,25 @@ def test_shared_cores_are_told(known: ClusterProfile) -> None:
     assert not known.notes()
 
 
+def test_late_workers_go_on_using_shared_cores(known: ClusterProfile) -> None:
+    """On cores of their own coding saves the wait; on shared ones the others' work has to be done all the same."""
+    crowded = known.replace(hosts=(known.hosts[0].replace(cores=2),))
+    all_compute_all = truth(
+        scheme="GC", scheme_args={"stragglers": 11}, problem_args={"samples": 600, "features": 20}
+    )
+    alone, shared = (each.forecast(all_compute_all, 50) for each in (known, crowded))
+    placed = known.experiment(all_compute_all)
+    stream = DelayStream(placed.delays, placed.seed, 12)
+    slowest = [stream.whole(r, np.full(12, 600)).max() for r in range(50)]
+    np.testing.assert_allclose(shared.seconds, np.maximum(alone.seconds, slowest))
+    assert shared.mean > 1.2 * alone.mean
+    uncoded = truth(problem_args={"samples": 600, "features": 20})
+    assert crowded.forecast(uncoded, 50).mean == pytest.approx(known.forecast(uncoded, 50).mean)
+    in_parts = truth(scheme="UC-MMC", scheme_args={"load": 12}, problem_args={"samples": 600, "features": 20})
+    gained, lost = known.forecast(in_parts, 50).mean, crowded.forecast(in_parts, 50).mean
+    assert gained < lost < np.mean(slowest) / 3  # parts that are not wanted any more are not begun
+
+
 def test_clocks_that_differ_are_set_right() -> None:
     """A worker's clock is an hour ahead; the way takes 1 ms up and down."""
     rng = np.random.default_rng(0)
@@ -208,7 +228,7 @@ def test_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) ->
     sizes = {e.shape()[1] for e in found}
     assert like.shape()[1] in sizes
     assert len(sizes) == 2
-    loads = sorted({e.shape()[0] / 5 for e in found})
+    loads = sorted(e.build_scheme().loads(5, e.shape()[0]).mean() for e in found)
     assert loads[0] == pytest.approx(like.shape()[0] / 5, rel=0.05)
     assert loads[-1] == pytest.approx(4 * loads[0], rel=0.05)
     assert {e.problem_args.get("data", "synthetic") for e in found} == {"synthetic"}

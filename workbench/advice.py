@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.experiment import Experiment
 from workbench.figures.contest import quantity_of
+from workbench.settings import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from workbench.trace import Trace
 
 PARTS = {  # of a round's time, and what they are called in a sentence
     "computing": "computing",
@@ -90,6 +93,29 @@ class Advice:
     def sure(self, scheme: str) -> float:
         """Share of the resampled predictions in which the scheme wins, whatever its numbers."""
         return sum(choice.sure for choice in self.choices if choice.scheme == scheme)
+
+    def beside(self, traces: Sequence[Trace]) -> pd.DataFrame:
+        """Predicted and measured rounds of runs of some choices: one row a run.
+
+        Columns: name, predicted and measured (mean seconds a round, the first one left out), ratio of the two.
+
+        Raises
+        ------
+        SettingError
+            A run whose scheme and numbers are no choice.
+        """
+        import numpy as np
+        import pandas as pd
+
+        known = {choice.name: choice.per_round for choice in self.choices}
+        rows = []
+        for trace in traces:
+            name = name_of(trace.experiment)
+            if name not in known:
+                raise unknown_name("traces", name, known)
+            measured = float(np.diff(trace.columns["time"]).mean())
+            rows.append((name, known[name], measured, measured / known[name]))
+        return pd.DataFrame(rows, columns=["name", "predicted", "measured", "ratio"])
 
     @property
     def why(self) -> str:

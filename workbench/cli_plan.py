@@ -75,6 +75,9 @@ def profile(
 @click.option(
     "--effort", type=float, help="Numbers of data that simulations may go through; 0: exact schemes only."
 )
+@click.option(
+    "--replay", is_flag=True, help="Plan for the very workers that were measured, slow ones included."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
 @click.option(
     "--picture", type=_FILE, help="Picture: .html, .png or .svg.  [default: PROFILE's name, .plan.html]"
@@ -82,7 +85,7 @@ def profile(
 @click.option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
 def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, tolerance: float,
-    schemes: tuple[str, ...], effort: float | None, seed: int, picture: Path | None, output: Path | None,
+    schemes: tuple[str, ...], effort: float | None, replay: bool, seed: int, picture: Path | None, output: Path | None,
 ) -> None:  # fmt: skip
     """Rank all schemes and their numbers on the cluster of PROFILE, for the problem and the optimiser of SPEC."""
     from workbench.figures.ranking import ranking
@@ -95,8 +98,8 @@ def plan(
     wanted: dict[str, Any] = {"workers": workers, "rounds": rounds, "effort": effort}
     given = {name: value for name, value in wanted.items() if value is not None}
     advice = choose(
-        profile, **{**asked(spec), **given}, target=target, tolerance=tolerance, schemes=schemes or None, seed=seed,
-        progress=True,
+        profile, **{**asked(spec), **given}, target=target, tolerance=tolerance, schemes=schemes or None, replay=replay,
+        seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
         click.echo(line)

@@ -30,11 +30,12 @@ from workbench.runner import Bar
 from workbench.settings import SettingError
 from workbench.targets import EFFORT, LONGER, Need, Target, cost, needs, reference
 
-ROUNDS, ROUNDS_AGAIN = 60, 24  # of a forecast, as measured and resampled
+ROUNDS, ROUNDS_AGAIN = 64, 24  # of a forecast, as measured and resampled
+DRAWS = 4  # seeds of a forecast
 SEEDS = 24  # predictions of a profile that was not resampled
 WITHIN = 3.0  # choices that take at most so many times as long as the best are resampled fully
 FEW = 8  # resampled predictions of the others
-EXPLAINED = 6  # schemes whose rounds are taken apart
+EXPLAINED = 10  # schemes whose rounds are taken apart
 EACH = 4  # settings of an approximate scheme that are simulated
 QUIET = 0.05  # quantile of a worker's times: it was not held up
 PER_RANK = 45e6  # bytes of a rank's own
@@ -82,6 +83,7 @@ def plan(
     schemes: Sequence[str] | None = None,
     seed: int = 0,
     effort: float = EFFORT,
+    replay: bool = False,
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
@@ -107,6 +109,9 @@ def plan(
         Of all draws.
     effort
         Numbers of data that simulating approximate schemes may go through; 0: rank the exact ones only.
+    replay
+        Plan for the very workers that were measured, by their recorded times: who is slow for good is so again. Else
+        workers are drawn from the fitted law, as on a new set of machines of the kind.
     progress
         Show a bar.
     **fields
@@ -131,6 +136,7 @@ def plan(
     'CR'
     """
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
+    cluster = cluster.replayed() if replay else cluster
     base = _base(cluster, problem, problem_args, workers, rounds, seed, fields)
     refusals: list[Refusal] = []
     found = _candidates(cluster, base, schemes, refusals, progress)
@@ -210,7 +216,14 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = cluster.placed(e, task)
-    return Candidate(placed, task, cluster.forecast_of(placed, ROUNDS), built.exact)
+    return Candidate(placed, task, _expected(cluster, placed, task), built.exact)
+
+
+def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
+    """Forecast over several seeds: who is slow for good is drawn once for each."""
+    found = [cluster.forecast_of(e, ROUNDS // DRAWS, e.seed + k, task.cut) for k in range(DRAWS)]
+    messages, size = (float(np.mean([getattr(f, name) for f in found])) for name in ("messages", "bytes"))
+    return Forecast(np.concatenate([f.seconds for f in found]), found[0].load, messages, size)
 
 
 def check_memory(cluster: ClusterProfile, e: Experiment, load: float) -> None:
@@ -367,7 +380,7 @@ def _resampled(
         for i, c in enumerate(found):  # one candidate after the other: its code is made once
             for k in range(len(numbers) if near[i] else min(FEW, len(numbers))):
                 e = cluster.placed(c.experiment, c.task, numbers[k])
-                mean = cluster.forecast_of(e, ROUNDS_AGAIN, seed + 1 + k).mean
+                mean = cluster.forecast_of(e, ROUNDS_AGAIN, seed + 1 + k, c.task.cut).mean
                 times[i, k] = c.seconds(aim, mean)
             bar.update(i + 1)
     return times
@@ -398,7 +411,7 @@ def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
         at = e
         for name in off.keys() - on:
             at = at.model_copy(update=off[name](at))
-        return cluster.forecast_of(at, ROUNDS_AGAIN).mean * c.pace
+        return cluster.forecast_of(at, ROUNDS_AGAIN, cut=c.task.cut).mean * c.pace
 
     return {"computing": seconds(frozenset()), **shapley(list(off), seconds)}
 

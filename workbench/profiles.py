@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic.fields import FieldInfo
 
-from workbench.delays import Delays, Replay
+from workbench.delays import Delays, DelayStream, Replay
+from workbench.engines.learner import PIECE
 from workbench.files import atomic_write
 from workbench.fitting import Law
 from workbench.linkfit import PortFit, Work
@@ -109,6 +111,9 @@ class Task(NamedTuple):
     load: float  # samples, on average over the workers
     floats: int  # parameters of the model
     message: float  # numbers in a message
+    cut: float = (
+        1.0  # largest share of it that a worker goes through without looking whether it is still wanted
+    )
 
 
 class ClusterProfile(Settings):
@@ -213,9 +218,13 @@ class ClusterProfile(Settings):
     def task(self, e: Experiment) -> Task:
         """What a worker of the experiment's scheme goes through in a round, and how long its messages are."""
         samples, floats = e.shape()
-        load = max(float(e.build_scheme().loads(e.workers, samples).mean()), 1.0)
-        few = self.forecast_of(self.placed(e, Task(load, floats, floats)), 2)
-        return Task(load, floats, few.bytes / few.messages / BYTES_PER_FLOAT if few.messages else floats)
+        scheme = e.build_scheme()
+        load = max(float(scheme.loads(e.workers, samples).mean()), 1.0)
+        answers = scheme.plan(e.workers, samples).answers if self.crowded else 1
+        cut = min(1 / answers, PIECE / (load * floats))
+        few = self.forecast_of(self.placed(e, Task(load, floats, floats, cut)), 2)
+        message = few.bytes / few.messages / BYTES_PER_FLOAT if few.messages else floats
+        return Task(load, floats, message, cut)
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
         """As `experiment`, where the task is known."""
@@ -229,12 +238,39 @@ class ClusterProfile(Settings):
             }
         )
 
-    @staticmethod
-    def forecast_of(e: Experiment, rounds: int, seed: int | None = None) -> Forecast:
-        """Forecast of an experiment, deaths left out."""
+    def forecast(self, e: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
+        """Forecast of an experiment on this cluster; its own delays and link do not matter.
+
+        As `wb.forecast` of `experiment(e)`, and where workers share cores also what late ones still take of them.
+        """
+        task = self.task(e)
+        return self.forecast_of(self.placed(e, task), rounds, seed, task.cut)
+
+    def forecast_of(
+        self, e: Experiment, rounds: int | None = None, seed: int | None = None, cut: float = 1.0
+    ) -> Forecast:
+        """Forecast of an experiment that is on this cluster already, deaths left out. `cut`: see `Task`."""
         from workbench.forecasting import forecast
 
-        return forecast(e.model_copy(update={"faults": ()}), rounds, seed)
+        found = forecast(e.model_copy(update={"faults": ()}), rounds, seed)
+        if not self.crowded:
+            return found
+        return replace(
+            found, seconds=_with_leftovers(e, found.seconds, e.seed if seed is None else seed, cut)
+        )
+
+    @property
+    def crowded(self) -> bool:
+        """Do workers share cores anywhere?"""
+        return any(host.crowded for host in self.hosts)
+
+    def replayed(self) -> ClusterProfile:
+        """The same with recorded times in place of laws: the very workers that were measured, the slow ones again."""
+
+        def bare(fitted: Fitted) -> Fitted:
+            return fitted.replace(laws=(None,) * len(self.recorded))
+
+        return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)))
 
     # ---------------------------------------------------------------- what to say of it
 
@@ -257,7 +293,7 @@ class ClusterProfile(Settings):
             if host.crowded:
                 yield (
                     f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a"
-                    " core, and hold for this many workers only"
+                    " core and hold for this many workers only, and who is late goes on using cores"
                 )
         if self.law(self.main) is None:
             best = self.laws[self.main][0]
@@ -329,6 +365,19 @@ class ClusterProfile(Settings):
             return cls.model_validate(words)
         except SettingError as error:
             raise SettingError(f"{path}: {error}") from None
+
+
+def _with_leftovers(e: Experiment, ends: Array, seed: int, cut: float) -> Array:
+    """Rounds of workers that share cores: the next one waits until late workers have given up their work.
+
+    Measured times are those of workers that all go on to the end, so cores are free when the last is there, or once it
+    has gone through what it cannot leave half done.
+    """
+    stream = DelayStream(e.delays, seed, e.workers)
+    loads = e.build_scheme().loads(e.workers, e.shape()[0])
+    tasks = np.stack([stream.whole(r, loads) for r in range(len(ends))])
+    given_up = np.minimum(tasks, ends[:, None] + cut * tasks)
+    return np.asarray(np.maximum(ends, given_up.max(axis=1)))
 
 
 def scaled(law: Delays, factor: float) -> Delays:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 WORKERS = 12  # by default
 FLOATS = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
-SAMPLES = (16, 256)  # a worker's load
+SAMPLES = 64  # a worker's load, once and four times
 ROOM = 64e6  # bytes that the data of a calibration may take
 ROOM_LIKE = 512e6  # the same, where it is like an experiment
 STEP = {"step": 1e-9}  # the model hardly moves
@@ -119,39 +119,58 @@ def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> l
         raise SettingError(f"rounds = {rounds}: too few to tell anything; take 8 or more")
     if like is not None and like.problem == "unit":
         raise SettingError("like.problem = 'unit': computes nothing; take another, or leave like empty")
-    base: dict[str, Any] = {"scheme": "UMW", "workers": workers, "rounds": rounds + WARM, "seed": seed}
-    return [
-        Experiment(**base, **problem, optimiser_args=STEP)
-        for problem in (_plain(workers) if like is None else _like(workers, like))
-    ]
+    base: dict[str, Any] = {"workers": workers, "rounds": rounds + WARM, "seed": seed, "optimiser_args": STEP}
+    problems = _plain(workers) if like is None else _like(workers, like)
+    return [Experiment(**base, **star(workers, copies), **problem) for problem, copies in problems]
 
 
-def _plain(workers: int) -> Iterator[dict[str, Any]]:
+def star(workers: int, copies: int) -> dict[str, Any]:
+    """A star of which all answers are awaited; every part is with so many workers, as coded schemes have it.
+
+    Workers that share parts share their host's caches and memory, which so many samples of their own would not.
+    """
+    if copies == 1:
+        return {"scheme": "UMW"}
+    return {"scheme": "CRC", "scheme_args": {"replication": copies, "wait_for": workers}}
+
+
+Problem = tuple[dict[str, Any], int]  # fields of an experiment, copies of every part
+
+
+def _plain(workers: int) -> Iterator[Problem]:
     for features in FLOATS:
-        fits = ROOM / (8 * features * workers)
-        for samples in SAMPLES:
-            count = workers * max(min(samples, int(fits)), 1 + (samples > SAMPLES[0]))
-            yield {"problem": "least_squares", "problem_args": {"samples": count, "features": features}}
+        samples = workers * max(min(SAMPLES, int(ROOM / (8 * features * workers))), 2)
+        for copies in {1: None, min(4, workers): None}:
+            yield (
+                {"problem": "least_squares", "problem_args": {"samples": samples, "features": features}},
+                copies,
+            )
 
 
-def _like(workers: int, like: Experiment) -> Iterator[dict[str, Any]]:
+def _like(workers: int, like: Experiment) -> Iterator[Problem]:
     """The uncoded load, twice and four times as much; where columns can be left out, also an eighth of the model."""
     samples, floats = like.shape()
-    args = dict(like.problem_args)
-    columns = int(args.get("features") or floats)
-    most = max(int(ROOM_LIKE / (8 * columns * workers)), 4)
-    high = max(min(-(-4 * samples // workers), most), 4)
-    few, *more = _features(like, columns)
-    for each, features in [(high // 4, few), *((high // k, f) for f in more or [few] for k in (4, 2, 1))]:
-        sizes = {"samples": each * workers, **({} if features is None else {"features": features})}
-        yield {"problem": like.problem, "problem_args": {**_made_up(args), **sizes}}
+    args = _made_up(dict(like.problem_args))
+    few, *more = _features(like.problem, args, floats)
+    most = max(int(ROOM_LIKE / (8 * (more or [few])[0])), workers)
+    each = max(min(samples, most), workers)
+    whole = [(f, copies) for f in more or [few] for copies in (1, 2, 4) if copies <= workers]
+    for features, copies in [*([(few, 1)] if more else []), *whole]:
+        sizes = {"samples": each, "features": features}
+        yield {"problem": like.problem, "problem_args": {**args, **sizes}}, copies
 
 
-def _features(like: Experiment, columns: int) -> list[int | None]:
-    """Numbers of columns to try; none where the problem has its own."""
-    field = type(like.problem_spec).model_fields["features"]
-    fixed = any(getattr(limit, "le", None) is not None for limit in field.metadata)
-    return [None] if fixed else [max(columns // 8, 1), columns]
+def _features(problem: str, args: dict[str, Any], floats: int) -> list[int]:
+    """Numbers of columns to try: an eighth, and those that give such a model; one where the problem has its own."""
+    from workbench import problems
+
+    cls = problems.get(problem)
+    try:
+        per_column = cls(**{**args, "samples": 10, "features": 100}).size(None) / 100
+    except SettingError:  # fixed
+        return [int(cls.model_fields["features"].default)]
+    columns = max(round(floats / per_column), 1)
+    return [max(columns // 8, 1), columns]
 
 
 def _made_up(args: dict[str, Any]) -> dict[str, Any]:

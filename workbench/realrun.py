@@ -8,6 +8,7 @@ measured; those that are missing at the end are made up for.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -40,6 +41,7 @@ from workbench.trace import Trace
 SPEC, TASK, HOLDER = "spec.json", "task.json", "holder.json"
 LOOK_EVERY = 0.03  # s between looks into the run folder
 SHARE = 0.1  # of the time goes into losses while a run is under way
+ATTEMPTS = 3  # pools that a run is given to
 UNTAKEN = 600.0  # s after which a run that nobody has taken is given up
 
 _turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
@@ -100,9 +102,13 @@ class RealRun(Run):
             self.hand_in(task)
 
     def hand_in(self, task: Task) -> None:
-        """Give a task to a pool and follow it; a pool that turns out to be broken is replaced once."""
+        """Give a task to a pool and follow it.
+
+        A pool that turns out to be broken is replaced once. Where hosts have gone and taken mpiexec along, the run
+        goes on without them.
+        """
         self.describe(task)
-        for last in (False, True):
+        for attempt in range(ATTEMPTS):
             self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._said)
             pool.await_ready(self._said)
             pool.submit(task, self._said)
@@ -111,9 +117,36 @@ class RealRun(Run):
             try:
                 self.follow(pool)
                 return
-            except ClusterError:
-                if last or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
+            except ClusterError as error:
+                if attempt == ATTEMPTS - 1:
                     raise
+                if attempt or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
+                    task = self._without(pool.lost(), task, error)
+
+    def _without(self, lost: Sequence[str], task: Task, error: ClusterError) -> Task:
+        """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
+        left = self.cluster.without(lost) if self.cluster is not None and lost else None
+        if left is None or (self.home / records.ENDED).exists():
+            raise error
+        self.cluster = left
+        again = self.rest(json.loads((self.home / TASK).read_text()))
+        self._rows = self._rows[: again.first]
+        self.warnings += (
+            f"{', '.join(lost)} is gone; the run went on without it from round {again.first + 1} on",
+        )
+        self.describe(again)
+        return again
+
+    def rest(self, words: dict[str, Any]) -> Task:
+        """What follows the last checkpoint, or all of the run where there is none; files are cut back to there."""
+        done, model, state, offset = 0, None, None, 0.0
+        if (self.home / records.CHECKPOINT).is_file():
+            done, model, state = records.read_checkpoint(self.home)
+        floats = self.experiment.build_problem().size
+        offset = records.rewind(self.home, done, floats)
+        names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
+        options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
+        return task_of(self.experiment, self.home, model, state, data=self.data(), **options)
 
     def data(self) -> dict[str, Any] | None:
         """Prepared data that the ranks are told of; None where they see this machine's files."""
@@ -139,18 +172,24 @@ class RealRun(Run):
         if self._state == "waiting":
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
-        while not (self.home / records.ENDED).exists():
-            holder = holder or _holder(self.home)
-            there = _soon(self.home) if holder is None else holder.there
-            if holder is not None:
-                holder.look()
-            if not there and not (self.home / records.ENDED).exists():
-                raise ClusterError((holder and holder.reason()) or self._broken())
-            self._read()
-            self._evaluate_newest()
-            time.sleep(LOOK_EVERY)
+        with contextlib.ExitStack() as own:
+            while not (self.home / records.ENDED).exists():
+                if holder is None and (holder := _holder(self.home)) is not None:
+                    own.callback(holder.release)
+                self._look(holder)
+                time.sleep(LOOK_EVERY)
         self._read()
         self._conclude()
+
+    def _look(self, holder: Holder | None) -> None:
+        """One look at the run; raises `ClusterError` where nobody will end it any more."""
+        there = _soon(self.home) if holder is None else holder.there
+        if holder is not None:
+            holder.look()
+        if not there and not (self.home / records.ENDED).exists():
+            raise ClusterError(self._left(holder.reason() if holder else None))
+        self._read()
+        self._evaluate_newest()
 
     def _read(self) -> None:
         fresh = records.read_rows(self.home, len(self._rows))
@@ -183,6 +222,11 @@ class RealRun(Run):
         if not hasattr(self, "_began"):
             self._began = time.monotonic()
         return self._began
+
+    def _left(self, reason: str | None) -> str:
+        """Why the run has been left, and what can be done, unless that has been said."""
+        hint = f"wb.resume({str(self.home)!r}) goes on from the last checkpoint"
+        return self._broken() if not reason else reason if "wb." in reason else f"{reason}; {hint}"
 
     def _broken(self) -> str:
         done = len(records.read_rows(self.home))
@@ -302,15 +346,7 @@ def resume(folder: str | Path) -> RealRun:
 def _go_on(run: RealRun) -> None:
     with _turn:
         run._begin("resuming")
-        home, words = run.home, json.loads((run.home / TASK).read_text())
-        done, model, state = records.read_checkpoint(home)
-        offset = records.rewind(home, done, len(model))
-        words |= {"first": done, "offset": offset}
-        names = ("emulate", "record", "gradients", "checkpoint_every", "patience", "first", "offset")
-        task = task_of(
-            run.experiment, home, model, state, data=run.data(), **{name: words[name] for name in names}
-        )
-        run.hand_in(task)
+        run.hand_in(run.rest(json.loads((run.home / TASK).read_text())))
 
 
 def _real_folder(folder: str | Path) -> Path:
@@ -350,8 +386,9 @@ def _under_way(home: Path) -> bool:
     """Are the processes that work on this run still there? What they did meanwhile is brought here."""
     if (holder := _holder(home)) is None:
         return _soon(home)
-    there = holder.there
     holder.look()
+    there = holder.there
+    holder.release()
     return there and not (home / records.ENDED).exists()
 
 

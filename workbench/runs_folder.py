@@ -10,6 +10,7 @@ from pathlib import Path
 from workbench.settings import SettingError
 
 KEPT = 20
+FRESH = 3600.0  # s for which a run that has ended is kept anyhow: somebody may still be reading it
 
 
 def new_folder(folder: str | Path | None) -> Path:
@@ -28,12 +29,19 @@ def new_folder(folder: str | Path | None) -> Path:
 
 
 def _cache() -> Path:
-    """Where they are; of runs that have ended all but the newest are removed."""
+    """Where they are; of runs that ended some time ago all but the newest are removed."""
     from platformdirs import user_cache_path
 
     runs = user_cache_path("straggler-workbench") / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    ended = sorted(path for path in runs.iterdir() if (path / "ended.json").exists())
+    ended = sorted(path for path in runs.iterdir() if _ended_before(path, time.time() - FRESH))
     for old in ended[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return runs
+
+
+def _ended_before(path: Path, moment: float) -> bool:
+    try:
+        return (path / "ended.json").stat().st_mtime < moment
+    except OSError:
+        return False

@@ -64,7 +64,7 @@ class Settings(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated anew."""
-        return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
+        return type(self)(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
 
     @classmethod
     def fields(cls) -> list[dict[str, Any]]:

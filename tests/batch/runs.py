@@ -18,11 +18,13 @@ from workbench.batch.folder import LOG, TRACE
 QUICK = {"scheme": "UMW", "workers": 4, "rounds": 5, "problem_args": {"samples": 40, "features": 3}}
 DEATHS = [{"worker": 1, "round": 1}, {"worker": 2, "round": 1}]
 SLOW_ROUNDS = 4000  # seconds
+# Ctrl-C counts even where the tests run in the background of a script, which would have it ignored.
+MAIN = "import signal; signal.signal(2, signal.default_int_handler); from workbench.cli import main; main()"
 
 
 def start(folder: Path, plan: Path | None = None, *words: str) -> subprocess.Popen[str]:
     """A sweep as a user starts it."""
-    command = [sys.executable, "-c", "from workbench.cli import main; main()"]
+    command = [sys.executable, "-c", MAIN]
     command += ["sweep", str(plan or folder), "-o", str(folder), *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

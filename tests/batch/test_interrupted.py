@@ -14,6 +14,8 @@ import workbench as wb
 from tests.batch.runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
 from workbench.batch.folder import Status
 
+NURSERY = "workbench.batch.nursery"
+
 
 def states(folder: Path) -> dict[str, str]:
     found = (
@@ -27,7 +29,7 @@ def states(folder: Path) -> dict[str, str]:
 def finished(folder: Path, *words: str) -> str:
     """Go on with a sweep to its end; what it says."""
     process = start(folder, None, *words)
-    out, errors = process.communicate(timeout=300)
+    out, errors = process.communicate(timeout=3600)
     assert process.returncode == 0, errors
     return out
 
@@ -57,13 +59,13 @@ def test_ctrl_c_leaves_the_finished_whole_and_marks_the_unfinished(tmp_path: Pat
     wait_for(lambda: held(sweep))
     forked = kernels(sweep)
     sweep.send_signal(signal.SIGINT)
-    out, errors = sweep.communicate(timeout=60)
+    out, errors = sweep.communicate(timeout=300)
     assert sweep.returncode == 130, errors
     assert "Traceback" not in errors
     assert set(states(folder).values()) == {"done", "interrupted"}
     assert "interrupted" in out
     assert f"go on: workbench sweep {folder}" in out
-    assert psutil.wait_procs(forked, timeout=30)[1] == []
+    assert psutil.wait_procs(forked, timeout=120)[1] == []
     table = wb.runs(folder).table
     assert set(table["state"]) == {"done", "interrupted"}
     kept = table[table["state"] == "done"]
@@ -77,16 +79,17 @@ def test_ctrl_c_leaves_the_finished_whole_and_marks_the_unfinished(tmp_path: Pat
 def test_ctrl_c_before_the_first_kernel_is_there(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     sweep = start(folder, write(tmp_path / "plan.yaml", base=QUICK, seeds=5), "--quiet")
-    wait_for(lambda: psutil.Process(sweep.pid).children())[0].suspend()  # the nursery, still importing
+    nursery = wait_for(lambda: [p for p in psutil.Process(sweep.pid).children() if NURSERY in p.cmdline()])[0]
+    nursery.suspend()  # it has not imported everything yet
     wait_for(lambda: states(folder))
     others = psutil.Process(sweep.pid).children(recursive=True)
     sweep.send_signal(signal.SIGINT)
-    out, errors = sweep.communicate(timeout=60)
+    out, errors = sweep.communicate(timeout=300)
     assert sweep.returncode == 130, errors
     assert "Traceback" not in errors
     assert set(states(folder).values()) == {"interrupted"}
     assert "missing" in out
-    assert psutil.wait_procs(others, timeout=30)[1] == []
+    assert psutil.wait_procs(others, timeout=120)[1] == []
 
 
 def test_kill_9_leaves_nobody_behind_and_marks_the_unfinished(tmp_path: Path) -> None:
@@ -99,7 +102,7 @@ def test_kill_9_leaves_nobody_behind_and_marks_the_unfinished(tmp_path: Path) ->
     assert sockets.is_dir()
     sweep.kill()
     sweep.communicate()
-    assert psutil.wait_procs(others, timeout=30)[1] == []
+    assert psutil.wait_procs(others, timeout=120)[1] == []
     assert not sockets.exists()
     (row,) = wb.runs(folder).table.to_dict("records")
     assert (row["state"], row["error"]) == ("unfinished", "the sweep was killed while it ran")
@@ -113,7 +116,7 @@ def test_twenty_times_kill_9_and_the_table_is_that_of_an_undisturbed_sweep(tmp_p
     )
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     process = start(undisturbed, plan, "-j", "2", "--quiet")
-    assert process.communicate(timeout=900)
+    assert process.communicate(timeout=3600)
     assert process.returncode == 0
     rng = np.random.default_rng(0)
     unfinished = 0
@@ -123,7 +126,7 @@ def test_twenty_times_kill_9_and_the_table_is_that_of_an_undisturbed_sweep(tmp_p
         time.sleep(rng.uniform(0, 1.5))
         process.kill()
         process.communicate()
-        assert forked is True or psutil.wait_procs(forked, timeout=30)[1] == []
+        assert forked is True or psutil.wait_procs(forked, timeout=120)[1] == []
         unfinished += int((wb.runs(killed).table["state"] == "unfinished").sum())
     assert unfinished >= 10  # it was at work when it was killed
     finished(killed)

@@ -14,7 +14,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.batch.runs import wait_for
-from workbench.batch.kernels import CAN_FORK, Kernels
+from workbench.batch.kernels import CAN_FORK, Kernels, Nursery
 from workbench.errors import RunError
 
 pytestmark = pytest.mark.skipif(not CAN_FORK, reason="kernels are forked on Linux only")
@@ -79,3 +79,17 @@ def test_a_batch_that_is_stopping_starts_no_kernel(tmp_path: Path) -> None:
         kernels.stop()
         with pytest.raises(RunError, match="stopping"):
             ask(kernels, "a", tmp_path / "a")
+
+
+def test_a_nursery_ends_with_its_input_however_young_its_kernels_are(tmp_path: Path) -> None:
+    nursery = Nursery(tmp_path)
+    words = {"environment": dict(os.environ), "folder": str(tmp_path), "threads": 1}
+    forked = [
+        nursery.fork(arguments=["-f", str(tmp_path / f"{i}.json")], log=str(tmp_path / f"{i}.log"), **words)
+        for i in range(5)
+    ]
+    assert nursery.process.stdin is not None
+    nursery.process.stdin.close()
+    assert nursery.process.wait(120) == 0
+    assert [psutil.pid_exists(kernel.pid) for kernel in forked if kernel] == [False] * 5
+    assert not tmp_path.exists()

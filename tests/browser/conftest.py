@@ -23,6 +23,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served")
     for path in NOTEBOOKS.glob("*.ipynb"):
         shutil.copy(path, folder)
+    shutil.copytree(NOTEBOOKS / "lecture", folder / "lecture")
     return folder
 
 

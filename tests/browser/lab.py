@@ -35,13 +35,18 @@ QUIET = {  # no pop-ups over what is tested
 # The toolbar says "idle" before the kernel is connected, and "run all" would then run nothing.
 CONNECTED = """() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel;
   return !!kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle'; }"""
+# Cells that are far away are hidden, and a hidden element's innerText is empty.
 ALL_DONE = """() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')]
-  .every(prompt => /\\[\\d+\\]/.test(prompt.innerText)) || !!document.querySelector('[data-mime-type$="error"]')"""
+  .every(prompt => /\\[\\d+\\]/.test(prompt.textContent)) || !!document.querySelector('[data-mime-type$="error"]')"""
 
 FOREIGN = ("jsdelivr.net", "cloudflare.com", "ipyparallel-labextension", "/voila/api/shutdown")
 RUN_CELL = """async (index) => { const { content, context } = window.jupyterapp.shell.currentWidget;
   content.activeCellIndex = index; content.deselectAll();
   await window.jupyterapp.commands.execute('notebook:run-cell'); }"""
+
+GO_TO = """async (index) => { const { content } = window.jupyterapp.shell.currentWidget;
+  content.activeCellIndex = index;
+  await content.scrollToItem(index, 'start'); }"""
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,11 @@ class Lab:
         if wait:
             self.page.wait_for_function(ALL_DONE)
             assert not self.failures()
+
+    def go_to(self, cell: int) -> None:
+        """Scroll to a cell, counted from 0: cells that are far away are not in the page."""
+        self.page.evaluate(GO_TO, cell)
+        self.page.locator(f'.jp-Cell[data-windowed-list-index="{cell}"]').wait_for()
 
     def save(self) -> None:
         """Save the notebook."""

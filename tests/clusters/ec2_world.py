@@ -15,7 +15,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from workbench.clusters import ec2_access, ec2_tagged
+from workbench.clusters.base import Cluster, HostState, Status
 from workbench.clusters.ec2 import Ec2
+from workbench.clusters.ssh import Ssh
+from workbench.launch.gateway import Gateway
 
 # Looked for in everything that is written or printed.
 SECRETS = {
@@ -23,7 +26,7 @@ SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "look/for/this/one/too+0123456789abcdef01",
 }
 PRICES = {"t2.micro": 0.5, "m5.large": 0.25, "disk": 0.125, "address": 0.0625}  # no real ones
-REGION = "eu-central-1"
+REGION, IMAGE = "eu-central-1", "ami-03cf127a"  # one that moto has
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,6 @@ class World:
         self.address, self.cache, self.calls = address, cache, Calls()
         urlopen(Request(f"{address}/moto-api/reset", method="POST")).read()
         self.ec2 = boto3.client("ec2", region_name=REGION)
-        self.image = self.ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
 
     def cluster(self, name: str = "lab", **changes: Any) -> Ec2:
         """A small cluster."""
@@ -60,7 +62,7 @@ class World:
         }
         words |= {
             "region": REGION,
-            "image": self.image,
+            "image": IMAGE,
             "ssh_from": "203.0.113.7/32",
             "owner": "ada",
             "disk": 20,
@@ -137,7 +139,11 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setattr("builtins.input", lambda: "lab")
     monkeypatch.setattr(ec2_tagged, "PAUSE", 0.0)
     monkeypatch.setattr(ec2_tagged, "PATIENCE", 60.0)
-    monkeypatch.setattr(ec2_access, "deliver", lambda *rest: None)  # moto's machines have no sshd
+    # moto's machines have no sshd, and their addresses are somebody's on the internet.
+    monkeypatch.setattr(ec2_access, "deliver", lambda *rest: None)
+    monkeypatch.setattr(Ssh, "check", lambda *rest: [])
+    monkeypatch.setattr(Cluster, "status", lambda *rest: Status((HostState("by ssh", "up"),)))
+    monkeypatch.setattr(Gateway, "connect", lambda *rest, **more: pytest.fail("a connection to outside"))
     world = World(moto, cache)
     plain = ec2_tagged.client
     monkeypatch.setattr(ec2_tagged, "client", lambda *which: world.calls.watch(plain(*which)))
@@ -149,4 +155,4 @@ def notes(world: World, name: str = "lab") -> dict[str, Any]:
     return json.loads((world.cache / "clusters" / name / "machines.json").read_text())
 
 
-__all__ = ["NOTHING", "PRICES", "REGION", "SECRETS", "World", "ec2_world", "moto", "notes"]
+__all__ = ["IMAGE", "NOTHING", "PRICES", "REGION", "SECRETS", "World", "ec2_world", "moto", "notes"]

@@ -1,7 +1,8 @@
 """Stand-in hosts on this machine: a network namespace with an sshd each, on one bridge, links limited by `tc tbf`.
 
-Each has a host name, a home folder, /tmp and /dev/shm of its own and does not see the repository's package, so nothing
-is shared by accident; Python's environment is, as it would be installed there. Needs root, iproute2 and sshd.
+Each has a host name, a home folder, /tmp, /dev/shm, processes and a monotonic clock of its own and does not see the
+repository's package, so nothing is shared by accident; Python's environment is, as it would be installed there. Needs
+root, iproute2 and sshd.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 HOME = Path.home()
 PATIENCE = 30.0  # s
 
-# In a mount and host-name namespace of its own: $1 folder, $2 name, $3 home, then what Python needs.
+# In namespaces of its own: $1 folder, $2 name, $3 home, then what Python needs.
 INSIDE = r"""
 set -e
 folder=$1 name=$2 home=$3; shift 3
@@ -114,10 +115,12 @@ class Host:
     def boot(self) -> None:
         """Start sshd in namespaces of its own."""
         kept = [str(Path(p).resolve()) for p in (sys.prefix, sys.base_prefix)]
+        ahead = str(1000 * self.number)  # s that its monotonic clock is ahead
+        apart = ["unshare", "-muipf", "--mount-proc", "-T", "--monotonic", ahead, "--boottime", ahead]
+        sshd = ["bash", "-c", INSIDE, "inside", str(self.folder), self.name, str(HOME), *kept]
         with self.log.open("ab") as log:
             self.sshd = subprocess.Popen(
-                ["ip", "netns", "exec", self.space, "unshare", "-m", "-u", "bash", "-c", INSIDE]
-                + ["inside", str(self.folder), self.name, str(HOME), *kept],
+                ["ip", "netns", "exec", self.space, *apart, *sshd],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -142,7 +145,7 @@ class Host:
         for pid in self.pids():
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-                if words and "sshd" not in words.split()[0]:
+                if words and not any(own in words.split()[0] for own in ("sshd", "unshare")):
                     found.append(f"{pid} {words}")
         return found
 
@@ -194,6 +197,7 @@ class Hosts:
         self.mark = f"wb{secrets.token_hex(3)}"
         self.bridge = f"{self.mark}b"
         self.network = f"10.99.{free_network()}"
+        folder.mkdir(parents=True, exist_ok=True)
         keygen(folder / "id_ed25519")
         self.hosts = [Host(self, number) for number in range(1, count + 1)]
         self.known = folder / "known_hosts"
@@ -228,6 +232,14 @@ class Hosts:
             "ConnectTimeout": "5",
         }
         return ["ssh", "-F", "none", *(f"-o{k}={v}" for k, v in options.items()), host.address]
+
+    def cut_client(self) -> None:
+        """From now on this machine cannot be heard by the hosts; they hear each other."""
+        call("ip", "addr", "del", f"{self.network}.1/24", "dev", self.bridge)
+
+    def mend_client(self) -> None:
+        """And now it can."""
+        call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
 
     def end(self) -> None:
         """Leave nothing behind."""

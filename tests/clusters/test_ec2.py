@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import builtins
 import ipaddress
+import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import boto3
+import botocore.client
 import pytest
 import yaml
+from botocore.exceptions import ClientError
+from click.testing import CliRunner
 
-from tests.clusters.ec2_world import NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.clusters.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from workbench.cli import cli
 from workbench.clusters import ec2_access, ec2_tagged
 from workbench.clusters.ec2_requests import CLUSTER, LAUNCH, PART, part_of, plain, rules, tags
 from workbench.errors import ClusterError
@@ -19,10 +26,24 @@ from workbench.settings import SettingError
 
 __all__ = ["ec2_world", "moto"]
 
+INPUT = builtins.input  # the fixture types for the user
+
 
 def calls(world: World, name: str) -> list[dict[str, Any]]:
     """What was asked for by all calls of a name, rehearsals apart."""
     return [words for each, words in world.calls.made if each == name and not words.get("DryRun")]
+
+
+def leftovers(world: World) -> None:
+    """What a cluster might leave behind one day: a volume, a network interface, requests for spot machines."""
+    ec2, mark = world.ec2, [{"Key": CLUSTER, "Value": "ada/lab"}]
+    sorts = ("volume", "network-interface", "spot-instances-request")
+    volume, port, spot = ([{"ResourceType": sort, "Tags": mark}] for sort in sorts)
+    ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=1, TagSpecifications=volume)
+    ec2.create_network_interface(SubnetId=world.alive()[0]["SubnetId"], TagSpecifications=port)
+    ec2.request_spot_instances(
+        InstanceCount=2, LaunchSpecification={"ImageId": IMAGE}, TagSpecifications=spot
+    )
 
 
 def test_the_fleet_of_figure_9_is_up_and_then_gone(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +138,7 @@ def test_nothing_holds_a_credential(ec2_world: World, capfd: pytest.CaptureFixtu
     keys = [name for name, text in ec2_world.files().items() if "PRIVATE KEY" in text]
     assert len(keys) == 4
     for name in ec2_world.files():
-        assert (ec2_world.cache / name).stat().st_mode & 0o077 == 0, name
+        assert name.endswith(".pub") or (ec2_world.cache / name).stat().st_mode & 0o077 == 0, name
     assert cluster.folder.stat().st_mode & 0o077 == 0
 
 
@@ -142,7 +163,7 @@ def test_up_goes_on_where_a_killed_one_left_off(ec2_world: World) -> None:
     cluster = ec2_world.cluster()
 
     def kill(name: str, words: dict[str, Any]) -> None:
-        if name == "RunInstances" and "workers" in words["ClientToken"] and not words.get("DryRun"):
+        if name == "RunInstances" and "workers" in words.get("ClientToken", ""):
             raise Killed
 
     with pytest.MonkeyPatch.context() as patch:  # a kill cleans nothing up
@@ -172,11 +193,15 @@ def test_down_twice_and_without_up(ec2_world: World) -> None:
 def test_down_needs_no_notes(ec2_world: World) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
+    (cluster.folder / "machines.json").write_text('{"launch": ')
+    with pytest.raises(ClusterError, match=r"machines.json: cannot be read .*workbench cluster down"):
+        cluster.up()
     for path in cluster.folder.iterdir():
         path.unlink()
     with pytest.raises(ClusterError, match="knows nothing of"):
         cluster.up()
     assert len(ec2_world.alive()) == 4
+    (cluster.folder / "machines.json").write_text('{"launch": ')
     cluster.down()
     assert ec2_world.count() == NOTHING
 
@@ -191,19 +216,8 @@ def test_down_sweeps_everything_with_the_tag_and_nothing_else(ec2_world: World) 
     alone = ec2_world.count()
     cluster = ec2_world.cluster()
     cluster.up()
-    ec2, mark = ec2_world.ec2, [{"Key": CLUSTER, "Value": "ada/lab"}]
-    subnet = ec2_world.alive()[0]["SubnetId"]
-    ec2.create_volume(
-        AvailabilityZone=f"{REGION}a", Size=1, TagSpecifications=[{"ResourceType": "volume", "Tags": mark}]
-    )
-    port = [{"ResourceType": "network-interface", "Tags": mark}]
-    ec2.create_network_interface(SubnetId=subnet, TagSpecifications=port)
-    spot = [{"ResourceType": "spot-instances-request", "Tags": mark}]
-    ec2.request_spot_instances(
-        InstanceCount=2, LaunchSpecification={"ImageId": ec2_world.image}, TagSpecifications=spot
-    )
-    stopped = cluster.fleet.machines()[-1]["InstanceId"]
-    ec2.stop_instances(InstanceIds=[stopped])
+    leftovers(ec2_world)
+    ec2_world.ec2.stop_instances(InstanceIds=[cluster.fleet.machines()[-1]["InstanceId"]])
     cluster.down()
     assert cluster.fleet.left() == {}
     after = ec2_world.count()
@@ -250,7 +264,8 @@ def test_what_is_said_before_the_yes(ec2_world: World, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     ceiling = (3 * 0.5 + 0.25 + 80 * 0.125 / 672 + 0.0625) * 4.0  # a tenth of an hour for going down
     assert f"at most {ceiling:.2f} $" in said
-    assert "3 t2.micro + 1 m5.large in eu-central-1, CpuCredits=standard" in said
+    assert "3 t2.micro + 1 m5.large in eu-central-1, CpuCredits=standard, account 123456789012" in said
+    assert f"ssh -F {ec2_world.cluster().folder / 'ssh_config'} head" in said
     assert notes(ec2_world)["ceiling"] == pytest.approx(ceiling)
 
 
@@ -316,6 +331,60 @@ def test_status_tells_cost_hours_and_credits(ec2_world: World, monkeypatch: pyte
     assert [host.state for host in status.hosts] == ["stopped", "running", "running", "running"]
 
 
+def test_status_of_machines_that_should_be_gone(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ec2_world.cluster().up()
+    later = notes(ec2_world)["deadline"] + 3600
+    monkeypatch.setattr("workbench.clusters.ec2.time.time", lambda: later)
+    status = ec2_world.cluster().status()
+    assert "SHOULD HAVE ENDED ITSELF 1.0 h ago" in status.note
+    assert status.cost == pytest.approx(notes(ec2_world)["ceiling"] * 2.5 / 2.6)
+
+
+def test_the_policy_allows_what_is_called_and_no_more(
+    ec2_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: set[str] = set()
+    plain = botocore.client.BaseClient._make_api_call
+
+    def counted(self: Any, name: str, words: dict[str, Any]) -> Any:
+        if self is not ec2_world.ec2:  # the test's own
+            service = self.meta.service_model.signing_name.replace("monitoring", "cloudwatch")
+            made.add(f"{service}:{name}")
+        return plain(self, name, words)
+
+    monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", counted)
+    cluster = ec2_world.cluster(prices={}, spot=True)
+    with pytest.raises(SettingError, match="no price"):
+        cluster.up()
+    cluster = ec2_world.cluster()
+    cluster.up()
+    cluster.status()
+    ec2_world.cluster(ssh_from="198.51.100.9/32").up()
+    leftovers(ec2_world)
+    cluster.down()
+    policy = json.loads((Path(__file__).parents[2] / "clusters" / "ec2" / "policy.json").read_text())
+    allowed = {action for each in policy["Statement"] for action in each["Action"]}
+    beside = {
+        "ec2:CreateTags",
+        "iam:CreateServiceLinkedRole",
+    }  # tags come with other calls; the role is for spot
+    needs_none = {"sts:GetCallerIdentity"}
+    assert made - needs_none == allowed - beside
+
+
+def test_a_head_alone_to_make_an_image_on(ec2_world: World) -> None:
+    cluster = ec2_world.cluster(workers=0)
+    cluster.up()
+    (head,) = ec2_world.alive()
+    (row,) = cluster.status().hosts
+    assert row.note == f"{head['InstanceId']}, m5.large"
+    assert "1 m5.large in eu-central-1;" in cluster.status().note
+    with pytest.raises(ClusterError, match="no workers"):
+        cluster.open_pool(2)
+    cluster.down()
+    assert ec2_world.count() == NOTHING
+
+
 def test_a_caller_with_ipv6(ec2_world: World) -> None:
     cluster = ec2_world.cluster(ssh_from="2001:db8::7/128")
     assert cluster.bill().addresses == 0
@@ -329,3 +398,43 @@ def test_a_run_on_a_cluster_that_is_not_up_starts_nothing(ec2_world: World) -> N
     with pytest.raises(ClusterError, match="workbench cluster up lab"):
         ec2_world.cluster().open_pool(3)
     assert ec2_world.calls.made == []
+
+
+def test_the_command_line(ec2_world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    words = ec2_world.cluster().model_dump(mode="json", exclude_unset=True, exclude={"name"})
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "lab.yaml").write_text(yaml.safe_dump({"kind": "ec2", **words}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.input", INPUT)
+
+    def workbench(*arguments: str, typed: str = "") -> Any:
+        return CliRunner().invoke(cli, ["cluster", *arguments], input=typed)
+
+    refused = workbench("up", "lab", typed="yes\n")
+    assert refused.exit_code == 1
+    assert "nothing was started" in refused.output
+    assert ec2_world.count() == NOTHING
+    done = workbench("up", "lab", typed="lab\n")
+    assert done.exit_code == 0, done.output
+    assert "at most" in done.output
+    assert len(ec2_world.alive()) == 4
+    assert "CpuCredits=standard" in workbench("status", "lab").output
+    ec2_world.calls.before = refuse_to_end
+    left = workbench("down", "lab")
+    assert left.exit_code == 1
+    assert "STILL THERE, and perhaps costing money: machine i-" in left.output
+    ec2_world.calls.before = lambda *rest: None
+    assert workbench("down", "lab").exit_code == 0
+    assert ec2_world.count() == NOTHING
+    (tmp_path / "clusters" / "lab.yaml").write_text(
+        yaml.safe_dump({"kind": "ec2", **words, "ssh_from": "::/0"})
+    )
+    wide = workbench("up", "lab", typed="lab\n")
+    assert wide.exit_code != 0
+    assert "ssh_from" in str(wide.exception)
+
+
+def refuse_to_end(name: str, words: dict[str, Any]) -> None:
+    """Nobody may end machines."""
+    if name == "TerminateInstances":
+        raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, name)

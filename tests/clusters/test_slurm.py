@@ -7,108 +7,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
 import workbench as wb
-from tests.clusters import slurm_machine
 from tests.clusters.slurm_machine import NODES, TASKS, SlurmMachine
+from tests.clusters.slurm_runs import PATIENCE, SPEC, UMW, ended, going, job_of, until
 from workbench import clusters
-from workbench.clusters.slurm_pool import SlurmPool
 from workbench.clusters.slurm_queue import look_up
 from workbench.launch.pools import POOLS
-from workbench.realrun import RealRun, attach, resume, start_real
+from workbench.realrun import attach, resume, start_real
 
-WHY_NOT = slurm_machine.missing()
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.xdist_group("mpi"),
-    pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT)),
-]
-PATIENCE = 120.0  # s after which something counts as hanging
-SPEC: dict[str, Any] = {
-    "scheme": "GC",
-    "scheme_args": {"stragglers": 1},
-    "workers": 6,
-    "rounds": 25,
-    "problem": "least_squares",
-    "problem_args": {"samples": 240, "features": 60},
-    "delays": {"kind": "shifted_exponential", "shift": 1e-4, "rate": 1e4},
-}
-UMW: dict[str, Any] = {**SPEC, "scheme": "UMW", "scheme_args": {}}
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmMachine]:
-    """The daemons; the environment says where they are."""
-    slurm = SlurmMachine(tmp_path_factory.mktemp("slurm"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLURM_CONF", str(slurm.conf))
-        try:
-            slurm.up()
-            yield slurm
-        finally:
-            POOLS.close()
-            slurm.down()
-
-
-@pytest.fixture(scope="module")
-def shared(machine: SlurmMachine) -> Path:
-    """What all nodes see."""
-    (machine.folder / "shared").mkdir()
-    return machine.folder / "shared"
-
-
-@pytest.fixture(scope="module")
-def lab(shared: Path) -> Callable[..., str]:
-    """Writes a cluster's file; its path."""
-
-    def write(name: str = "lab", **fields: Any) -> str:
-        words = {
-            "kind": "slurm",
-            "folder": str(shared),
-            "nodes": NODES,
-            "tasks_per_node": TASKS,
-            "price": 2.0,
-            **fields,
-        }
-        path = shared / f"{name}.yaml"
-        path.write_text(json.dumps(words))  # JSON is YAML, too
-        return str(path)
-
-    return write
-
-
-def until(done: Callable[[], Any], run: RealRun | None = None) -> None:
-    """Wait for something to become true."""
-    end = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < end, f"never came: {run}"
-        time.sleep(0.02)
-
-
-def going(cluster: str, rounds: int = 3000, spec: dict[str, Any] = SPEC) -> RealRun:
-    """A long run, some rounds after its start."""
-    run = start_real(wb.Experiment(**{**spec, "rounds": rounds}), cluster=cluster, checkpoint_every=0.1)
-    until(lambda: len(run.rows()["round"]) >= 5 or run.wait(0), run)
-    assert run.state == "running", run.error
-    return run
-
-
-def ended(run: RealRun) -> wb.Trace:
-    assert run.wait(PATIENCE), f"hangs: {run}"
-    return run.result()
-
-
-def job_of(run: RealRun) -> str:
-    assert isinstance(run.pool, SlurmPool)
-    return run.pool.ticket.number
+pytest_plugins = ["tests.clusters.slurm_fixtures"]
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
 
 def processes(folder: Path) -> list[str]:
@@ -177,7 +92,7 @@ def test_a_job_that_is_cancelled_is_told_and_its_run_goes_on(
     other = attach(run.home)
     machine.cancel(job_of(run))
     for follower in (run, other):
-        with pytest.raises(wb.ClusterError, match=rf"job {job_of(run)}: it was cancelled; wb.resume goes on"):
+        with pytest.raises(wb.ClusterError, match=rf"job {job_of(run)}: it was cancelled; wb\.resume"):
             ended(follower)
     again = resume(run.home)
     trace = ended(again)
@@ -193,7 +108,9 @@ def test_a_job_that_slurm_has_forgotten_is_over(machine: SlurmMachine) -> None:
 
 
 def preempt(machine: SlurmMachine) -> None:
-    machine.call("sbatch", "--partition=urgent", f"--nodes={NODES}", "--exclusive", "--wrap=true")
+    machine.call(
+        "sbatch", "--partition=urgent", f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=true"
+    )
 
 
 def fail_node(machine: SlurmMachine) -> None:
@@ -209,7 +126,7 @@ def test_what_slurm_does_to_a_job_is_told(
 ) -> None:
     run = going(lab())
     blow(machine)
-    with pytest.raises(wb.ClusterError, match=f"job {job_of(run)}: {words}; wb.resume goes on"):
+    with pytest.raises(wb.ClusterError, match=rf"job {job_of(run)}: {words}; wb\.resume"):
         ended(run)
     machine.await_idle()
 
@@ -230,6 +147,7 @@ def test_a_daemon_of_mpi_that_dies_ends_the_job_and_is_told(
     until(lambda: job_of(run) not in machine.jobs())
 
 
+@pytest.mark.slow
 def test_an_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
@@ -240,6 +158,14 @@ def test_an_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Cal
     assert len(ended(larger).rounds) == SPEC["rounds"]
     assert job_of(larger) != job_of(run)
     assert machine.jobs() == [job_of(larger)]
+
+
+@pytest.mark.slow
+def test_a_command_runs_on_every_node(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+    POOLS.close()
+    found = clusters.load(lab()).run(["sh", "-c", "hostname; echo \"a 'b'\"; exit 3"])
+    assert found == {f"n{i + 1}": (3, f"n{i + 1}\na 'b'\n") for i in range(NODES)}
+    assert machine.jobs() == []
 
 
 def test_what_slurm_refuses_is_one_sentence_and_starts_nothing(
@@ -263,15 +189,6 @@ def test_a_job_that_could_never_start_is_withdrawn(machine: SlurmMachine, lab: C
     with pytest.raises(wb.ClusterError, match=r"time: job \d+ could never start \(Partition"):
         ended(start_real(wb.Experiment(**SPEC), cluster=lab("long", partition="short", time="2:00:00")))
     assert machine.jobs() == before
-
-
-@pytest.fixture
-def taken(machine: SlurmMachine) -> Iterator[str]:
-    """A foreign job that has all nodes."""
-    POOLS.close()
-    job = machine.call("sbatch", "--parsable", f"--nodes={NODES}", "--exclusive", "--wrap=sleep 600").strip()
-    yield job
-    machine.cancel(job)
 
 
 def test_the_queue_is_shown_and_a_job_in_it_is_withdrawn_by_stop(
@@ -303,7 +220,7 @@ def test_ctrl_c_withdraws_a_job_from_the_queue(
     machine: SlurmMachine, lab: Callable[..., str], taken: str
 ) -> None:
     child = subprocess.Popen([sys.executable, "-c", CHILD, json.dumps(SPEC), lab()], stderr=subprocess.PIPE)
-    until(lambda: len(machine.jobs()) == 2)
+    until(lambda: clusters.load(lab()).status().hosts)  # its job is in the queue
     child.send_signal(signal.SIGINT)
     assert b"KeyboardInterrupt" in child.communicate(timeout=PATIENCE)[1]
     assert machine.jobs() == [taken]

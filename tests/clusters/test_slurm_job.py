@@ -179,7 +179,13 @@ def test_a_bad_file_is_one_sentence_with_its_name_and_key(tmp_path: Path, more: 
 EXAMPLE = Path(__file__).parents[2] / "clusters" / "examples" / "slurm.yaml"
 
 
-def test_the_example_loads_also_with_every_line_that_is_commented_out(tmp_path: Path) -> None:
+def test_the_example_loads_also_with_every_line_that_is_commented_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    for name in ("id_ed25519", "config", "known_hosts"):
+        (tmp_path / ".ssh" / name).touch()
     cluster = clusters.load(EXAMPLE)
     assert isinstance(cluster, Slurm)
     head, _, fields = EXAMPLE.read_text().partition("kind:")
@@ -187,7 +193,10 @@ def test_the_example_loads_also_with_every_line_that_is_commented_out(tmp_path: 
     path = tmp_path / "all.yaml"
     path.write_text("kind:" + fields.replace("\n# ", "\n"))
     whole = clusters.load(path)
+    assert isinstance(whole, Slurm)
     assert whole.model_fields_set >= set(Slurm.model_fields)
+    assert whole.gateway is not None
+    assert "login" not in [name for name, value in whole.carried().items() if value is not None]
 
 
 @pytest.mark.parametrize("key", ["folder", "tasks_per_node"])

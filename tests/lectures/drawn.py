@@ -16,7 +16,7 @@ from workbench.widgets.fields import Field
 SCRIPTS: dict[str, Script[Any]] = {
     name: import_module(f"workbench.lectures.{module}").SCRIPT for name, module in NAMES.items()
 }
-FEW = settings(max_examples=max(6, settings().max_examples // 10))  # a draw costs whole figures or forecasts
+FEW = settings(max_examples=max(4, settings().max_examples // 12))  # a draw costs whole figures or forecasts
 
 
 def values(line: Field) -> st.SearchStrategy[Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from itertools import combinations
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -41,17 +42,23 @@ def ends(knobs: Knobs, name: str) -> list[Any]:
 @given(st.data())
 def test_figures_are_drawn_for_any_sliders(name: str, part: str, data: st.DataObject) -> None:
     script = SCRIPTS[name]
-    knobs = data.draw(settings_of(script))
-    light, dark = (script.parts[part].draw(knobs, theme) for theme in ("light", "dark"))  # type: ignore[arg-type]
-    assert light.layout.title.text
-    assert light.layout.height <= 640  # sliders and figure are seen together
-    assert light.to_json() != dark.to_json()
-    named = [axis for axis in ("xaxis", "xaxis2", "yaxis", "yaxis2") if light.layout[axis].title.text]
-    assert named
-    for trace in light.data:
+    figure = script.parts[part].draw(data.draw(settings_of(script)), "light")
+    assert figure.layout.title.text
+    assert figure.layout.height <= 640  # sliders and figure are seen together
+    layout = figure.to_dict()["layout"]
+    assert any(layout[axis].get("title") for axis in layout if axis.startswith(("xaxis", "yaxis")))
+    for trace in figure.data:
         for values in (trace.x, trace.y):
             numbers = np.asarray(values if values is not None else [])
             assert numbers.dtype.kind not in "f" or trace.name == "edges" or np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize(("name", "part"), PARTS)
+def test_themes_have_looks_of_their_own(name: str, part: str) -> None:
+    script = SCRIPTS[name]
+    draw, knobs = script.parts[part].draw, script.knobs().fit()
+    grounds = [draw(knobs, theme).layout.template.layout.paper_bgcolor for theme in ("light", "dark")]
+    assert grounds == ["#FFFFFF", "#14171C"]
 
 
 @pytest.mark.parametrize(("name", "part", "knob"), MOVES)
@@ -146,15 +153,19 @@ def test_the_table_is_table_3() -> None:
     assert (round(star.x[0]), star.y[0]) == (4, 3)
 
 
-def test_shuffling_spreads_the_same_error() -> None:
+@pytest.mark.parametrize("code", ["FRC", "CRC"])
+def test_shuffling_spreads_the_same_error(code: Literal["FRC", "CRC"]) -> None:
     for draw in range(6):
-        knobs = approximate.Approximate(draw=draw)
+        knobs = approximate.Approximate(draw=draw, code=code)
         fixed, shuffled = approximate.missed(knobs)
         held = approximate.holders(knobs)
         assert (held.sum(axis=0) == knobs.copies).all()
         chance = np.where(knobs.slow_ones, 0.8, 0.01)
         np.testing.assert_allclose(fixed, [np.prod(chance[column]) for column in held.T])
-        assert fixed.min() <= shuffled <= fixed.max()
+        places = combinations(range(8), int(knobs.slow_ones.sum()))
+        chances = [np.where(np.isin(np.arange(8), slow), 0.8, 0.01) for slow in places]
+        mean = np.mean([np.prod(c[column]) for c in chances for column in held.T])
+        assert shuffled == pytest.approx(mean)  # over who is slow
 
 
 def test_who_is_slow_in_the_figure_is_slow_in_the_run() -> None:

@@ -113,6 +113,8 @@ def _fork(request: dict[str, Any], alive: dict[int, int]) -> None:
     pid = os.fork()
     if pid == 0:
         _be_a_kernel(request)
+    with suppress(OSError):
+        os.setpgid(pid, pid)  # the kernel does it too; here, so that it can be ended before it gets that far
     alive[pid] = request["number"]
     _say(number=request["number"], pid=pid)
 
@@ -128,7 +130,7 @@ def _be_a_kernel(request: dict[str, Any]) -> None:
     """Never returns. A group of its own, so that a kernel's own children can be ended with it."""
     code = 1
     try:
-        os.setsid()
+        os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _redirect(request["log"])

@@ -204,22 +204,24 @@ def _work(executor: Executor, todo: list[Item], total: int, jobs: int, progress:
     # Papermill changes the working folder while it reads and writes: with this one around, to what it is anyway.
     # Twice as many threads as jobs: while a run computes, the kernel of another gets ready.
     with bar, local_file_io_cwd(), ThreadPoolExecutor(2 * jobs, "workbench-run") as pool:
-        futures = {item.name: pool.submit(executor.run, item) for item in todo}
+        futures: dict[str, Future[Status]] = {}
         try:
+            for item in todo:
+                futures[item.name] = pool.submit(executor.run, item)
             _watch(futures.values(), bar)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             executor.kernels.stop()
             pool.shutdown()
             bar.close()
-            states = {name: _state(future) for name, future in futures.items()}
+            states = {item.name: _state(futures.get(item.name)) for item in todo}
             print(Summary(executor.folder, total - len(todo), states))
             raise
     return {name: _state(future) for name, future in futures.items()}
 
 
-def _state(future: Future[Status]) -> Status:
-    return Status("missing") if future.cancelled() else future.result()
+def _state(future: Future[Status] | None) -> Status:
+    return Status("missing") if future is None or future.cancelled() else future.result()
 
 
 def _watch(futures: Iterable[Future[Status]], bar: Any) -> None:

@@ -19,7 +19,7 @@ from workbench.book.setting import TRACES, Setting
 from workbench.book.values import Claim, Line, Picture, Result
 from workbench.delays import recorded
 from workbench.experiment import Experiment
-from workbench.figures.style import Style, scheme_style
+from workbench.figures.style import scheme_style
 from workbench.protocol import Array
 from workbench.runner import compare, run
 from workbench.trace import Trace
@@ -230,7 +230,7 @@ def _real_lines(study: Study, setting: Setting) -> list[Line]:
         return float(_last_tenth(np.asarray(trace.columns["loss"]))) - study.least
 
     return [
-        Line(f"{label}, seed {setting.seed}: the same after {REAL_ROUNDS} rounds", None,
+        Line(f"{label}, seed {setting.seed}: loss above the least, after {REAL_ROUNDS} rounds", None,
              study.real.values(label, end), "", "wb.run(e, engine='mpi')")
         for label in study.real.real
     ]  # fmt: skip
@@ -241,7 +241,8 @@ def _label(pair: tuple[str, str]) -> str:
 
 
 def _picture(losses: Losses, seeds: int) -> Picture:
-    looks: dict[str, Style] = {_label(p): scheme_style(p[0], SHUFFLES.index(p[1])) for p in losses}
+    dashes = dict(zip(SHUFFLES, ("dot", "solid"), strict=True))
+    looks = {_label(p): scheme_style(p[0])._replace(dash=dashes[p[1]]) for p in losses}
     curves = {_label(p): (np.arange(c.shape[1]), c.mean(axis=0)) for p, c in losses.items()}
     caption = f"Simulated learning, mean of {seeds} runs; the stragglers are named below."
     title, axis = "Training loss above the least, against iterations", "loss above the least"

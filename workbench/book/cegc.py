@@ -10,7 +10,7 @@ import numpy as np
 from workbench import theory
 from workbench.book import drawing
 from workbench.book.catalogue import Entry
-from workbench.book.measured import ROUND, Measured, measure, sped_up
+from workbench.book.measured import Measured, measure, sped_up
 from workbench.book.setting import Setting
 from workbench.book.values import Claim, Line, Picture, Result
 from workbench.experiment import Experiment
@@ -94,14 +94,14 @@ def find(setting: Setting) -> Result:
 
 def _measured(setting: Setting) -> Measured:
     cells = setting.pick(QUICK_MEASURED, MEASURED)
-    rounds = setting.pick(60, 200)
+    rounds = setting.pick(40, 100)
     chosen = {label(d, m): on_data(experiment(d, m, rounds, setting.seed)) for d, m in cells}
     return measured_like(chosen, label(1, 1), setting)
 
 
 def measured_like(experiments: Mapping[str, Experiment], base: str, setting: Setting) -> Measured:
-    """Experiments on real processes, times divided such that a round of `base` takes `ROUND`."""
-    chosen, divided = sped_up(experiments, ROUND, base)
+    """Experiments on real processes, times divided such that a round of `base` takes 0.1 s."""
+    chosen, divided = sped_up(experiments, 0.1, base)
     return measure(chosen, setting, divided)
 
 

@@ -10,7 +10,7 @@ from workbench import theory
 from workbench.book import drawing, standins
 from workbench.book.catalogue import Entry
 from workbench.book.cegc import MODEL, N, measured_like, on_data
-from workbench.book.measured import NOT_QUICK, Measured
+from workbench.book.measured import NOT_QUICK, Measured, joint_note
 from workbench.book.real_data import at_hand
 from workbench.book.setting import Setting
 from workbench.book.values import Claim, Line, Picture, Result
@@ -79,11 +79,11 @@ def find_times(setting: Setting) -> Result:
     rounds = setting.pick(2000, 20000)
     lines, bars, claims = [], {}, []
     specs: dict[str, Any] = {}
-    notes = []
+    parts = []
     for done, n in enumerate(WORKERS, 1):
         times = {}
         real = _measured(n, setting)
-        notes.append(real.note)
+        parts.append(real)
         for name, choice in choices(n).items():
             e = experiment(n, choice, rounds, setting.seed)
             expected = forecast(e)
@@ -111,7 +111,7 @@ def find_times(setting: Setting) -> Result:
             "claims": "with table 3's constants; how dear sending is on the paper's cluster is not stated"
         },
         specs=specs,
-        measured="; ".join(dict.fromkeys(notes)),
+        measured=joint_note(parts),
         seed=setting.seed,
     )
 
@@ -122,7 +122,7 @@ def _measured(n: int, setting: Setting) -> Measured:
         return Measured(NOT_QUICK)
     codes = choices(n).items()
     return measured_like(
-        {name: on_data(experiment(n, choice, 100, setting.seed)) for name, choice in codes},
+        {name: on_data(experiment(n, choice, 60, setting.seed)) for name, choice in codes},
         "uncoded",
         setting,
     )

@@ -121,12 +121,12 @@ def shape(preset: Preset) -> list[str]:
     """Say what is compared."""
     samples, size = preset[0].shape()
     args = preset["CR"].scheme_args
+    late = f"{args['stragglers']} straggler{'s' if args['stragglers'] > 1 else ''}"
     return [
-        f"CR on the ({args['children']},{args['layers']}) tree, {preset[0].workers} workers, {args['stragglers']}"
-        f" stragglers per parent, GC and SGD with {preset['GC'].scheme_args['stragglers']}; d = {samples},"
-        f" p = {size}, {preset[0].rounds} rounds. Numbers are times over CR's. The paper's model with the constants"
-        f" that it assumes in section IV-B: t_c = {MESSAGE:g} s a message, a = {SHIFT:g} s/sample, mu = {RATE:g}"
-        " samples/s."
+        f"CR on the ({args['children']},{args['layers']}) tree, {preset[0].workers} workers, {late} per parent, GC and"
+        f" SGD with {preset['GC'].scheme_args['stragglers']}; d = {samples}, p = {size}, {preset[0].rounds} rounds."
+        " Numbers are times over CR's. The paper's model with the constants that it assumes in section IV-B:"
+        f" t_c = {MESSAGE:g} s a message, a = {SHIFT:g} s/sample, mu = {RATE:g} samples/s."
     ]
 
 

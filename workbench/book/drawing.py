@@ -71,7 +71,7 @@ def numbers(lines: Sequence[Line], title: str, axis: str, caption: str, log: boo
     real = "measured" in columns
 
     def draw(theme: Theme) -> go.Figure:
-        figure = new_figure(theme, title, height=190 + 46 * len(lines))
+        figure = new_figure(theme, title, height=190 + max(46 * len(lines), 30 * (len(columns) + 1)))
         figure.add_traces([_column(lines, column) for column in columns])
         if any(line.published is not None for line in lines):
             figure.add_trace(_published(lines, palette(theme).text))
@@ -209,7 +209,10 @@ def bars(
     """Horizontal bars, a group per outer name; with a base above 0 they start there, on a logarithmic axis."""
     inner = list(dict.fromkeys(name for each in parts.values() for name in each))
     values = [v for each in parts.values() for v in each.values()]
-    scale = {"type": "log", **log_ticks(min(values), max(values))} if base else {"type": "linear"}
+    scale: dict[str, Any] = {"type": "linear"}
+    if base:  # room for the numbers beside the bars
+        scale = {"type": "log", **log_ticks(min(values), max(values))}
+        scale["range"] = np.log10([min(values) / 1.7, max(values) * 1.7]).tolist()
 
     def draw(theme: Theme) -> go.Figure:
         figure = new_figure(theme, title, height=220 + 26 * len(parts) * len(inner))

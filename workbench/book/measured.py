@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -84,10 +85,11 @@ def measure(experiments: Mapping[str, Experiment], setting: Setting, divided: fl
         return Measured(NO_ENGINE)
     simulated = {label: runner.run(e, events=False) for label, e in experiments.items()}
     try:
-        real = {
-            label: runner.run(e, engine="mpi", events=False, cluster=CLUSTER)
-            for label, e in experiments.items()
-        }
+        with TemporaryDirectory() as folder:
+            real = {
+                label: runner.run(e, engine="mpi", events=False, cluster=CLUSTER, folder=f"{folder}/{number}")
+                for number, (label, e) in enumerate(experiments.items())
+            }
     except (RunError, SettingError, OSError) as error:
         return Measured(f"not measured: {error}")
     return Measured(note(list(real.values())), real, simulated, divided)
@@ -106,12 +108,19 @@ def note(traces: Sequence[Trace]) -> str:
     sizes = sorted({trace.experiment.workers for trace in traces})
     rounds = sorted({len(trace.columns["round"]) for trace in traces})
     late = [float(np.mean(trace.columns["overrun"])) / trace.experiment.workers for trace in traces]
+    times = f"{min(late):.2g} to {max(late):.2g} times per worker and round" if max(late) else "nowhere"
     return (
         f"measured: {_listed(sizes)} real worker processes on {os.cpu_count()} cores of this machine, MPI messages,"
         f" drawn computing times and links put on top; {_listed(rounds)} rounds, of whose times the first {WARM_UP}"
-        f" are not counted. Computing took longer than drawn {min(late):.2g} to {max(late):.2g} times per worker and"
-        " round"
+        f" are not counted. Computing took longer than drawn {times}"
     )
+
+
+def joint_note(parts: Sequence[Measured]) -> str:
+    """One note for several measurements."""
+    traces = [trace for part in parts for trace in part.real.values()]
+    missing = dict.fromkeys(part.note for part in parts if not part.real)
+    return "; ".join([*([note(traces)] if traces else []), *missing])
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -52,12 +52,18 @@ def entry(outcome: Outcome, setting: Setting) -> str:
         claims(result.claims),
         misprints(result.misprints),
         *(f"<p class=data><b>Data.</b> {escape(text)}</p>" for text in result.data),
-        f"<p class=data><b>Real runs.</b> {escape(result.measured)}.</p>" if result.measured else "",
+        _real(result),
         *(picture(name, i, each) for i, each in enumerate(result.pictures)),
         settings(outcome, result, setting),
         "</section>",
     ]
     return "\n".join(parts)
+
+
+def _real(result: Result) -> str:
+    """How the measured column came about, or why it is empty."""
+    words = result.measured.removeprefix("measured: ")
+    return f"<p class=data><b>Real runs.</b> {escape(words[:1].upper() + words[1:])}.</p>" if words else ""
 
 
 def verdicts(result: Result) -> str:
@@ -81,6 +87,10 @@ def table(result: Result) -> str:
     rows = "".join(_row(line, columns, printed) for line in result.lines)
     paper = "<th>the paper</th>" if printed else ""
     notes = ["In brackets: the ratio to the paper's number."] if printed else []
+    if "measured" in columns:
+        notes.append(
+            "In brackets beside what is measured: the ratio to the same rounds on the virtual clock."
+        )
     notes += [f"{len(result.lines)} rows: the table scrolls."] if len(result.lines) > LONG else []
     note = f"<p class=data>{' '.join(notes)}</p>" if notes else ""
     kind = "scroll long" if len(result.lines) > LONG else "scroll"
@@ -110,8 +120,10 @@ def _cell(line: Line, column: str) -> str:
     kind = f'class="n {"real" if column in REAL else ""}"'
     if column not in line.values:
         return f"<td {kind}>–</td>"
-    ratio = line.ratio(column)
-    beside = "" if math.isnan(ratio) or column == "scaled" else f" <small>({ratio:.3g})</small>"
+    ratio = math.nan if column == "scaled" else line.ratio(column)
+    if column == "measured" and line.values.get("scaled"):
+        ratio = line.values["measured"] / line.values["scaled"]
+    beside = "" if math.isnan(ratio) else f" <small>({ratio:.3g})</small>"
     return f"<td {kind}>{number(line.values[column], line.errors.get(column))}{beside}</td>"
 
 

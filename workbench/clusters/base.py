@@ -125,6 +125,7 @@ class Cluster(Settings):
 
     catalogue: ClassVar[dict[str, type[Cluster]]] = {}
     elsewhere: ClassVar[bool] = False  # do ranks have to be told where prepared data lie?
+    alone: ClassVar[bool] = False  # has a new pool to wait for the room that idle ones of this process have?
 
     kind: str = setting("", "what sort of cluster it is")
     name: str = setting("", "the file's name without .yaml; not written into the file")
@@ -149,12 +150,20 @@ class Cluster(Settings):
         """The settings as they hold on the machine that starts the ranks."""
         return self.model_dump(mode="json")
 
+    def without(self, hosts: Sequence[str]) -> Cluster | None:
+        """The cluster without some hosts that have gone; None where nothing is left, or that makes no sense."""
+        return None
+
     @property
     def cache(self) -> str | None:
         """Folder for all caches on the hosts; None: the usual one."""
         return None
 
     # ---------------------------------------------------------------- for runs
+
+    def fits(self, ranks: int, there: int) -> bool:
+        """Do a warm pool's ranks do for a run that needs so many, without many more that are only in the way?"""
+        return ranks <= there <= 2 * ranks + 16
 
     @property
     def gateway(self) -> Gateway | None:

@@ -10,13 +10,17 @@ import contextlib
 import getpass
 import re
 import secrets
+import shlex
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from workbench.clusters import ec2_access as access
 from workbench.clusters import ec2_notes
-from workbench.clusters.base import Cluster, Finding, HostState, Said, Status, quiet, rebuilt
+from workbench.clusters.base import Cluster, HostState, Said, Status, quiet, table
+from workbench.clusters.ec2_aws import whose
 from workbench.clusters.ec2_credits import credit_note
 from workbench.clusters.ec2_notes import Notes
 from workbench.clusters.ec2_prices import LATE
@@ -24,6 +28,7 @@ from workbench.clusters.ec2_requests import HEAD, Order, Part, bursts, part_of, 
 from workbench.clusters.ec2_settings import Ec2Settings
 from workbench.clusters.ec2_tagged import AT_ONCE, Machine
 from workbench.clusters.fleet import Fleet
+from workbench.clusters.ssh import Ssh
 from workbench.errors import ClusterError
 from workbench.settings import SettingError, setting
 
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from workbench.launch.gateway import Gateway
-    from workbench.launch.pools import FolderPool, Holder, Pool
+    from workbench.launch.pools import FolderPool, Holder
 
 _LATER = {"ssh_from", "prices", "price"}  # may change while the machines are up
 
@@ -40,6 +45,8 @@ class Ec2(Ec2Settings):
     """Machines on Amazon EC2."""
 
     kind: Literal["ec2"] = setting("ec2", "machines on Amazon EC2")
+
+    elsewhere: ClassVar[bool] = True
 
     # ---------------------------------------------------------------- the machines
 
@@ -59,6 +66,11 @@ class Ec2(Ec2Settings):
 
         Where they are up, it only opens ssh for the present address. When it raises, for a Ctrl-C too, nothing is left
         of what it has started. Raises `SettingError`, `ClusterError`.
+
+        >>> cluster = clusters.load("fleet")  # doctest: +SKIP
+        >>> cluster.up()  # prints what it costs at most, asks, starts, waits  # doctest: +SKIP
+        >>> wb.run(experiment, engine="mpi", cluster="fleet", emulate="nothing")  # doctest: +SKIP
+        >>> cluster.down()  # doctest: +SKIP
         """
         with ec2_notes.alone(self.folder):
             notes = self._noted(said) or self._agreed()
@@ -68,11 +80,13 @@ class Ec2(Ec2Settings):
                 if not notes.complete:
                     self._forget_if_gone()
                 raise
+        print(f"log in to the head: ssh -F {shlex.quote(str(self.folder / access.CONFIG))} head")
 
     def down(self, said: Said = quiet) -> None:
         """End all machines, and all that came with them; raises `ClusterError` if anything is left."""
         with ec2_notes.alone(self.folder):
-            self._moved(ec2_notes.read(self.folder))
+            with contextlib.suppress(ec2_notes.Damaged):
+                self._moved(ec2_notes.read(self.folder))
             self.fleet.down(said)
             ec2_notes.forget(self.folder)
 
@@ -115,12 +129,9 @@ class Ec2(Ec2Settings):
 
     def _agreed(self) -> Notes:
         """Notes of a new launch that the user has agreed to."""
-        bill = self.bill()
-        print(
-            f"{self.name}: {self.described}\n{bill.text()}\nType {self.name} to start them: ",
-            end="",
-            flush=True,
-        )
+        bill, account = self.bill(), whose(self.region)
+        words = f"{self.name}: {self.described}, account {account}\n{bill.text()}\n"
+        print(f"{words}Type {self.name} to start them: ", end="", flush=True)
         try:
             typed = input()
         except EOFError:
@@ -157,7 +168,7 @@ class Ec2(Ec2Settings):
         )
 
     def _reach(self, notes: Notes, machines: list[Machine], said: Said) -> None:
-        """Have ssh reach all machines, and write down where they are."""
+        """Have ssh reach all machines, see that runs can start, and write down where they are."""
         head = next(m for m in machines if part_of(m) == HEAD)
         address = (
             head.get("PublicIpAddress") or head["NetworkInterfaces"][0]["Ipv6Addresses"][0]["Ipv6Address"]
@@ -165,39 +176,44 @@ class Ec2(Ec2Settings):
         workers = tuple(m["PrivateIpAddress"] for m in machines if part_of(m) != HEAD)
         access.write_access(self.folder, self.user, address, head["PrivateIpAddress"], workers)
         access.deliver(self.folder, self.user, workers, said)
-        ec2_notes.write(self.folder, notes.at(address, head["PrivateIpAddress"], workers))
+        notes = notes.at(address, head["PrivateIpAddress"], workers)
+        if workers and (findings := self._ssh(notes).check(said)):
+            raise ClusterError(f"{self.name}: runs cannot start\n{table(findings)}")
+        ec2_notes.write(self.folder, notes)
 
     # ---------------------------------------------------------------- what runs on them
 
     @property
-    def machines(self) -> Cluster:
+    def machines(self) -> Ssh:
         """The cluster of kind ssh that the machines are; raises `ClusterError` where they are not up."""
         notes = ec2_notes.read(self.folder)
         if notes is None or not notes.complete:
             raise ClusterError(f"{self.name}: is not up; `workbench cluster up {self.name}` starts it")
+        if not notes.workers:
+            raise ClusterError(f"{self.name}: has no workers, only a head to make an image on")
         if time.time() > notes.deadline:
             raise ClusterError(
                 f"{self.name}: has ended itself after {notes.asked['hours']:g} h; `workbench cluster up {self.name}`"
                 " starts it anew"
             )
-        return rebuilt({"kind": "ssh", "name": self.name, **self._words(notes)})
+        return self._ssh(notes)
 
-    def _words(self, notes: Notes) -> dict[str, Any]:
-        """Fields of kind ssh."""
-        return {"hosts": list(notes.workers), "python": self.python}
+    def _ssh(self, notes: Notes) -> Ssh:
+        config = str(self.folder / access.CONFIG)
+        return Ssh(name=self.name, head=notes.head, hosts=notes.workers, python=self.python, config=config)
 
     @property
     def gateway(self) -> Gateway | None:
         """To the head."""
         return self.machines.gateway
 
-    def open_pool(self, ranks: int, said: Said = quiet) -> Pool:
-        """See `Cluster.open_pool`; never starts machines."""
-        return self.machines.open_pool(ranks, said)
+    def without(self, hosts: Sequence[str]) -> Cluster | None:
+        """See `Cluster.without`."""
+        return self.machines.without(hosts)
 
-    def holder(self, words: dict[str, Any], home: Path) -> Holder:
-        """See `Cluster.holder`."""
-        return self.machines.holder(words, home)
+    def carried(self) -> dict[str, Any]:
+        """To the head it is a cluster of kind ssh, and nothing there knows of EC2."""
+        return self.machines.carried()
 
     def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
         """See `Cluster.open_here`."""
@@ -207,26 +223,30 @@ class Ec2(Ec2Settings):
         """See `Cluster.holder_here`."""
         return self.machines.holder_here(words)
 
-    def check(self, said: Said = quiet) -> list[Finding]:
-        """See `Cluster.check`."""
-        return self.machines.check(said)
-
     def status(self, said: Said = quiet) -> Status:
         """Machines, what they cost so far at most, when they end, and their CPU credits."""
         notes, found = ec2_notes.read(self.folder), self.fleet.machines()
-        rows = tuple(HostState(str(m.get("PrivateIpAddress") or m["InstanceId"]), state(m)) for m in found)
+        rows = tuple(HostState(str(m.get("PrivateIpAddress", "")), state(m), note=_which(m)) for m in found)
         if notes is None or not found:
             left = ", ".join(f"{len(ids)} {sort}" for sort, ids in self.fleet.left().items())
             return Status(
                 rows, note=f"not up, but there are: {left}" if left else f"nothing is there of {self.fleet!r}"
             )
-        if notes.complete and {state(m) for m in found} == {"running"} and time.time() < notes.deadline:
-            rows = self.machines.status(said).hosts
+        if self.workers and notes.complete and {state(m) for m in found} == {"running"}:
+            which = {row.host: row.note for row in rows}
+            seen = super().status(said).hosts  # by ssh: ranks, cores and memory
+            rows = tuple(replace(host, note=host.note or which.get(host.host, "")) for host in seen)
         hours = max(min(time.time(), notes.deadline) - notes.created, 0.0) / 3600
         burst = [m["InstanceId"] for m in found if bursts(m["InstanceType"])]
-        ahead = max(notes.deadline - time.time(), 0.0) / 3600
+        ahead = (notes.deadline - time.time()) / 3600
         ends = f"ends itself in {ahead:.1f} h, for {notes.ceiling:.2f} $ at most"
+        if ahead < 0:
+            ends = f"SHOULD HAVE ENDED ITSELF {-ahead:.1f} h ago: `workbench cluster down {self.name}`"
         credits = credit_note(self.region, burst) if burst else ""
         lines = (self.described, ends, credits)
         cost = notes.ceiling * hours / (notes.asked["hours"] + LATE)
         return Status(rows, hours * len(found), cost, "; ".join(line for line in lines if line))
+
+
+def _which(machine: Machine) -> str:
+    return f"{machine['InstanceId']}, {machine['InstanceType']}"

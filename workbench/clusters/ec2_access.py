@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 import tarfile
 import time
@@ -97,7 +98,9 @@ def write_access(folder: Path, user: str, address: str, head: str, workers: Sequ
     known = [f"head,{address},{head} {public(folder, HEAD_HOST)}\n"]
     known += [f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers]
     common = _common(user, _quoted(folder / OWN), _quoted(folder / KNOWN))
-    through = f"Host {' '.join(workers)}\n  ProxyJump head\n" if workers else ""
+    # Not ProxyJump: that cannot hand on a path with a space in it.
+    jump = f"ssh -F {shlex.quote(str(folder / CONFIG)).replace('%', '%%')} -W [%h]:%p head"
+    through = f"Host {' '.join(workers)}\n  ProxyCommand {jump}\n" if workers else ""
     _write(folder / KNOWN, "".join(known))
     _write(folder / CONFIG, f"Host head {head}\n  HostName {address}\n{through}Host *\n{common}")
 

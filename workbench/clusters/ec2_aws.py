@@ -40,6 +40,13 @@ def client(service: str, region: str) -> Any:
         return boto3.session.Session(region_name=region).client(service, config=again)
 
 
+def whose(region: str) -> str:
+    """Number of the account that would pay; raises `ClusterError` where nobody is logged in."""
+    sts = client("sts", region)
+    with spoken():
+        return str(sts.get_caller_identity()["Account"])
+
+
 def code(error: Any) -> str:
     """AWS's name for what went wrong."""
     return str(error.response["Error"]["Code"])
@@ -92,4 +99,4 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-__all__ = ["client", "code", "handled", "interrupt", "slices", "spoken"]
+__all__ = ["client", "code", "handled", "interrupt", "slices", "spoken", "whose"]

@@ -21,6 +21,10 @@ from workbench.files import atomic_write
 _FILE = "machines.json"
 
 
+class Damaged(ClusterError):
+    """Notes that cannot be read."""
+
+
 @dataclass(frozen=True)
 class Notes:
     """What is known of a launch. Times: seconds since 1970.
@@ -57,7 +61,7 @@ def folder_of(name: str) -> Path:
 
 
 def read(folder: Path) -> Notes | None:
-    """The notes; None: there are none. Raises `ClusterError` for damaged ones."""
+    """The notes; None: there are none. Raises `Damaged`."""
     try:
         words = json.loads((folder / _FILE).read_text(encoding="utf-8"))
         priced = {what: Price(**price) for what, price in words.pop("prices").items()}
@@ -65,7 +69,7 @@ def read(folder: Path) -> Notes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ClusterError(
+        raise Damaged(
             f"{folder / _FILE}: cannot be read ({error}); end the machines (workbench cluster down), then start anew"
         ) from None
 

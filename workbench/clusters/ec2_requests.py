@@ -5,15 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-CLUSTER, LAUNCH, PART = (
-    f"straggler-workbench:{word}" for word in ("cluster", "launch", "part")
-)  # names of tags
+CLUSTER, LAUNCH, PART = (f"straggler-workbench:{word}" for word in ("cluster", "launch", "part"))
+"""Names of the tags: whose cluster a thing belongs to, which launch made it, which part of the fleet it is."""
 HEAD = "head"
-STANDARD = (
-    "standard"  # out of CPU credits a machine gets slow, not dear: a source of stragglers that is on record
-)
+STANDARD: Literal["standard"] = "standard"
+"""Out of CPU credits, a machine gets slow, not dear: a source of stragglers, so it is on record."""
 _STARTED = ["instance", "volume", "network-interface"]  # what one call makes
 
 

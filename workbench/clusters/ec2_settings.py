@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
@@ -78,6 +78,10 @@ class Ec2Settings(Cluster):
         None, "where the machines are; by default the region's default one in its first zone"
     )
     spot: bool = setting(False, "spot machines as workers: cheaper, and AWS may take them away in a run")
+    cpu_credits: Literal["standard"] = setting(
+        STANDARD,
+        "of machines such as t2 and t3: without any they get slow, not dear, and straggle; nothing else",
+    )
     user: Annotated[str, _matching(r"[a-z_][a-z0-9_-]*", "admin")] = setting(
         "admin", "login name in the image"
     )
@@ -112,7 +116,7 @@ class Ec2Settings(Cluster):
     def described(self) -> str:
         """What the machines are, for people and for records."""
         kinds = " + ".join(f"{count} {kind}" for kind, count in self.kinds().items())
-        burst = f", CpuCredits={STANDARD}" if any(map(bursts, self.kinds())) else ""
+        burst = f", CpuCredits={self.cpu_credits}" if any(map(bursts, self.kinds())) else ""
         return f"{kinds} in {self.region}{burst}{', workers on spot' if self.spot else ''}"
 
     def kinds(self) -> Counter[str]:

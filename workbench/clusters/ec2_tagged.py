@@ -20,7 +20,7 @@ from workbench.errors import ClusterError
 AT_ONCE = 100  # machines in one call, as EC2's documentation advises
 PAGE = 500  # answers on a page
 PAUSE = 5.0  # s between two looks
-PATIENCE = 900.0  # s for machines to start, and to end
+PATIENCE = 900.0  # s for machines to end
 Machine = dict[str, Any]  # in EC2's own words
 
 # What a cluster leaves besides machines: what lists it, under which key, what identifies one, what deletes one.

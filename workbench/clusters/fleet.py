@@ -30,6 +30,10 @@ from workbench.clusters.ec2_tagged import Machine, Tagged
 from workbench.errors import ClusterError
 from workbench.settings import SettingError
 
+PATIENCE = 900.0  # s for machines to start
+SETTLING = 60.0  # s in which EC2 may not know of what it has just made
+_UNHEARD = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
+
 
 def nothing_more(machines: list[Machine]) -> None:
     """What is done once the machines run, unless there is more to do."""
@@ -116,7 +120,7 @@ class Fleet(Tagged):
             for call in calls:  # all of them before the first machine
                 self._rehearse(call)
             for call in calls:
-                self.ec2.run_instances(**call)
+                self._settled(self.ec2.run_instances, **call)
         machines = self._await_running(order, said)
         with spoken():
             self._inspect(order, machines, group)
@@ -160,7 +164,7 @@ class Fleet(Tagged):
         if stale := [rule for rule in has if plain(rule) not in want]:
             self.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=stale)
         if fresh := [rule for rule in wanted if plain(rule) not in have]:
-            self.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=fresh)
+            self._settled(self.ec2.authorize_security_group_ingress, GroupId=group, IpPermissions=fresh)
         return str(group)
 
     def _key(self, order: Order) -> None:
@@ -170,15 +174,28 @@ class Fleet(Tagged):
             self.ec2.import_key_pair(KeyName=order.label, PublicKeyMaterial=public, TagSpecifications=marks)
 
     def _rehearse(self, call: dict[str, Any]) -> None:
-        """Ask whether a call would be allowed; nothing is started."""
+        """Ask whether a call would be allowed; nothing is started, and its token stays unused."""
+        words = {name: value for name, value in call.items() if name != "ClientToken"}
         try:
-            self.ec2.run_instances(**call, DryRun=True)
+            self._settled(self.ec2.run_instances, **words, DryRun=True)
         except self.ec2.exceptions.ClientError as error:
             if code(error) != "DryRunOperation":
                 raise
 
+    def _settled(self, ask: Callable[..., Any], **words: Any) -> None:
+        """Ask again while EC2 has not yet heard everywhere of the group and key that it made a moment ago."""
+        end = time.monotonic() + SETTLING
+        while True:
+            try:
+                ask(**words)
+                return
+            except self.ec2.exceptions.ClientError as error:
+                if code(error) not in _UNHEARD or time.monotonic() > end:
+                    raise
+            time.sleep(ec2_tagged.PAUSE)
+
     def _await_running(self, order: Order, said: Said) -> list[Machine]:
-        end = time.monotonic() + ec2_tagged.PATIENCE
+        end = time.monotonic() + PATIENCE
         while True:
             found = [m for m in self.machines(ended=True) if tags(m).get(LAUNCH) == order.launch]
             if lost := [m for m in found if state(m) not in ("pending", "running")]:
@@ -189,9 +206,7 @@ class Fleet(Tagged):
             if len(running) >= order.count:
                 return running
             if time.monotonic() > end:
-                raise ClusterError(
-                    f"{self!r}: {len(running)} of {order.count} are up after {ec2_tagged.PATIENCE:g} s"
-                )
+                raise ClusterError(f"{self!r}: {len(running)} of {order.count} are up after {PATIENCE:g} s")
             time.sleep(ec2_tagged.PAUSE)
 
     def _inspect(self, order: Order, machines: list[Machine], group: str) -> None:

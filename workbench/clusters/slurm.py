@@ -7,19 +7,23 @@ at its time limit; a run that it takes along goes on from its checkpoint (`wb.re
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from workbench.clusters.base import Cluster, Finding, HostState, Said, Status, Word, quiet
+from workbench.clusters.base import Cluster, Finding, HostName, HostState, Said, Status, Word, quiet, table
 from workbench.clusters.slurm_job import TIME, Job, Wish, check_directive
 from workbench.errors import ClusterError
 from workbench.settings import setting
 
 if TYPE_CHECKING:
+    from workbench.clusters.ssh import Ssh
+    from workbench.launch.gateway import Gateway
     from workbench.launch.pools import FolderPool, Holder
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*")
@@ -72,7 +76,61 @@ class Slurm(Cluster):
     modules: tuple[Name, ...] = setting((), "modules that the job loads first")
     directives: tuple[Directive, ...] = setting((), "further options of sbatch, e.g. '--qos=high'")
     python: Word = setting("", "the cluster's Python that has the workbench; by default the one that submits")
+    login: HostName | None = setting(None, "host that takes jobs, reached by ssh; by default this machine")
+    identity: Word | None = setting(None, "file of the private key that opens login")
+    config: Word | None = setting(None, "a configuration file of ssh; by default ~/.ssh/config")
+    known_hosts: Word | None = setting(
+        None, "file with login's key; by default NAME.known_hosts beside the cluster's file, else ssh's own"
+    )
     idle: float = setting(15.0, "minutes without a run after which a job ends by itself", "min", gt=0)
+
+    elsewhere: ClassVar[bool] = True
+    alone: ClassVar[bool] = True
+
+    def located(self, folder: Path) -> Slurm:
+        """See `Cluster.located`."""
+        if self.login is None:
+            return self
+        found = self.head.located(folder)
+        return self.replace(identity=found.identity, config=found.config, known_hosts=found.known_hosts)
+
+    @property
+    def head(self) -> Ssh:
+        """The login host, as a cluster of one."""
+        from workbench.clusters.ssh import Ssh
+
+        return Ssh(
+            name=self.name,
+            hosts=(self.login,),
+            python=self.python or "python3",
+            identity=self.identity,
+            config=self.config,
+            known_hosts=self.known_hosts,
+        )
+
+    def fits(self, ranks: int, there: int) -> bool:
+        """See `Cluster.fits`: a job that is there is better than one that has to queue."""
+        return ranks <= there
+
+    @property
+    def gateway(self) -> Gateway | None:
+        """To the login host."""
+        return None if self.login is None else self.head.way(self.login)
+
+    @property
+    def cache(self) -> str | None:
+        """With a login host: package, data and runs lie in the shared folder."""
+        return None if self.login is None else self.folder
+
+    def carried(self) -> dict[str, Any]:
+        """The settings as they hold on the login host."""
+        return {
+            **self.model_dump(mode="json"),
+            "login": None,
+            "identity": None,
+            "config": None,
+            "known_hosts": None,
+        }
 
     @property
     def label(self) -> str:
@@ -157,7 +215,7 @@ class Slurm(Cluster):
 
         return findings(self)
 
-    def status(self, said: Said = quiet) -> Status:
+    def status_here(self, said: Said = quiet) -> Status:
         """Nodes of our jobs, and what is in the queue."""
         from workbench.clusters.slurm_pool import ranks_of
         from workbench.clusters.slurm_queue import ours
@@ -171,14 +229,24 @@ class Slurm(Cluster):
     def up(self, said: Said = quiet) -> None:
         """See that a run can start. Nodes are taken when one does, and not before."""
         if found := self.check(said):
-            first = found[0]
-            raise ClusterError(f"{self.name}: {first.host}: {first.what}: {first.found}; {first.wanted}")
+            raise ClusterError(f"{self.name}: is not up\n{table(found)}")
 
-    def down(self, said: Said = quiet) -> None:
+    def down_here(self, said: Said = quiet) -> None:
         """Cancel our jobs, also those of other notebooks, and take their folders away."""
         from workbench.clusters.slurm_pool import cancel_all
+        from workbench.launch.host import Host
 
         cancel_all(self, said)
+        if (
+            os.environ.get("XDG_CACHE_HOME") == self.folder
+        ):  # asked from elsewhere, which has brought things here
+            Host().do_clear(b"")
+
+    def run_here(self, command: Sequence[str], said: Said = quiet) -> dict[str, tuple[int, str]]:
+        """Run a command on every node of a job; exit code and output of each."""
+        from workbench.clusters.slurm_pool import run_on_nodes
+
+        return run_on_nodes(self, command, said)
 
 
 def rows_of(job: Job, ranks: int) -> list[HostState]:

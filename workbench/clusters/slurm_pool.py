@@ -9,28 +9,36 @@ import shutil
 import socket
 import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.clusters.base import Finding
 from workbench.clusters.slurm_job import refusal, script, submitted
-from workbench.clusters.slurm_queue import Refused, Ticket, call, look_up, ours, ticket
+from workbench.clusters.slurm_queue import Refused, Ticket, call, look_up, ours
 from workbench.errors import ClusterError
 from workbench.launch import mpiexec
+from workbench.launch.places import is_alive
 from workbench.launch.pools import SETTINGS, FolderPool, Said, make_folder
-from workbench.launch.supervisor import GONE, LOG, QUIT
+from workbench.launch.records import ENDED
+from workbench.launch.supervisor import GONE, LOG
 from workbench.settings import SettingError
 
 if TYPE_CHECKING:
     from workbench.clusters.slurm import Slurm
+    from workbench.launch.tasks import Task
 
-SCRIPT, NUMBER = "job.sh", "job"  # in a pool's folder
+SCRIPT, NUMBER, RUN = (
+    "job.sh",
+    "job",
+    "run",
+)  # in a pool's folder: the script, the job, the newest run's folder
 CACHES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
 CANCELLING = 90.0  # s: Slurm gives a job's processes some time (KillWait), and then cleans up
+EACH = '"$@"; echo "$?" > "$0/$SLURMD_NODENAME.code"'  # for bash, with a folder and a command behind it
 LOOK_EVERY = 0.2  # s between looks into the pool's folder while the job is in the queue
 OLD = 86400.0  # s after which a folder that nobody has cleared away is
-GOES_ON = "wb.resume goes on from the last checkpoint"
 
 
 @dataclass
@@ -43,10 +51,6 @@ class SlurmPool(FolderPool):
     def running(self) -> bool:
         """See `FolderPool.running`."""
         return not self.ticket.job().over
-
-    def fits(self, ranks: int) -> bool:
-        """A job that is there is always better than one that has to queue."""
-        return ranks <= self.ranks
 
     def wait(self, seconds: float) -> bool:
         """See `FolderPool.wait`."""
@@ -61,6 +65,16 @@ class SlurmPool(FolderPool):
         if self.ticket.job(fresh=True).waits:
             self.kill()
         super().close()
+
+    def submit(self, task: Task, said: Said | None = None) -> None:
+        """See `Pool.submit`."""
+        super().submit(task, said)
+        (self.folder / RUN).write_text(task.folder)
+
+    def leave(self) -> None:
+        """See `FolderPool.leave`: a job that has a run goes on with it; another gives its nodes back."""
+        if idle(self.folder):
+            self.close()
 
     def words(self) -> dict[str, Any]:
         """See `Pool.words`."""
@@ -101,9 +115,7 @@ class SlurmPool(FolderPool):
 
     def reason(self) -> str | None:
         """See `Pool.reason`: the ranks' own, else what Slurm says became of the job."""
-        own = super().reason()
-        ending = self._ending()
-        return own or (ending and f"{ending}; {GOES_ON}")
+        return super().reason() or self._ending()
 
     def _ending(self) -> str | None:
         job = self.ticket.job(fresh=True)
@@ -115,10 +127,14 @@ class SlurmPool(FolderPool):
             self.close()
             return never
         own, log = super().reason(), self.folder / LOG
-        text = log.read_text(errors="replace") if log.exists() else ""
-        lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
         why = own or self._ending() or f"job {self.ticket.number}: it ended before its ranks were up"
-        return f"{why} ({lines[-1] if lines else 'nothing in the log'}); see {log}"
+        return f"{why} ({_last_line(log)}); see {log}"
+
+
+def _last_line(log: Path) -> str:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
+    return lines[-1] if lines else "nothing in the log"
 
 
 def open_job(cluster: Slurm, ranks: int) -> SlurmPool:
@@ -126,15 +142,15 @@ def open_job(cluster: Slurm, ranks: int) -> SlurmPool:
     nodes, tasks = cluster.shape(ranks)
     cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
     sweep(cluster.pools)
-    free(cluster)
+    free(cluster.pools)
     folder = make_folder(
         nodes * tasks,
         lambda pool: cluster.mpiexec(nodes * tasks, tasks, pool),
         owner=None,
         keep=60.0 * cluster.idle,
         within=cluster.pools,
+        by=[socket.gethostname(), os.getpid()],
         environment=mpiexec.settings("self,sm,tcp") | {n: os.environ[n] for n in CACHES if n in os.environ},
-        name=cluster.name,
     )
     path = folder / SCRIPT
     path.write_text(script(cluster.wish(ranks, folder)))
@@ -144,14 +160,26 @@ def open_job(cluster: Slurm, ranks: int) -> SlurmPool:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     (folder / NUMBER).write_text(number)
-    return SlurmPool(cluster, folder, nodes * tasks, ticket=ticket(number))
+    return SlurmPool(cluster, folder, nodes * tasks, ticket=Ticket(number))
 
 
-def free(cluster: Slurm) -> None:
-    """End this process's other jobs on the cluster: they are idle and too small, but might have the nodes."""
-    for path in cluster.pools.glob(f"{os.getpid()}-*/{SETTINGS}"):
-        if json.loads(path.read_text()).get("name") == cluster.name:
-            (path.parent / QUIT).touch()
+def idle(folder: Path) -> bool:
+    """Has a pool no run, waiting or under way?"""
+    try:
+        home = Path((folder / RUN).read_text())
+    except OSError:
+        return True
+    return not home.is_dir() or (home / ENDED).exists()
+
+
+def free(pools: Path) -> None:
+    """Cancel idle jobs whose users on this host are gone: they might have the nodes that are wanted."""
+    for path in pools.glob(f"*/{NUMBER}"):
+        host, pid = json.loads((path.parent / SETTINGS).read_text())["by"]
+        if host == socket.gethostname() and not is_alive(pid) and idle(path.parent):
+            with contextlib.suppress(ClusterError):
+                call("scancel", path.read_text())
+                shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def sbatch(cluster: Slurm, path: Path, *options: str) -> str:
@@ -190,7 +218,7 @@ def cancel_all(cluster: Slurm, said: Said) -> None:
     found = ours(cluster.label)
     for i, job in enumerate(found):
         said("cancelling jobs", i, len(found))
-        ticket(job.number).cancel(CANCELLING)
+        Ticket(job.number).cancel(CANCELLING)
     for path in cluster.pools.glob(f"*/{NUMBER}"):
         if look_up(path.read_text()).final:
             shutil.rmtree(path.parent, ignore_errors=True)
@@ -217,3 +245,35 @@ def findings(cluster: Slurm) -> list[Finding]:
     finally:
         shutil.rmtree(folder)
     return found
+
+
+def run_on_nodes(cluster: Slurm, command: Sequence[str], said: Said) -> dict[str, tuple[int, str]]:
+    """Run a command once on each node of a job of its own; exit code and output by node. Ctrl-C cancels the job."""
+    folder = Path(tempfile.mkdtemp(dir=cluster.pools))
+    srun = ("srun", f"--output={folder}/%N.out", "bash", "-c", EACH, str(folder), *command)
+    wish = cluster.wish((cluster.nodes or 1) * cluster.tasks_per_node, folder)
+    (folder / SCRIPT).write_text(script(replace(wish, tasks=1, command=srun)))
+    try:
+        job = Ticket(numbered(sbatch(cluster, folder / SCRIPT)))
+        _await_over(job, said)
+        codes = {path.stem: int(path.read_text()) for path in sorted(folder.glob("*.code"))}
+        if not codes:
+            raise ClusterError(f"{job.job().ending()}: {_last_line(folder / LOG)}")
+        return {
+            node: (code, (folder / f"{node}.out").read_text(errors="replace")) for node, code in codes.items()
+        }
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await_over(ticket: Ticket, said: Said) -> None:
+    try:
+        while not (job := ticket.job()).final and ticket.never is None:
+            said(job.waiting() if job.waits else "running", 0, 0)
+            time.sleep(LOOK_EVERY)
+    except BaseException:
+        ticket.cancel(CANCELLING)
+        raise
+    if ticket.never is not None:
+        ticket.cancel(CANCELLING)
+        raise ClusterError(ticket.never)

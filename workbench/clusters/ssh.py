@@ -156,6 +156,13 @@ class Ssh(Cluster):
         """The settings as they hold on the head, which has keys of its own."""
         return {**self.model_dump(mode="json"), "identity": None, "config": None}
 
+    def without(self, hosts: Sequence[str]) -> Ssh | None:
+        """See `Cluster.without`; without its head there is no cluster."""
+        left = tuple(member for member in self.hosts if member.host not in hosts)
+        if len(left) == len(self.hosts) or self.first in hosts or not any(member.slots for member in left):
+            return None
+        return self.replace(hosts=left, head=self.first)
+
     @property
     def fleet(self) -> Fleet:
         """The hosts besides the head, on the head."""
@@ -167,7 +174,7 @@ class Ssh(Cluster):
         """The host of each rank: the master on the head, each worker where there are fewest for the slots.
 
         >>> Ssh(hosts=["a", {"host": "b", "slots": 2}]).placed(6)
-        ['a', 'b', 'b', 'a', 'b', 'b']
+        ['a', 'b', 'b', 'b', 'a', 'b']
         """
         slots = {member.host: member.slots for member in self.hosts if member.slots}
         counts = dict.fromkeys(slots, 0)

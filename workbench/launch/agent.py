@@ -20,28 +20,39 @@ from workbench.clusters.base import Cluster, Said
 from workbench.errors import ClusterError
 from workbench.files import atomic_write
 from workbench.launch import frames, records
-from workbench.launch.host import Host
+from workbench.launch.host import Host, spoken
 from workbench.launch.news import News
 from workbench.launch.pools import FolderPool
 from workbench.launch.tasks import Task
 from workbench.runs_folder import new_folder
 from workbench.settings import SettingError
 
+SILENCE = 120.0  # s without a word after which the client is gone, whatever the connection says
+
 
 def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
     """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
     agent = Agent(clusters.rebuilt({**words["cluster"], **_placed(words["files"])}))
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            word, data = frames.read(input)
-            try:
-                told = getattr(agent, f"do_{word.pop('what')}")(data=data, **word)
-                answer, more = told if isinstance(told, tuple) else (told, b"")
-            except (ClusterError, SettingError) as error:
-                answer, more = {"error": str(error)}, b""
-            except Exception as error:
-                answer, more = {"error": f"{type(error).__name__}: {error}"}, b""
-            frames.write(output, answer, more)
+    try:
+        with contextlib.suppress(EOFError, OSError):
+            _answer(agent, input, output)
+    finally:  # the client is gone
+        for pool in agent.pools.values():
+            pool.leave()
+
+
+def _answer(agent: Agent, input: IO[bytes], output: IO[bytes]) -> None:
+    """Word by word, until there are none any more: frames tell of the end by raising, or nobody says anything."""
+    while spoken(input, SILENCE):
+        word, data = frames.read(input)
+        try:
+            told = getattr(agent, f"do_{word.pop('what')}")(data=data, **word)
+            answer, more = told if isinstance(told, tuple) else (told, b"")
+        except (ClusterError, SettingError) as error:
+            answer, more = {"error": str(error)}, b""
+        except Exception as error:
+            answer, more = {"error": f"{type(error).__name__}: {error}"}, b""
+        frames.write(output, answer, more)
 
 
 def _placed(files: dict[str, str]) -> dict[str, str]:
@@ -127,7 +138,7 @@ class Agent(Host):
         """Start a pool; see `Cluster.open_here`."""
         pool = self.cluster.open_here(ranks, said)
         self.pools[pool.folder.name] = pool
-        return {"pool": pool.folder.name}
+        return {"pool": pool.folder.name, "ranks": pool.ranks}
 
     def job_submit(self, said: Said, data: bytes, pool: str, task: dict[str, Any]) -> dict[str, Any]:
         """Hand a run in; answers where its folder is, and who has it."""
@@ -156,6 +167,10 @@ class Agent(Host):
         """Why the holder of a run is gone."""
         held = self.pools.get(pool or "")
         return {"reason": held.reason() if held else self.cluster.holder_here(words).reason()}
+
+    def do_lost(self, data: bytes, pool: str) -> dict[str, Any]:
+        """Hosts that a pool has lost."""
+        return {"lost": self.pools[pool].lost()}
 
     def do_close(self, data: bytes, pool: str) -> dict[str, Any]:
         """End a pool."""

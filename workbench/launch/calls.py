@@ -74,6 +74,9 @@ class Calls:
     def look(self) -> None:
         """Rank 0 writes into the run folder itself."""
 
+    def release(self) -> None:
+        """The engines stay for the next run."""
+
     @property
     def there(self) -> bool:
         """Can the run still end by itself? Not without the master, nor after a part broke off."""

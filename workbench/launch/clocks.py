@@ -19,6 +19,7 @@ from workbench.protocol import MASTER
 
 EXCHANGES = 12
 PATIENCE = 5.0  # s for one exchange: a rank may be asleep when the first comes
+Word = tuple[int, dict[str, Any], bytes]  # sender, word, bytes behind it
 Ahead = dict[str, tuple[float, float]]  # host -> s that its clock is ahead of the master's, error
 
 
@@ -58,16 +59,21 @@ def _told(control: Control, rank: int, until: float) -> float | None:
     return None
 
 
-def answer(control: Control) -> None:
-    """Another rank: tell the time whenever asked, until it is enough."""
+def answer(control: Control, words: list[Word]) -> list[Word]:
+    """Another rank: tell the time whenever asked, until it is enough.
+
+    `words`: those that have come in already; returns those that are none of this.
+    """
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        for _, word, _ in control.poll():
+        for i, (_, word, _) in enumerate(words):
             if word["what"] == "clocked":
-                return
+                return words[i + 1 :]
             if word["what"] == "tick":
                 control.send(MASTER, {"what": "tock", "at": time.monotonic()})
                 until = time.monotonic() + PATIENCE
+        words = control.poll()
+    return []
 
 
 def carried(office: type[Post], ahead: float) -> type[Post]:

@@ -91,8 +91,11 @@ class Connection:
             if self._answer().endswith(b"need\n"):
                 self._in.write(package.archive)
                 self._in.flush()
+            word, _ = frames.read(self._out)  # it speaks first: nothing may come before it listens
         except (OSError, EOFError):
             raise self._lost() from None
+        if "error" in word:
+            raise Lost(f"{self.gateway.host}: {word['error']}")
 
     def _answer(self) -> bytes:
         """The line that says whether the package is there; what a login says before is skipped."""
@@ -110,9 +113,10 @@ class Connection:
     def ask(self, what: str, data: bytes = b"", **words: Any) -> tuple[dict[str, Any], bytes]:
         """Have something done; its answer. Raises `Lost`, or `ClusterError` with what the agent says went wrong."""
         with self._lock:
+            if self._errors.closed:
+                raise Lost(f"{self.gateway.host}: the connection was closed")
             try:
-                with contextlib.suppress(OSError):  # it may have said why it has gone
-                    frames.write(self._in, {"what": what, **words}, data)
+                frames.write(self._in, {"what": what, **words}, data)
                 answer, more = frames.read(self._out)
             except (OSError, EOFError, ValueError):
                 raise self._lost() from None
@@ -134,7 +138,9 @@ class Connection:
         return said[-1] if said else f"the connection ended (exit code {self.process.poll()})"
 
     def close(self) -> None:
-        """End it; the agent ends when its input does."""
+        """End it; the agent ends when its input does. May be called again."""
+        if self._errors.closed:
+            return
         with contextlib.suppress(OSError):
             self._in.close()
         try:

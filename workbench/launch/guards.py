@@ -64,8 +64,7 @@ class Guards:
                     link.ask("sweep", pool=self.folder.name, daemon=self.daemon)
                     return
             except ClusterError:
-                if self.ending.is_set():
-                    return
+                continue  # perhaps only the connection
         self.gone.append(way["host"])
         self._report({rank: f"{way['host']} is gone" for rank, (_, host) in self._places() if host == name})
 

@@ -28,7 +28,7 @@ def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
     """Answer until the input ends; `words["pool"]`: the name of the pool whose processes are to be ended then."""
     pool, answer = words.get("pool"), Host()
     try:
-        while pool is None or _spoken(input):
+        while pool is None or spoken(input, SILENCE):
             word, data = frames.read(input)
             try:
                 told = getattr(answer, f"do_{word.pop('what')}")(data=data, **word)
@@ -42,8 +42,9 @@ def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
             _sweep(pool, words["daemon"])
 
 
-def _spoken(input: IO[bytes]) -> bool:
-    return bool(select.select([input], [], [], SILENCE)[0])
+def spoken(input: IO[bytes], patience: float) -> bool:
+    """Wait for a word for so many seconds; says whether there is one, or the end."""
+    return bool(select.select([input], [], [], patience)[0])
 
 
 def _sweep(pool: str, daemon: str) -> int:

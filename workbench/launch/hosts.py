@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,10 +59,13 @@ class Fleet:
 class SpreadPool(ChildPool):
     """A pool over several hosts, with its supervisor on this one."""
 
+    brought: set[str] = field(default_factory=set)  # keys of data that all hosts have
+
     def submit(self, task: Task, said: Said | None = None) -> None:
         """See `Pool.submit`; the data are brought to all hosts first."""
-        if task.data is not None:
+        if task.data is not None and task.data["key"] not in self.brought:
             spread(self.cluster.fleet, task.data, said or (lambda what, done, total: None))  # type: ignore[attr-defined]
+            self.brought.add(task.data["key"])
         super().submit(task)
 
 

@@ -104,6 +104,10 @@ class Mirror:
         """Is it time for another question?"""
         return time.monotonic() - self.asked > LOOK_EVERY
 
+    def hurry(self) -> None:
+        """From now on everything is wanted at once."""
+        self.free = 0.0
+
     def question(self) -> dict[str, Any]:
         """What to ask."""
         self.asked = time.monotonic()

@@ -55,10 +55,13 @@ try:
     os.environ["PYTHONPATH"] = os.pathsep.join([place] + os.environ.get("PYTHONPATH", "").split(os.pathsep)).strip(":")
     sys.path.insert(0, place)
     module = importlib.import_module(words["module"])
+    told = {{}}
 except BaseException as error:
-    text = json.dumps({{"error": "%s: %s" % (type(error).__name__, error)}}).encode()
-    o.write(struct.pack(">QQ", len(text), 0) + text)
-    o.flush()
+    told = {{"error": "%s: %s" % (type(error).__name__, error)}}
+text = json.dumps(told).encode()
+o.write(struct.pack(">QQ", len(text), 0) + text)
+o.flush()
+if told:
     raise SystemExit(1)
 module.main(i, o, words)
 """.encode()

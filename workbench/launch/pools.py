@@ -60,6 +60,9 @@ class Holder(Protocol):
     def reason(self) -> str | None:
         """Why not, as far as that is known."""
 
+    def release(self) -> None:
+        """Let go of what it takes to look; the run goes on."""
+
 
 @dataclass(frozen=True)
 class Supervised:
@@ -79,6 +82,9 @@ class Supervised:
         """Unknown."""
         return None
 
+    def release(self) -> None:
+        """Nothing is held."""
+
 
 class Pool(ABC):
     """Ranks that take run after run, as their user sees them; a `Holder` of each run while it is under way."""
@@ -96,13 +102,13 @@ class Pool(ABC):
     def there(self) -> bool:
         """Are its processes there?"""
 
-    def fits(self, ranks: int) -> bool:
-        """Has it room for so many ranks, without many more that would only be in the way?"""
-        return ranks <= self.ranks <= 2 * ranks + 16
-
     @abstractmethod
     def reason(self) -> str | None:
         """Why it ended, if a rank said so."""
+
+    def lost(self) -> list[str]:
+        """Hosts that have gone, as far as that is known once the pool has ended."""
+        return []
 
     @property
     @abstractmethod
@@ -128,6 +134,10 @@ class Pool(ABC):
 
     def look(self) -> None:
         """Bring what is new of the newest run into its folder here; see `Holder`."""
+        return
+
+    def release(self) -> None:
+        """Let go of what it takes to use it; its ranks end by themselves."""
         return
 
     @abstractmethod
@@ -193,6 +203,11 @@ class FolderPool(Pool):
         gone = self.folder / GONE
         return json.loads(gone.read_text()).get("reason") if gone.exists() else None
 
+    def lost(self) -> list[str]:
+        """See `Pool.lost`."""
+        gone = self.folder / GONE
+        return list(json.loads(gone.read_text()).get("gone", [])) if gone.exists() else []
+
     def await_ready(self, said: Said | None = None) -> None:
         """See `Pool.await_ready`."""
         until = time.monotonic() + self.start_patience
@@ -248,6 +263,9 @@ class FolderPool(Pool):
     def words(self) -> dict[str, Any]:
         """See `Pool.words`."""
         return {"cluster": self.cluster.model_dump(mode="json"), "pool": str(self.folder)}
+
+    def leave(self) -> None:
+        """Whoever used it is gone without closing it; nothing to do for a pool that has an owner, see `make_folder`."""
 
     def close(self) -> None:
         """See `Pool.close`."""
@@ -363,19 +381,28 @@ class Pools:
 
         where = cluster or clusters.load(clusters.LOCAL)
         with self._lock:
-            self._pools = [pool for pool in self._pools if pool.alive]
-            fit = [p for p in self._pools if p.cluster == where and p.fits(ranks)]
+            alive = {id(pool): pool.alive for pool in self._pools}
+            for pool in self._pools:
+                if not alive[id(pool)]:
+                    pool.release()
+            self._pools = [pool for pool in self._pools if alive[id(pool)]]
+            fit = [p for p in self._pools if p.cluster == where and where.fits(ranks, p.ranks)]
             if fit:
                 return min(fit, key=lambda pool: pool.ranks)
+            if where.alone:
+                self._close([p for p in self._pools if p.cluster.name == where.name])
             self._pools.append(where.open_pool(ranks, *([said] if said else [])))
             return self._pools[-1]
 
     def close(self) -> None:
         """End all of them."""
         with self._lock:
-            for pool in self._pools:
-                pool.close()
-            self._pools.clear()
+            self._close(list(self._pools))
+
+    def _close(self, pools: list[Pool]) -> None:
+        for pool in pools:
+            self._pools.remove(pool)
+            pool.close()
 
 
 POOLS = Pools()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 0.1  # s
 AGAIN, GIVEN_UP = 3.0, 90.0  # s between attempts to connect anew, and after which a machine counts as lost
+GREET_EVERY = 20.0  # s
 CHUNK = 2**20  # bytes
 
 
@@ -63,6 +66,10 @@ class Far:
         try:
             while self._fetch():
                 pass
+            if not self._there:  # the last models and the checkpoint, whatever they take
+                self.mirror.hurry()
+                while self._fetch():
+                    pass
             self._broken = None
         except Lost as error:
             self._lose(error)
@@ -114,10 +121,11 @@ class Far:
         reason = self._link().ask("reason", words=self.words, pool=pool)[0]["reason"]
         return None if reason is None else f"{reason}; wb.resume({home!r}) goes on from the last checkpoint"
 
-    def close(self) -> None:
-        """Let go of the connection."""
+    def release(self) -> None:
+        """See `Holder.release`."""
         if self.connection is not None:
             self.connection.close()
+            self.connection = None
 
 
 class RemotePool(Pool):
@@ -127,6 +135,14 @@ class RemotePool(Pool):
         self.cluster, self.way, self.link, self.name, self.ranks = cluster, way, link, name, ranks
         self.far: Far | None = None  # the newest run
         self.closed = False
+        self._over = threading.Event()
+        threading.Thread(target=self._greet, name="workbench-greeting", daemon=True).start()
+
+    def _greet(self) -> None:
+        """Let the agent know that somebody is still here: it takes silence for a client that is gone."""
+        while not self._over.wait(GREET_EVERY):
+            with contextlib.suppress(ClusterError):
+                self.link.ask("name")
 
     def _state(self) -> dict[str, Any]:
         return self.link.ask("state", pool=self.name)[0]
@@ -148,26 +164,37 @@ class RemotePool(Pool):
         """See `Pool.reason`."""
         return None if self.far is None else self.far.reason()
 
+    def lost(self) -> list[str]:
+        """See `Pool.lost`."""
+        try:
+            return list(self.link.ask("lost", pool=self.name)[0]["lost"])
+        except ClusterError:
+            return []
+
     @property
     def places(self) -> list[tuple[int, str]]:
         """See `Pool.places`."""
         return [(pid, host) for pid, host in self.link.ask("places", pool=self.name)[0]["places"]]
 
     def await_ready(self, said: Said | None = None) -> None:
-        """See `Pool.await_ready`."""
-        state = self._state()
-        until = time.monotonic() + state["patience"]
+        """See `Pool.await_ready`; what is broken off leaves nothing, a job in a queue least of all."""
+        say = said or (lambda what, done, total: None)
+        try:
+            self._await_ready(say)
+        except BaseException:
+            self.close()
+            raise
+        say("starting processes", self.ranks, self.ranks)
+
+    def _await_ready(self, say: Said) -> None:
+        until = time.monotonic() + self._state()["patience"]
         while not (state := self._state())["ready"]:
             if not state["alive"]:
                 raise ClusterError(f"{self.cluster.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
             if time.monotonic() > until:
-                self.close()
                 raise ClusterError(f"{self.cluster.name}: {self.ranks} processes: not up in time")
-            if said is not None:
-                said(state["note"], state["up"], self.ranks)
+            say(state["note"], state["up"], self.ranks)
             time.sleep(LOOK_EVERY)
-        if said is not None:
-            said(state["note"], self.ranks, self.ranks)
 
     def submit(self, task: Task, said: Said | None = None) -> None:
         """See `Pool.submit`."""
@@ -208,9 +235,15 @@ class RemotePool(Pool):
         except ClusterError:  # the agent is gone, and the pool ends with it
             pass
         finally:
-            self.link.close()
-            if self.far is not None:
-                self.far.close()
+            self.release()
+
+    def release(self) -> None:
+        """See `Pool.release`: without its client the agent ends, and its pools with it."""
+        self.closed = True
+        self._over.set()
+        self.link.close()
+        if self.far is not None:
+            self.far.release()
 
 
 def ship(link: Connection, data: Any, said: Said) -> None:
@@ -237,8 +270,8 @@ def open_there(cluster: Cluster, way: Gateway, ranks: int, said: Said) -> Remote
     said("connecting", 0, 1)
     link = connect(cluster, way)
     try:
-        name = told(link, "open", said, ranks=ranks)["pool"]
-        return RemotePool(cluster, way, link, name, ranks)
+        opened = told(link, "open", said, ranks=ranks)
+        return RemotePool(cluster, way, link, opened["pool"], opened["ranks"])
     except BaseException:
         link.close()
         raise

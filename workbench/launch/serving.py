@@ -221,11 +221,13 @@ def follow(world: MPI.Intracomm, control: Control) -> None:
     control.send(MASTER, {"what": "hello", "pid": place.pid, "host": place.host})
     last, master = time.monotonic(), None
     while True:
-        for _, word, data in control.poll():
+        words = control.poll()
+        while words:
+            _, word, data = words.pop(0)
             if word["what"] == "quit":
                 return
             if word["what"] == "clock":
-                answer(control)
+                words = answer(control, words)
             if word["what"] == "run":
                 places = {rank: Place(pid, host) for rank, (pid, host) in enumerate(word["places"])}
                 master = places[MASTER]

@@ -67,11 +67,14 @@ class Supervisor:
             self._watch(process)
             end(process)
             reader.join(1.0)
-            if guards is not None:
-                guards.close()
-                gone = ", ".join(guards.gone)
-                self.reason = self.reason or (f"{gone} is gone, and mpiexec ended with it" if gone else None)
-        why = {"reason": self.reason, "code": process.returncode, "up": self.up, "done": self.done}
+            gone = self._cleared(guards)
+        why = {
+            "reason": self.reason,
+            "code": process.returncode,
+            "up": self.up,
+            "done": self.done,
+            "gone": gone,
+        }
         with atomic_write(self.folder / GONE, "w") as out:
             out.write(json.dumps(why))
 
@@ -82,6 +85,15 @@ class Supervisor:
         from workbench.launch.guards import Guards
 
         return Guards(self.folder, ways, f"prterun-{socket.gethostname()}-{pid}@")
+
+    def _cleared(self, guards: Any) -> list[str]:
+        """Have the other hosts cleared; which of them are gone."""
+        if guards is None:
+            return []
+        guards.close()
+        if guards.gone and not self.done and not (self.folder / QUIT).exists():
+            self.reason = self.reason or f"{', '.join(guards.gone)} is gone, and mpiexec ended with it"
+        return list(guards.gone)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         """Until mpiexec ends, or the pool should."""

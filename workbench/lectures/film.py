@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -46,22 +47,21 @@ class Film:
 class Filmed(Run):
     """A run of which only those rounds are shown that the film has got to."""
 
-    def __init__(self, run: Run, film: Film) -> None:
+    def __init__(self, run: Run, film: Film, limit: int | None = None) -> None:
         super().__init__(run.experiment, run.engine)
         self.run, self.film = run, film
+        self.limit = limit  # rounds that were shown when it was stopped
         self._known: Array = np.zeros(0)  # when the rounds end that are known so far
 
     @property
     def state(self) -> State:
         """Running until the film has shown the last round, or the one at which it was stopped."""
-        inner, missing = self.run.state, len(self._times()) - self._shown()
-        if inner in ("waiting", "running") and not (self.film.stopped is not None and missing):
+        inner, shown = self.run.state, self._shown()
+        if self.limit is not None and inner != "failed":
+            return "stopped" if shown == self.limit or inner in ("finished", "stopped") else inner
+        if inner != "finished":
             return inner
-        if inner == "failed":
-            return inner
-        if self.film.stopped is not None:
-            return "stopped"
-        return "running" if missing else inner
+        return "running" if shown < len(self._known) else inner
 
     @property
     def note(self) -> str:
@@ -79,8 +79,13 @@ class Filmed(Run):
     def rows(self, first: int = 0) -> Rows:
         """See `Run.rows`."""
         rows = self.run.rows(first)
-        count = int(np.searchsorted(rows["time"], self.film.now, side="right"))
+        count = self._count(rows["time"], first)
         return {name: column[:count] for name, column in rows.items()}
+
+    def _count(self, times: Array, first: int) -> int:
+        """How many of the rounds from `first` on are shown."""
+        count = int(np.searchsorted(times, self.film.now, side="right"))
+        return count if self.limit is None else min(count, max(0, self.limit - first))
 
     def _times(self) -> Array:
         known = self._known
@@ -88,12 +93,14 @@ class Filmed(Run):
         return self._known
 
     def _shown(self) -> int:
-        return int(np.searchsorted(self._times(), self.film.now, side="right"))
+        return self._count(self._times(), 0)
 
     def stop(self) -> None:
         """Stop the film, for all of its runs; what was shown stays."""
         if self.film.stopped is None:
             self.film.stop()
+        if self.limit is None:
+            self.limit = self._shown()
         self.run.stop()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -107,10 +114,11 @@ class Filmed(Run):
 
 def length(experiments: Sequence[Experiment]) -> float:
     """Virtual seconds that the slowest of some experiments is expected to take."""
-    means = [forecast(e, rounds=min(e.rounds, SAMPLED)).mean * e.rounds for e in experiments]
-    return max(means)
+    living = [e.replace(faults=()) if e.faults else e for e in experiments]  # a forecast knows no deaths
+    return max(forecast(e, rounds=min(e.rounds, SAMPLED)).mean * e.rounds for e in living)
 
 
-def shoot(experiments: Sequence[Experiment], film: Film) -> list[Run]:
-    """Start runs on the virtual clock, to be shown as the film says."""
-    return [Filmed(run, film) for run in start_all(experiments)]
+def shoot(experiments: Sequence[Experiment], film: Film, limits: Sequence[int | None] = ()) -> list[Filmed]:
+    """Start runs on the virtual clock, to be shown as the film says; `limits`: of those that were stopped."""
+    runs = start_all(experiments)
+    return [Filmed(run, film, limit) for run, limit in zip_longest(runs, limits[: len(runs)])]

@@ -10,7 +10,7 @@ import ipywidgets as w
 
 from workbench.experiment import Experiment
 from workbench.figures import speedups
-from workbench.lectures.film import Clock, Film, length, shoot
+from workbench.lectures.film import Clock, Film, Filmed, length, shoot
 from workbench.lectures.knobs import Desk, K, Panel
 from workbench.straightline import common_target
 from workbench.trace import Trace
@@ -42,10 +42,11 @@ class Race(Pane):
     ) -> None:
         self.desk, self.entries, self.changed, self.clock = desk, entries, changed, clock
         self.film: Film | None = None
+        self.runs: list[Filmed] = []
         self.values: dict[str, Any] = {}  # the knobs of the runs that are shown
         self.plot = LivePlot(x=x, y=y)
         self.plot.when_over(self._over)
-        self.plot.observe(lambda _: self._compare(), "target")
+        self.plot.observe(lambda _: self._speeds(), "target")
         self.button = w.Button(description="Run", button_style="primary", tooltip="run all schemes")
         self.button.on_click(lambda _: self.start())
         self.lasts = Panel([menu("lasts", "show it in", SECONDS)], lambda _: None)
@@ -66,33 +67,34 @@ class Race(Pane):
     def run(self, timeout: float | None = None) -> list[Trace]:
         """Press Run and wait for the results, not for the film; for notebooks that nobody looks at."""
         self.start()
-        return [run.result() for run in self.plot.runs if run.wait(timeout)]
+        return [run.result() for run in self.runs if run.wait(timeout)]
 
-    def _show(self, values: Mapping[str, Any], film: Film) -> None:
+    def _show(self, values: Mapping[str, Any], film: Film, limits: Sequence[int | None] = ()) -> None:
         self.tell("")
         self.film, self.values = film, dict(values)
+        self.runs = shoot(self.entries(type(self.desk.knobs)(**values)), film, limits)
         self.table.value, self.plot.target = "", None
-        self.plot.show(shoot(self.entries(type(self.desk.knobs)(**values)), film))
+        self.plot.show(self.runs)
         self.changed()
 
     @property
     def traces(self) -> list[Trace]:
         """Results of runs that were shown to the end."""
-        return [run.result() for run in self.plot.runs if run.state == "finished"]
+        return [run.result() for run in self.runs if run.state == "finished"]
 
     @guarded
     def _over(self) -> None:
-        failed = [f"{run.label}: {run.note}" for run in self.plot.runs if run.state == "failed"]
+        failed = [f"{run.label}: {run.note}" for run in self.runs if run.state == "failed"]
         self.tell("; ".join(dict.fromkeys(failed)))
         self.changed()  # it may have been stopped
         traces = self.traces
-        if len(traces) == len(self.plot.runs) and self.plot.target is None and self.plot.y == "loss":
+        if len(traces) == len(self.runs) and self.plot.target is None and self.plot.y == "loss":
             self.plot.target = a_target(traces)
 
     @guarded
-    def _compare(self) -> None:
+    def _speeds(self) -> None:
         traces = [trace for trace in self.traces if self.plot.y in trace.columns]
-        if self.plot.target is None or not traces or len(traces) < len(self.plot.runs):
+        if self.plot.target is None or not traces or len(traces) < len(self.runs):
             self.table.value = ""
             return
         target = float(self.plot.target)
@@ -106,14 +108,14 @@ class Race(Pane):
         if self.film is None:
             return view
         film = {"pace": self.film.pace, "began": self.film.began, "stopped": self.film.stopped}
-        return {**view, "knobs": self.values, "film": film}
+        return {**view, "knobs": self.values, "film": film, "limits": [run.limit for run in self.runs]}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Make the same runs again, and go on showing them where the clock is now."""
         self.lasts.fill({"lasts": str(kept.get("lasts", "10"))})
         self.plot.x, self.plot.y = kept.get("x", self.plot.x), kept.get("y", self.plot.y)
         if "film" in kept:
-            self._show(kept["knobs"], Film(**kept["film"], clock=self.clock))
+            self._show(kept["knobs"], Film(**kept["film"], clock=self.clock), kept["limits"])
 
 
 def a_target(traces: Sequence[Trace]) -> float:

@@ -9,7 +9,7 @@ function field(model, id, check) {
     return element("select", { id }, ...options);
   }
   const input = element("input", { id, type: "text", inputMode: "decimal", size: 10, autocomplete: "off", spellcheck: false });
-  input.onkeydown = (event) => event.key === "Enter" && check();
+  input.onkeydown = ({ key }) => void (key === "Enter" && check()); // an answer of false would swallow the key
   return input;
 }
 

@@ -14,7 +14,9 @@ from .prepare import prepare
 from .sources import SYNTHETIC
 
 
-PREPARED = "prepared:"  # begins the source of data that lie in this host's cache already; a folder's name follows
+PREPARED = (
+    "prepared:"  # begins the source of data that lie in this host's cache already; a folder's name follows
+)
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==; compare digests

@@ -108,7 +108,7 @@ function controls(model, changed) {
     target.setAttribute("aria-invalid", Number.isNaN(value));
     if (!Number.isNaN(value)) set("target")(value);
   };
-  target.onkeydown = (event) => event.key === "Enter" && target.onchange();
+  target.onkeydown = ({ key }) => void (key === "Enter" && target.onchange()); // an answer of false would swallow the key
   const stop = element("button", { className: "wb-stop", type: "button", onclick: () => model.send({ kind: "stop" }) }, "Stop");
   const pair = element("span", { className: "wb-pair" }, element("label", { for: id }, "target"), target);
   const refill = () => {

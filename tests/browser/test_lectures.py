@@ -1,0 +1,293 @@
+"""The lectures as pages without code, and in JupyterLab, used as a student does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import NOTEBOOKS
+from tests.browser.lab import CONNECTED, Lab, Noise, Server
+from tests.lectures.drawn import SCRIPTS
+from workbench.lectures.exercises import Exercise
+from workbench.lectures.lecture import Script
+
+pytestmark = pytest.mark.browser
+
+NAMES = list(SCRIPTS)
+DRAWN = """() => [...document.querySelectorAll('.wb-lecture-view [role=figure] .wb-plot')]
+  .every(plot => !plot.offsetParent || plot.data)"""
+NAMELESS = """() => [...document.querySelectorAll(':is(.wb-lecture-view, .wb-quiz) :is(input, select, button)')]
+  .filter(e => e.offsetParent && !e.closest('.modebar'))
+  .filter(e => !(e.labels?.length || e.getAttribute('aria-label') || e.getAttribute('title') || e.innerText?.trim()))
+  .map(e => e.outerHTML.slice(0, 120))"""
+SERIALS = "() => [...document.querySelectorAll('.wb-plot[data-drawn]')].map(p => Number(p.dataset.drawn))"
+ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]
+  .map(cell => Number(/round (\\d+)/.exec(cell.innerText)?.[1] ?? 0))"""
+STATES = "() => [...document.querySelectorAll('.wb-status tr')].map(row => row.className)"
+FOCUSED = """() => { const e = document.activeElement;
+  return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+class Student:
+    """What somebody does with a lecture."""
+
+    def __init__(self, page: Page, script: Script[Any]) -> None:
+        self.page, self.script = page, script
+        self.knobs = script.knobs().fit()
+        page.locator(".wb-lecture-view, .wb-quiz").first.wait_for(state="attached")
+        page.wait_for_function(DRAWN)
+
+    def slide(self, name: str, value: float) -> None:
+        """Move a slider as a finger does, and wait until its figures have followed."""
+        line = next(line for line in self.knobs.lines() if line.name == name)
+        slider = self.page.get_by_label(f"{line.label}, slider", exact=True).first
+        before = self.page.evaluate(SERIALS)
+        slider.evaluate(
+            "(e, value) => { e.value = value; e.dispatchEvent(new Event('input', {bubbles: true})); }", value
+        )
+        self.page.wait_for_function(f"(before) => ({SERIALS})().some((s, i) => s > before[i])", arg=before)
+        shown = self.page.get_by_label(line.label, exact=True).first.input_value()
+        self.knobs = self.knobs.replace(**{name: int(shown) if line.kind == "whole" else float(shown)}).fit()
+
+    def question(self, exercise: Exercise[Any]) -> Locator:
+        return self.page.locator(".wb-question").filter(has_text=exercise.title)
+
+    def answer(self, exercise: Exercise[Any], text: str, verdict: str) -> str:
+        """Give an answer and be told; returns what is said."""
+        field = self.page.get_by_label(f"answer to {exercise.title}", exact=True)
+        if exercise.choices is None:
+            field.fill("")
+            field.press_sequentially(text)
+            field.press("Enter")
+        else:
+            field.select_option(text)
+            self.page.get_by_label(f"Check {exercise.title}", exact=True).click()
+        expect(self.question(exercise)).to_have_attribute("data-verdict", verdict)
+        return self.question(exercise).locator(".wb-said").inner_text()
+
+    def answer_all(self) -> None:
+        """Each exercise wrong, then right, then why."""
+        for i, exercise in enumerate(self.script.exercises, 1):
+            answer = exercise.answer(self.knobs)
+            wrong = "-99"
+            if exercise.choices is not None:
+                wrong = next(choice for choice in exercise.choices(self.knobs) if choice != answer)
+            assert self.answer(exercise, wrong, "wrong").startswith("✗ Not yet")
+            assert "Right" in self.answer(exercise, str(answer), "right")
+            expect(self.page.locator(".wb-score")).to_have_text(f"{i} of 3 right")
+            self.page.get_by_label(f"Show why, {exercise.title}", exact=True).click()
+            expect(self.question(exercise).locator(".wb-solution p")).to_be_visible()
+
+    def run(self, seconds: str = "10") -> None:
+        """Press Run, and wait for the first rounds."""
+        self.page.get_by_label("show it in", exact=True).select_option(seconds)
+        self.page.get_by_role("button", name="Run", exact=True).click()
+        self.grows()
+
+    def rounds(self) -> list[int]:
+        found: list[int] = self.page.evaluate(ROUNDS)
+        return found
+
+    def grows(self) -> None:
+        """The curves get longer."""
+        self.page.wait_for_function(f"() => Math.max(0, ...({ROUNDS})()) > 2")
+        before = max(self.rounds())
+        self.page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=before)
+
+    def stop(self) -> None:
+        self.page.get_by_role("button", name="Stop", exact=True).click()
+        self.stopped()
+
+    def stopped(self) -> None:
+        self.page.wait_for_function(
+            f"() => {{ const s = ({STATES})(); return s.length && s.every(x => x === 'wb-stopped'); }}"
+        )
+
+
+def first_slider(script: Script[Any]) -> tuple[str, float]:
+    """The first whole-numbered slider of a lecture, and another value for it."""
+    line = next(line for line in script.knobs.lines() if line.kind == "whole")
+    assert line.low is not None
+    assert line.high is not None
+    default = script.knobs().model_dump()[line.name]
+    return line.name, line.low if default != line.low else line.high
+
+
+def voila(page: Page, server: Server, name: str, theme: str = "light") -> Student:
+    """Open a lecture as a page."""
+    page.goto(server.address(f"voila/render/lecture/{name}.ipynb?theme={theme}"))
+    page.locator(".wb-score").wait_for(state="attached")
+    return Student(page, SCRIPTS[name])
+
+
+def cell(name: str, source: str) -> int:
+    """Place of the cell that ends so."""
+    notebook = nbformat.read(NOTEBOOKS / "lecture" / f"{name}.ipynb", as_version=4)
+    return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lecture_is_a_page_without_code(
+    name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
+) -> None:
+    theme = "dark" if NAMES.index(name) % 2 else "light"
+    student = voila(page, server, name, theme)
+    text = page.locator("body").inner_text()
+    for word in ("import workbench", "from workbench", "lecture.show", "lecture =", "Traceback", "$"):
+        assert word not in text, word
+    assert page.evaluate(NAMELESS) == []
+    assert page.locator("math, mjx-container").count() == 0
+    student.slide(*first_slider(student.script))
+    student.run()
+    for width in (1280, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(OVERFLOW) <= 0
+        picture(f"lecture-{name}-{theme}-{width}")
+    student.stop()
+    student.answer_all()
+    picture(f"lecture-{name}-{theme}-answered")
+    assert noise.ours() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lecture_runs_in_jupyterlab(
+    name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
+) -> None:
+    lab = Lab(page, server, f"lecture/{name}.ipynb")
+    lab.run_all()
+    lab.go_to(cell(name, f'lecture.show("{next(iter(SCRIPTS[name].parts))}")'))
+    student = Student(page, SCRIPTS[name])
+    student.slide(*first_slider(student.script))
+    lab.go_to(cell(name, "lecture.quiz"))
+    exercise = student.script.exercises[0]
+    student.answer(exercise, "-99", "wrong")
+    student.answer(exercise, str(exercise.answer(student.knobs)), "right")
+    picture(f"lecture-{name}-lab")
+    assert noise.errors == []
+    assert lab.failures() == []
+
+
+def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
+    page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
+) -> None:
+    name = NAMES[0]
+    student = voila(page, server, name)
+    student.slide("workers", 7)
+    first, second, third = student.script.exercises
+    student.answer(first, str(first.answer(student.knobs)), "right")
+    student.answer(second, "1", "wrong")
+    page.get_by_label(f"Show why, {third.title}", exact=True).click()
+    page.get_by_label("across", exact=True).select_option("round")
+    student.run("120")
+    before, knobs = student.rounds(), student.knobs
+
+    page.reload()  # Voila ends the kernel of the page that is left, and starts another
+    page.locator(".wb-score").wait_for(state="attached")
+    student = Student(page, SCRIPTS[name])
+    page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=max(before))
+    student.grows()
+    assert page.get_by_label("workers N", exact=True).first.input_value() == "7"
+    assert page.get_by_label("across", exact=True).input_value() == "round"
+    assert page.get_by_label("show it in", exact=True).input_value() == "120"
+    expect(student.question(first)).to_have_attribute("data-verdict", "right")
+    expect(student.question(second)).to_have_attribute("data-verdict", "wrong")
+    expect(student.question(third).locator(".wb-solution p")).to_be_visible()
+    assert page.get_by_label(f"answer to {second.title}", exact=True).input_value() == "1"
+    student.knobs = knobs
+    student.answer(second, str(second.answer(knobs)), "right")
+    picture("lecture-reloaded")
+
+    student.stop()
+    stopped = student.rounds()
+    page.reload()  # what was stopped stays stopped, with what was shown
+    page.locator(".wb-score").wait_for(state="attached")
+    student = Student(page, SCRIPTS[name])
+    student.stopped()
+    assert student.rounds() == stopped
+    expect(student.question(second)).to_have_attribute("data-verdict", "right")
+    assert noise.ours() == []
+
+
+def test_another_tab_begins_anew(page: Page, server: Server) -> None:
+    student = voila(page, server, NAMES[1])
+    student.slide("draw", 4)
+    other = page.context.browser.new_page()  # type: ignore[union-attr]
+    fresh = voila(other, server, NAMES[1])
+    assert fresh.page.get_by_label("draw", exact=True).first.input_value() == "0"
+    other.close()
+
+
+def test_a_run_in_jupyterlab_survives_a_reload(page: Page, noise: Noise, server: Server) -> None:
+    name = NAMES[4]
+    lab = Lab(page, server, f"lecture/{name}.ipynb")
+    lab.run_all()
+    lab.go_to(cell(name, "lecture.race"))
+    student = Student(page, SCRIPTS[name])
+    student.slide("workers", 6)
+    student.run("120")
+    before = max(student.rounds())
+    lab.save()
+    page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
+    lab.reload()
+    page.wait_for_function(CONNECTED)
+    lab.go_to(cell(name, "lecture.race"))
+    page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=before)
+    student.grows()
+    assert page.get_by_label("workers n", exact=True).first.input_value() == "6"
+    student.stop()
+    assert noise.errors == []
+    assert lab.failures() == []
+
+
+def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Server) -> None:
+    student = voila(page, server, NAMES[0])
+    page.get_by_label("workers N", exact=True).first.focus()
+    names = [page.evaluate(FOCUSED)]
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        names.append(page.evaluate(FOCUSED))
+    assert names == [
+        "workers N", "workers N, slider", "stragglers s", "stragglers s, slider",
+        "tail 1/(aμ)", "tail 1/(aμ), slider", "distribution",
+    ]  # fmt: skip
+    before = page.evaluate(SERIALS)
+    page.get_by_label("workers N, slider", exact=True).first.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"(before) => ({SERIALS})()[0] > before[0]", arg=before)
+    student.knobs = student.knobs.replace(workers=25)
+    exercise = student.script.exercises[0]
+    field = page.get_by_label(f"answer to {exercise.title}", exact=True)
+    field.focus()
+    page.keyboard.type("1")
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED) == f"Check {exercise.title}"
+    page.keyboard.press("Enter")
+    expect(student.question(exercise)).to_have_attribute("data-verdict", "wrong")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    expect(student.question(exercise).locator(".wb-solution p")).to_be_visible()
+    page.get_by_role("button", name="Run", exact=True).focus()
+    page.keyboard.press("Enter")
+    student.grows()
+    page.get_by_label("target", exact=True).focus()
+    page.keyboard.type("0.5")
+    page.keyboard.press("Enter")
+    page.locator(".wb-plot .shapelayer path").first.wait_for(state="attached")
+    assert noise.ours() == []
+
+
+def test_what_is_typed_wrong_is_told_at_the_slider(page: Page, noise: Noise, server: Server) -> None:
+    voila(page, server, NAMES[2])
+    field = page.get_by_label("children n", exact=True).first
+    field.fill("99")
+    page.get_by_text("children = 99: input should be less than or equal to 6").first.wait_for()
+    assert field.get_attribute("aria-invalid") == "true"
+    field.fill("3")
+    page.wait_for_function("() => !document.querySelector('[aria-invalid=true]')")
+    assert noise.ours() == []

@@ -1,0 +1,101 @@
+"""Pictures of a measured cluster and of the planner's ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.advice import Advice
+from workbench.figures import cluster, ranking
+from workbench.figures.contest import quantity_of
+from workbench.figures.profile import by_length, extremes, survival
+from workbench.figures.ranking import picked
+from workbench.figures.style import palette
+from workbench.planner import plan
+from workbench.profiles import ClusterProfile, Host
+from workbench.profiling import simulated
+from workbench.settings import SettingError
+
+
+@pytest.fixture(scope="module")
+def measured() -> ClusterProfile:
+    delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9}
+    truth = wb.Experiment(
+        scheme="UMW", workers=6, delays=delays, link={"latency": 1e-3, "bandwidth": 1e6}, seed=4
+    )
+    return simulated(truth, rounds=20, resamples=3)
+
+
+@pytest.fixture(scope="module")
+def advice(measured: ClusterProfile) -> Advice:
+    return plan(measured, problem_args={"samples": 120, "features": 50}, rounds=10, effort=0)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_four_panels_of_a_cluster(measured: ClusterProfile, theme: str) -> None:
+    figure = cluster(measured, theme)  # type: ignore[arg-type]
+    by_name = {trace.name: trace for trace in figure.data}
+    most, least = extremes(measured.recorded[measured.main].times)
+    assert {f"worker {most + 1} straggles most", f"worker {least + 1} straggles least"} <= set(by_name)
+    assert {"measured", "heterogeneous", "answers", "models", "simulated"} <= set(by_name)
+    assert by_name["measured"].line.color == palette(theme).text
+    assert len(by_name["simulated"].x) == 6
+    latency = quantity_of(measured.fitted.port.latency)
+    assert any(name.startswith(f"fitted link: {latency}") for name in by_name)
+
+
+def test_a_colour_for_every_host(measured: ClusterProfile) -> None:
+    hosts = (Host(name="a", ranks=2), Host(name="b", ranks=4))
+    figure = cluster(measured.replace(hosts=hosts))
+    a, b = (next(trace for trace in figure.data if trace.name == name) for name in "ab")
+    assert (a.x.tolist(), b.x.tolist()) == ([1, 2], [3, 4, 5, 6])
+    assert a.marker.color != b.marker.color
+
+
+def test_the_subtitle_tells_of_shared_cores(measured: ClusterProfile) -> None:
+    crowded = measured.replace(hosts=(Host(name="box", ranks=6, cores=2),))
+    assert "6 workers on 2 cores of box" in cluster(crowded).layout.title.subtitle.text
+
+
+def test_survival_keeps_the_tail() -> None:
+    times = np.arange(1.0, 5001.0)
+    x, y = survival(times)
+    assert len(x) <= 400
+    assert (x[-1], y[-1]) == (5000.0, pytest.approx(1 / 5000))
+    for at, share in zip(x, y, strict=True):
+        assert share == pytest.approx(np.mean(times >= at))
+
+
+def test_messages_of_one_length_are_put_together(measured: ClusterProfile) -> None:
+    lengths, up, down = by_length(measured.recorded)
+    assert len(lengths) == 3 < len(measured.recorded)
+    assert up.shape == down.shape == (3, 5)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_ranking_is_in_order_with_its_spread(advice: Advice, theme: str) -> None:
+    figure = ranking(advice, theme=theme)  # type: ignore[arg-type]
+    shown = picked(advice)
+    dots = [trace for trace in figure.data if trace.type == "scatter"]
+    assert [dot.y[0] for dot in dots] == [choice.name for choice in shown]
+    assert list(figure.layout.yaxis.categoryarray) == [choice.name for choice in reversed(shown)]
+    assert advice.best.name in figure.layout.title.text
+    assert {bar.name for bar in figure.data if bar.type == "bar"} == {
+        "computing",
+        "stragglers",
+        "latency",
+        "transfers",
+    }
+    for choice, dot in zip(shown, dots, strict=True):
+        assert dot.error_x.array[0] == pytest.approx(
+            (choice.high - choice.seconds) * dot.x[0] / choice.seconds
+        )
+
+
+def test_the_best_of_every_scheme_is_shown_first(advice: Advice) -> None:
+    few = picked(advice, len(advice.schemes))
+    assert few == list(advice.schemes)
+    assert len(picked(advice, 3)) == 3
+    with pytest.raises(SettingError, match=r"^most = 0: "):
+        ranking(advice, most=0)

@@ -1,0 +1,103 @@
+"""Films of runs: what is shown depends on the clock, on the experiments and on the start, and on nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.lectures.clock import ENTRIES, SMALL, Clock
+from workbench.lectures.film import Film, Filmed, length, shoot
+from workbench.live import Run, recorded
+
+TRACES = wb.compare(ENTRIES)
+
+
+def settled(film: Film) -> list[Filmed]:
+    """Films of runs that are over behind the scenes."""
+    runs = shoot(ENTRIES, film)
+    for run in runs:
+        assert run.wait(60)
+    return runs
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.55, 1.0])
+def test_rounds_appear_when_the_clock_gets_to_them(share: float) -> None:
+    clock = Clock()
+    runs = settled(Film(pace=0.5, began=clock.now, clock=clock))
+    end = max(trace.columns["time"][-1] for trace in TRACES)
+    clock.now += share * end / 0.5 + 1e-9
+    for run, trace in zip(runs, TRACES, strict=True):
+        shown = int(np.sum(np.asarray(trace.columns["time"]) <= share * end + 1e-9))
+        rows = run.rows()
+        assert len(rows["round"]) == shown
+        np.testing.assert_array_equal(rows["loss"], trace.columns["loss"][:shown])
+        assert len(run.rows(3)["round"]) == max(0, shown - 3)
+        assert run.state == ("finished" if shown == 30 else "running")
+        assert run.note.startswith(f"round {shown} of 30" if shown else "in its first round")
+
+
+def test_all_stop_where_the_film_stops_and_show_no_more() -> None:
+    clock = Clock()
+    runs = settled(Film(pace=1.0, began=clock.now, clock=clock))
+    clock.now += float(TRACES[0].columns["time"][10])
+    before = [len(run.rows()["round"]) for run in runs]
+    for run in runs:  # as the plot does; time goes on meanwhile
+        run.stop()
+        clock.now += 100.0
+    assert [len(run.rows()["round"]) for run in runs] == before
+    assert {run.state for run in runs} == {"stopped"}
+
+
+def test_a_film_made_again_goes_on_where_the_clock_is() -> None:
+    clock = Clock()
+    began = clock.now
+    first = settled(Film(0.3, began, clock=clock))
+    clock.now += 0.4 * float(TRACES[0].columns["time"][-1]) / 0.3
+    shown = [run.rows() for run in first]
+    again = settled(Film(0.3, began, clock=clock))
+    for run, rows in zip(again, shown, strict=True):
+        assert len(rows["round"]) > 3
+        for name, column in run.rows().items():
+            np.testing.assert_array_equal(column, rows[name])
+
+
+def test_a_film_that_was_stopped_is_running_until_it_has_got_there() -> None:
+    class Waiting(Run):
+        def rows(self, first: int = 0) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+            return {name: np.asarray(c[first : self.done]) for name, c in TRACES[0].columns.items()}
+
+    inner = Waiting(TRACES[0].experiment, "sim")
+    inner.done = 2  # type: ignore[attr-defined]
+    inner._begin("going on")
+    at = float(TRACES[0].columns["time"][20])
+    film = Filmed(inner, Film(1.0, 0.0, stopped=at, clock=Clock()), limit=6)
+    assert film.state == "running"
+    inner.done = 9  # type: ignore[attr-defined]
+    assert film.state == "stopped"
+    assert (
+        len(film.rows()["round"]) == 6
+    )  # though the clock was further when it was stopped: the work lagged behind
+    assert len(film.rows(4)["round"]) == 2
+
+
+def test_what_fails_is_told() -> None:
+    dies = wb.Experiment(scheme="UMW", faults=[{"worker": 3, "round": 2}], **SMALL)
+    (run,) = shoot([dies], Film(1.0, 0.0, clock=Clock()))
+    run.wait(60)
+    assert run.state == "failed"
+    assert "lost worker 3" in run.note
+
+
+def test_its_length_is_the_slowest_schemes() -> None:
+    expected = max(float(trace.columns["time"][-1]) for trace in TRACES)
+    assert length(ENTRIES) == pytest.approx(expected, rel=0.3)
+
+
+def test_recorded_runs_can_be_filmed_too() -> None:
+    clock = Clock()
+    run = Filmed(recorded(TRACES[1]), Film(1.0, clock.now, clock=clock))
+    assert run.state == "running"
+    clock.now += 1e6
+    assert run.state == "finished"
+    assert run.result() is TRACES[1]

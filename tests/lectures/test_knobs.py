@@ -1,0 +1,102 @@
+"""Sliders: typed values are judged, one slider may limit another, and all views of a desk say the same."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lectures.drawn import FEW, SCRIPTS, settings_of
+from tests.widgets.page import types
+from workbench.lectures.knobs import Desk, Knobs
+from workbench.settings import SettingError, setting
+
+
+class Pair(Knobs):
+    """Two numbers, the second of which the first limits."""
+
+    labels: ClassVar = {"most": "most n"}
+    logs: ClassVar = frozenset({"pace"})
+
+    most: int = setting(5, "limit of the other", ge=1, le=9)
+    some: int = setting(2, "at most the other", ge=0, le=9)
+    pace: float = setting(1.0, "how fast", "s", ge=0.1, le=10)
+
+    def fit(self) -> Pair:
+        """Keep the second below the first."""
+        return self.replace(some=min(self.some, self.most))
+
+
+def test_lines_are_made_from_the_fields() -> None:
+    most, some, pace = Pair.lines()
+    assert (most.label, some.label, pace.label) == ("most n", "some", "pace")
+    assert (most.low, most.high, most.log) == (1, 9, False)
+    assert (pace.low, pace.high, pace.log, pace.unit) == (0.1, 10.0, True, "s")
+
+
+def test_what_is_typed_moves_the_desk_and_all_its_panels() -> None:
+    desk, told = Desk(Pair()), []
+    first, second = desk.panel(["most", "some"]), desk.panel(["some", "pace"])
+    desk.on_move(["some"], lambda: told.append(desk.knobs.some))
+    types(first, some="4")
+    assert desk.knobs == Pair(some=4)
+    assert second.values["some"] == "4"
+    types(second, pace="2.5")
+    assert told == [4]  # of its own knobs only
+    types(first, most="3")  # takes the other along
+    assert desk.knobs == Pair(most=3, some=3, pace=2.5)
+    assert (first.values, second.values["some"]) == ({"most": "3", "some": "3"}, "3")
+    assert told == [4, 3]
+
+
+@pytest.mark.parametrize("text", ["", "0", "12", "many", "2.5"])
+def test_what_cannot_be_used_is_coloured_and_changes_nothing(text: str) -> None:
+    desk = Desk(Pair())
+    panel = desk.panel(["most", "some"])
+    types(panel, most=text)
+    assert desk.knobs == Pair()
+    assert list(panel.reasons) == ["most"]
+    assert panel.reasons["most"].startswith("most")
+    types(panel, most="7")
+    assert panel.reasons == {}
+    assert desk.knobs.most == 7
+
+
+def test_a_number_on_its_way_is_left_as_it_is_typed() -> None:
+    desk = Desk(Pair())
+    panel = desk.panel(["pace"])
+    types(panel, pace="1.50")
+    assert panel.values["pace"] == "1.50"
+    assert desk.knobs.pace == 1.5
+
+
+def test_a_move_from_elsewhere_is_refused_in_one_sentence() -> None:
+    desk = Desk(Pair())
+    with pytest.raises(SettingError, match="most = 99"):
+        desk.move(most=99)
+    with pytest.raises(SettingError, match="no such field"):
+        desk.move(least=1)
+    assert desk.knobs == Pair()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_knob_has_a_label_a_help_and_a_range(name: str) -> None:
+    for line in SCRIPTS[name].knobs.lines():
+        assert line.label
+        assert line.help
+        assert line.kind == "choice" or (line.low is not None and line.high is not None)
+        assert len(line.words) == len(line.choices)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@FEW
+@given(st.data())
+def test_fitting_settles(name: str, data: st.DataObject) -> None:
+    knobs = data.draw(settings_of(SCRIPTS[name]))
+    assert knobs.fit() == knobs
+    desk = Desk(knobs)
+    panel = desk.panel(type(knobs).model_fields)
+    assert panel.complaints() == {}
+    assert type(knobs)(**panel.shown()) == knobs

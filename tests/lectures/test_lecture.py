@@ -1,0 +1,131 @@
+"""Lectures: what the student does is judged, remembered, and there again on a page that is loaded anew."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from tests.lectures.drawn import SCRIPTS
+from tests.widgets.page import types
+from workbench.lectures import NAMES, stragglers
+from workbench.lectures.lecture import Lecture
+from workbench.lectures.question import Question
+from workbench.settings import SettingError
+
+
+def asks(question: Question, **content: Any) -> None:
+    """A message comes from the page."""
+    question._handle_custom_msg(content, [])
+
+
+def answered(lecture: Lecture[Any]) -> list[tuple[str, str, bool]]:
+    return [(q.verdict, q.given, bool(q.why)) for q in lecture.quiz.questions]
+
+
+def test_answers_are_judged_counted_and_explained() -> None:
+    lecture = stragglers.lecture(workers=4)
+    first, second, third = lecture.quiz.questions
+    asks(first, kind="check", given="25/12")
+    assert (first.verdict, first.given) == ("right", "25/12")
+    assert "1 of 3 right" in lecture.quiz.score.value
+    asks(second, kind="check", given="-1")
+    assert second.verdict == "wrong"
+    asks(third, kind="check", given="a few")
+    assert third.verdict == "unclear"
+    assert third.why == ""
+    asks(third, kind="why")
+    assert "<sub>" in third.why
+    asks(third, kind="why")
+    assert third.why == ""
+    asks(third, kind="something else")
+    assert answered(lecture)[2] == ("unclear", "a few", False)
+
+
+def test_a_slider_that_changes_the_answer_takes_the_verdict_away() -> None:
+    lecture = stragglers.lecture(workers=4)
+    first = lecture.quiz.questions[0]
+    asks(first, kind="check", given="25/12")
+    lecture.desk.move(tail=2.0)  # not a matter of the first question
+    assert first.verdict == "right"
+    asks(first, kind="why")
+    lecture.desk.move(workers=5)
+    assert first.verdict == ""
+    assert first.given == "25/12"
+    assert "N</i> = 5" in first.text
+    assert "<sub>5</sub>" in first.why
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_views_share_one_desk(name: str) -> None:
+    lecture = import_module(f"workbench.lectures.{NAMES[name]}").lecture()
+    views = [lecture.show(part) for part in lecture.script.parts]
+    assert lecture.show(next(iter(lecture.script.parts))) is views[0]
+    line = views[0].panel.lines[0]
+    before = [view.plot.serial for view in views]
+    value = line.choices[-1] if line.kind == "choice" else str(int(line.high or 0))
+    types(views[0].panel, **{line.name: value})
+    for view, serial in zip(views, before, strict=True):
+        moved = line.name in {other.name for other in view.panel.lines}
+        assert (view.plot.serial > serial) == moved
+        assert view.message.value == ""
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_new_kernel_stands_where_the_old_one_stood(name: str) -> None:
+    module = import_module(f"workbench.lectures.{NAMES[name]}")
+    first = module.lecture()
+    line = first.script.knobs.lines()[0]
+    assert first.memory.kept == ""  # nothing to remember yet
+    first.desk.move(**{line.name: line.choices[-1] if line.kind == "choice" else line.low})
+    question, exercise = first.quiz.questions[0], first.quiz.exercises[0]
+    asks(question, kind="check", given=str(exercise.answer(first.desk.knobs)))
+    asks(first.quiz.questions[1], kind="check", given="123456")
+    asks(first.quiz.questions[2], kind="why")
+    second = module.lecture()
+    second.memory.set_state({"recalled": first.memory.kept})
+    assert second.desk.knobs == first.desk.knobs
+    assert answered(second) == answered(first)
+    assert answered(second)[0][0] == "right"
+    assert json.loads(second.memory.kept) == json.loads(first.memory.kept)
+
+
+def test_a_run_is_taken_up_by_the_next_kernel() -> None:
+    first = stragglers.lecture(workers=4)
+    first.race.start()
+    first.desk.move(workers=6)
+    second = stragglers.lecture()
+    second.memory.set_state({"recalled": first.memory.kept})
+    runs = [[run.experiment.model_dump() for run in lecture.race.plot.runs] for lecture in (first, second)]
+    assert runs[0] == runs[1]
+    assert second.race.plot.runs[0].experiment.workers == 4
+    assert second.desk.knobs.workers == 6
+    for lecture in (first, second):
+        lecture.race.plot.stop()
+        assert lecture.race.plot.wait(60)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no JSON",
+        "[]",
+        "{}",
+        '{"knobs": {"workers": 99}, "quiz": [], "race": {}}',
+        '{"knobs": {"children": 3}, "quiz": [], "race": {}}',
+        '{"knobs": {}, "quiz": 7, "race": {}}',
+        '{"knobs": {}, "quiz": [], "race": {"film": {"pace": 1}}}',
+    ],
+)
+def test_what_cannot_be_remembered_is_left_alone(text: str) -> None:
+    lecture = stragglers.lecture(workers=7)
+    lecture.memory.set_state({"recalled": text})
+    assert lecture.desk.knobs.workers == 7
+    assert lecture.race.plot.runs == []
+
+
+def test_a_parameter_that_cannot_be_used_is_one_sentence() -> None:
+    with pytest.raises(SettingError, match="workers = 1: input should be greater than or equal to 2"):
+        stragglers.lecture(workers=1)

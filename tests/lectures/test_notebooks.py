@@ -1,0 +1,73 @@
+"""The lectures' notebooks: prose, parameters, and calls of the package; they run top to bottom."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import pytest
+
+from tests.lectures.drawn import SCRIPTS
+from workbench import notebooks
+from workbench.lectures import NAMES
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
+
+
+def cells(name: str, kind: str) -> list[str]:
+    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    return [cell.source for cell in notebook.cells if cell.cell_type == kind]
+
+
+def test_there_is_one_for_every_lecture() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_the_sliders_and_begin_where_they_do(name: str) -> None:
+    parameters = papermill.inspect_notebook(str(FOLDER / f"{name}.ipynb"))
+    given = {key: ast.literal_eval(p["default"]) for key, p in parameters.items() if key != "start"}
+    fields = SCRIPTS[name].knobs.model_fields
+    assert given == {key: fields[key].default for key in given}
+    assert len(given) >= 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_runs_and_shows_something(name: str) -> None:
+    space: dict[str, Any] = {}
+    shown = []
+    for source in cells(name, "code"):
+        body = ast.parse(source).body
+        if body and isinstance(body[-1], ast.Expr):
+            exec(compile(ast.Module(body[:-1], []), name, "exec"), space)
+            shown.append(eval(compile(ast.Expression(body[-1].value), name, "eval"), space))
+        else:
+            exec(source, space)
+    lecture = space["lecture"]
+    assert shown == [lecture, *lecture.views.values(), lecture.race, lecture.quiz]
+    assert set(lecture.views) == set(SCRIPTS[name].parts)  # every figure of the lecture is in its notebook
+    assert len(lecture.quiz.questions) == 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prose_is_short_and_needs_nothing_from_elsewhere(name: str) -> None:
+    text = "\n".join(cells(name, "markdown"))
+    assert 250 < len(re.sub(r"<[^>]+>", "", text).split()) < 650  # ten to fifteen minutes with the figures
+    assert "$" not in text  # what typesets formulas in a page comes from the internet
+    assert "http" not in text
+    assert "<img" not in text
+    assert len(cells(name, "code")) <= 8
+
+
+@pytest.mark.parametrize(
+    "name", [name if i == 0 else pytest.param(name, marks=pytest.mark.slow) for i, name in enumerate(NAMES)]
+)
+def test_papermill_runs_it_to_the_end(name: str, tmp_path: Path) -> None:
+    done = notebooks.execute(FOLDER / f"{name}.ipynb", tmp_path / "out.ipynb", {"start": True}, tmp_path)
+    outputs = [cell.outputs for cell in done.cells if cell.cell_type == "code"]
+    assert not [o for each in outputs for o in each if o.output_type in ("error", "stream")]
+    assert sum(bool(each) for each in outputs) >= 5
