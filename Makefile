@@ -6,7 +6,7 @@ STAMP := .venv/stamp
 SCRIPTS := $(filter-out benchmarks/faults.py benchmarks/textbook_master.py,$(sort $(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: faults help env run lab lint test test-all format lock bench clean
+.PHONY: faults help env run lab lectures lint test test-all format lock bench clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ run: env ## One experiment from start to figure
 lab: env ## Open the first notebook in JupyterLab
 	$(BIN)/jupyter lab --ip=127.0.0.1 $(if $(filter 0,$(shell id -u)),--allow-root) \
 		--LabApp.default_url=/lab/tree/notebooks/01-straight-line.ipynb
+
+lectures: env ## Serve the lectures as pages without code, on this machine only
+	$(BIN)/workbench lectures
 
 lint: env ## Check format, style and types
 	$(BIN)/ruff format --check

@@ -29,7 +29,9 @@ import workbench as wb
 from workbench.delays import DelayStream
 from workbench.launch import mpiexec, records
 from workbench.launch.pools import POOLS
+from workbench.launch.records import read_arrivals
 from workbench.launch.vandals import HOW
+from workbench.protocol import MASTER
 from workbench.realrun import RealRun, resume, start_real
 from workbench.replaying import replay_arrivals
 
@@ -225,7 +227,11 @@ def settled(number: int, gap: float = 0.008) -> wb.Experiment:
 
 
 def torn_checkpoints(count: int, rng: random.Random) -> Tally:
-    """The master is killed at a random byte of a checkpoint; the resumed run ends with the very same weights."""
+    """The master is killed at a random byte of a checkpoint; the resumed run ends with the very same weights.
+
+    On a machine that is too busy to keep to the drawn delays, another answer may be the last to be in time: then the
+    weights differ in their last bits, as they should, and only going through the notes offline has to give the same.
+    """
     tally = Tally("master killed while writing")
     for number in range(count):
         e = settled(number)
@@ -246,10 +252,17 @@ def torn_checkpoints(count: int, rng: random.Random) -> Tally:
         model = again.result().model
         same = np.array_equal(model, whole.result().model)
         offline = np.array_equal(replay_arrivals(torn.home)[-1], model)
-        tally.wrong += not (same and offline)
+        alike = in_time(torn.home) == in_time(whole.home)
+        tally.wrong += not offline or (alike and not same)
+        tally.notes["other answers in time"] += not alike
         tally.notes["bit-identical"] += same
         tally.notes["replayed offline"] += offline
     return tally
+
+
+def in_time(folder: Path) -> dict[int, set[tuple[int, int]]]:
+    """Which answers the master took in each round."""
+    return {round: set(answers) for round, answers in read_arrivals(folder, MASTER).items()}
 
 
 def full_disks(count: int, rng: random.Random) -> Tally:

@@ -33,10 +33,10 @@ def test_a_plan_is_a_table_a_sentence_and_a_picture(file: Path, tmp_path: Path) 
     words = ["plan", str(file), str(spec), "--effort", "0", "-o", str(best), "--picture", str(picture)]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0, done.output
-    lines = done.output.splitlines()
+    lines = done.stdout.splitlines()
     assert lines[0].split()[:2] == ["scheme", "time"]
-    assert any("not ranked: " in line for line in lines)
-    assert any("times as long" in line and "resampled predictions" in line for line in lines)
+    assert any(line.startswith("not ranked: ") for line in lines)
+    assert any("resampled predictions" in line for line in lines)
     assert "plotly" in picture.read_text()
     chosen = wb.Experiment.read(best)
     assert (chosen.workers, chosen.rounds, chosen.optimiser_args) == (6, 15, {"step": 0.5})
@@ -72,7 +72,7 @@ def test_this_machine_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "here.json"
     done = CliRunner().invoke(cli, ["profile", "local", "--workers", "3", "--rounds", "8", "-o", str(file)])
     assert done.exit_code == 0, done.output
-    assert "link: latency" in done.output
+    assert "\nlink: " in done.stdout
     assert f"written to {file}" in done.output
     assert wb.ClusterProfile.load(file).workers == 3
     assert (tmp_path / "here.html").is_file()

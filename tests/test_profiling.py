@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.delays import DelayStream, ShiftedExponential
+from workbench.delays import DelayStream, Heterogeneous, ShiftedExponential
 from workbench.observing import Observed, on_one_clock
 from workbench.profiles import ClusterProfile, scaled
 from workbench.profiling import grid, profile, simulated
@@ -112,6 +112,15 @@ def test_resampling_gives_a_spread_around_the_fit(known: ClusterProfile) -> None
     assert isinstance(law, ShiftedExponential)
     assert len(set(rates)) == len(known.resampled) == 6
     assert min(rates) < law.rate < max(rates)
+
+
+def test_how_many_workers_are_slow_is_as_uncertain_as_few_workers_make_it() -> None:
+    """Rounds say who is slow; that so many of the next ones will be, only the number of workers says."""
+    delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
+    found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
+    slow = [each.laws[0].slow for each in found.resampled if isinstance(each.laws[0], Heterogeneous)]
+    assert len(slow) >= 35  # once in a while nobody slow is drawn
+    assert 0.03 < np.std(slow) < 0.2  # sqrt(0.3 * 0.7 / 20) = 0.10
 
 
 def test_files_come_back_as_they_were(known: ClusterProfile, tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ def test_where(runs: Runs) -> None:
     assert len(runs.where(scheme="GC")) == 6
     assert len(runs.where({"scheme_args.stragglers": [1, 2]}, seed=0)) == 2
     assert len(runs.where(seed=lambda seed: seed > 0)) == 6
+    assert len(runs.where({"scheme_args.stragglers": lambda s: s > 0})) == 6  # UMW has no such number
+    assert set(runs.where({"scheme_args.stragglers": None}).table["scheme"]) == {"UMW"}
     assert len(runs.where(scheme="GD")) == 0
     assert "no runs" in repr(runs.where(scheme="GD"))
     with pytest.raises(SettingError, match=r"column = 'schme'.*scheme"):

@@ -23,6 +23,9 @@ PARTS = {  # of a round's time, and what they are called in a sentence
 }
 
 
+CLOSE = 1.02  # times as long: no difference
+
+
 @dataclass(frozen=True)
 class Choice:
     """One scheme with its numbers, and what it is expected to take; times in s.
@@ -197,6 +200,8 @@ def _made_of(choice: Choice) -> str:
 def _against(best: Choice, other: Choice) -> str:
     """By how much the next scheme is behind, and what makes the difference."""
     ratio = other.seconds / best.seconds
+    if ratio < CLOSE:
+        return f"{other.name} is as good, as far as the forecast can tell."
     start = f"Next is {other.name}, {ratio:.3g} times as long"
     if not best.parts or not other.parts:
         return f"{start}."

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from workbench import cli_batch, cli_book, cli_cluster, cli_plan, cli_real
+from workbench import cli_batch, cli_book, cli_cluster, cli_lectures, cli_plan, cli_real
 from workbench.settings import Settings
 
 
@@ -69,6 +69,7 @@ cli.add_command(cli_batch.sweep)
 cli.add_command(cli_batch.runs)
 cli.add_command(cli_book.reproduce)
 cli.add_command(cli_cluster.cluster)
+cli.add_command(cli_lectures.lectures)
 cli.add_command(cli_plan.profile)
 cli.add_command(cli_plan.plan)
 for _command in (cli_real.follow, cli_real.resume, cli_real.stop):

@@ -125,6 +125,7 @@ def asked(spec: Path | None) -> dict[str, Any]:
 def described(found: ClusterProfile) -> list[str]:
     """A profile in a few lines."""
     from workbench.figures.contest import quantity_of
+    from workbench.figures.profile import link_words
 
     lines = []
     for place, each in enumerate(found.recorded):
@@ -135,11 +136,8 @@ def described(found: ClusterProfile) -> list[str]:
         lines.append(
             f"{each.samples:6.0f} samples x {each.floats:6d}: {quantity_of(each.typical):>8} a task   ({law})"
         )
-    port, work = found.fitted.port, found.fitted.work
-    rate = "too fast to see" if port.bandwidth is None else f"{port.bandwidth / 1e6:.4g} MB/s"
-    lines.append(
-        f"link: latency {quantity_of(port.latency)}, {quantity_of(port.overhead)} a message on the port, {rate}"
-    )
+    work, link = found.fitted.work, link_words(found).removeprefix("fitted link: ")
+    lines.append(f"link: {link}")
     lines.append(
         f"work: {quantity_of(work.fixed)} + {work.per_number:.3g} s a parameter + {work.per_sample:.3g} s a sample"
         f" + {work.per_cell:.3g} s a parameter and sample"
@@ -148,12 +146,13 @@ def described(found: ClusterProfile) -> list[str]:
 
 
 def table(advice: Advice) -> list[str]:
-    """The best of every scheme, in columns, and how many are not ranked."""
+    """The best of every scheme, in columns, and what is not ranked."""
     head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}"
     lines = [head, *(_row(choice) for choice in advice.schemes[:SHOWN])]
-    lines += [f"{each.name[:42]:42} not ranked: {each.reason}" for each in advice.refusals[:SHOWN]]
-    more = len(advice.refusals) - SHOWN
-    return [*lines, *([f"... and {more} more that are not ranked"] if more > 0 else [])]
+    reasons: dict[str, list[str]] = {}
+    for each in advice.refusals:
+        reasons.setdefault(each.reason, []).append(each.name)
+    return lines + [f"not ranked: {'; '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def _row(choice: Choice) -> str:

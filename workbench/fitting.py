@@ -33,8 +33,8 @@ TAIL_AT = 0.99
 APART = 1.3  # a slow state is at least so many times slower
 DRAWN_ROUNDS, DRAWN_WORKERS = 60, 400  # to compare a law with
 _ODD = {
-    "lag": "who was slow stays slow for another number of rounds",
-    "far": "who was slow stays slow for another number of rounds",
+    "lag": "slow workers stay slow for more or fewer rounds than it has it",
+    "far": "slow workers stay slow for more or fewer rounds than it has it",
     "together": "workers are slow together",
 }
 Fit = Callable[[Array], Delays | None]

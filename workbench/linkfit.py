@@ -45,6 +45,7 @@ def fit_work(samples: Sequence[float], floats: Sequence[float], seconds: Sequenc
     )
     scale = rows.max(axis=0)
     found, _ = nnls(rows / scale, np.ones(len(rows)))
+    found[found < 1e-9] = 0.0  # of the largest relative time: rounding
     numbers = [float(f"{value:.12g}") for value in found / scale]
     return Work(**dict(zip(Work.model_fields, numbers, strict=True)))
 

@@ -32,9 +32,9 @@ from workbench.targets import EFFORT, LONGER, Need, Target, cost, needs, referen
 
 ROUNDS, ROUNDS_AGAIN = 64, 24  # of a forecast, as measured and resampled
 DRAWS = 4  # seeds of a forecast
-SEEDS = 24  # predictions of a profile that was not resampled
-WITHIN = 3.0  # choices that take at most so many times as long as the best are resampled fully
-FEW = 8  # resampled predictions of the others
+SEEDS = 24  # resampled predictions at most, and of a profile that was not resampled
+WITHIN = 2.0  # choices that take at most so many times as long as the best are resampled fully
+FEW = 5  # resampled predictions of the others
 EXPLAINED = 10  # schemes whose rounds are taken apart
 EACH = 4  # settings of an approximate scheme that are simulated
 QUIET = 0.05  # quantile of a worker's times: it was not held up
@@ -373,7 +373,7 @@ def _resampled(
     cluster: ClusterProfile, found: Sequence[Candidate], point: Array, aim: Target, seed: int, progress: bool
 ) -> Array:
     """Seconds to the target by resampled numbers and other draws: (candidates, resamples), NaN where not asked."""
-    numbers: list[Fitted] = list(cluster.resampled) or [cluster.fitted] * SEEDS
+    numbers: list[Fitted] = list(cluster.resampled[:SEEDS]) or [cluster.fitted] * SEEDS
     times = np.full((len(found), len(numbers)), np.nan)
     near = point <= WITHIN * point.min()
     with Bar("resampling", "candidate", len(found), progress) as bar:

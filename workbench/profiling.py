@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.delays import Delays
 from workbench.engines.arithmetic import Coefficients
@@ -223,12 +224,15 @@ Laws = Sequence[Delays | None]
 
 
 def fit_all(
-    found: Sequence[Observed], kinds: Sequence[str | None] | str, near: PortFit | None = None
+    found: Sequence[Observed],
+    kinds: Sequence[str | None] | str,
+    near: PortFit | None = None,
+    workers: NDArray[np.int64] | None = None,
 ) -> tuple[Fitted, list[Array]]:
     """Fit everything; also every load's times.
 
     `kinds`: of each load's law (None: recorded times are replayed), or the kind of one law for all of them. `near`: a
-    fit to much the same rounds.
+    fit to much the same rounds. `workers`: whose times the laws are fitted to (default: everybody's, once).
     """
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
@@ -238,9 +242,13 @@ def fit_all(
     times = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
     typical = [float(np.median(t)) for t in times]
     work = fit_work([each.samples for each in found], [each.floats for each in found], typical)
-    return Fitted(
-        port=port, work=work, typical=_short(typical), decode_rate=rate, laws=tuple(_laws(times, kinds))
-    ), times
+    laws = tuple(_laws([t if workers is None else t[:, workers] for t in _relative(times)], kinds))
+    return Fitted(port=port, work=work, typical=_short(typical), decode_rate=rate, laws=laws), times
+
+
+def _relative(times: Sequence[Array]) -> list[Array]:
+    """Each load's times over their median."""
+    return [t / np.median(t) for t in times]
 
 
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
@@ -251,26 +259,20 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
 
 
-def _laws(times: Sequence[Array], kinds: Sequence[str | None] | str) -> Laws:
+def _laws(relative: Sequence[Array], kinds: Sequence[str | None] | str) -> Laws:
     if isinstance(kinds, str):
-        return [refit(_pooled(times), kinds)] * len(times)
-    return [
-        None if kind is None else refit(t / np.median(t), kind) for t, kind in zip(times, kinds, strict=True)
-    ]
-
-
-def _pooled(times: Sequence[Array]) -> Array:
-    """All loads' times, each over its median, one load's rounds after the other's."""
-    return np.concatenate([t / np.median(t) for t in times])
+        return [refit(np.concatenate(relative), kinds)] * len(relative)
+    return [None if kind is None else refit(t, kind) for t, kind in zip(relative, kinds, strict=True)]
 
 
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Sequence[str | None] | str]:
     """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
-    for law in laws_of(_pooled(times)):
-        each = [assess(t / np.median(t), law.delays) for t in times]
+    relative = _relative(times)
+    for law in laws_of(np.concatenate(relative)):
+        each = [assess(t, law.delays) for t in relative]
         if law.fits and all(one.fits for one in each):
             return tuple((one,) for one in each), law.delays.kind
-    alone = tuple(tuple(laws_of(t / np.median(t))) for t in times)
+    alone = tuple(tuple(laws_of(t)) for t in relative)
     return alone, [best.delays.kind if best.fits else None for best, *_ in alone]
 
 
@@ -310,11 +312,12 @@ def _again(
     seed: int,
     progress: bool,
 ) -> Iterator[Fitted]:
-    """The same fits to rounds drawn again, as often as wanted."""
-    rng = np.random.default_rng(seed)
+    """The same fits to rounds drawn again, as often as wanted; laws speak of new workers, so these are drawn too."""
+    rng, n = np.random.default_rng(seed), found[0].end.shape[1]
     with Bar("resampling", "fit", resamples, progress) as bar:
         for k in range(resamples):
-            yield fit_all([each.drawn_again(rng) for each in found], kinds, near)[0]
+            again = [each.drawn_again(rng) for each in found]
+            yield fit_all(again, kinds, near, rng.integers(0, n, (n,)))[0]
             bar.update(k + 1)
 
 

@@ -12,20 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.batch.folder import PLAN, STATUS, TRACE, Status, is_running, read_plan
+from workbench.engines.timeline import COUNTS
 from workbench.experiment import Experiment
 from workbench.settings import SettingError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SUMMED = (
-    "messages",
-    "bytes",
-    "downloads",
-    "samples",
-    "started",
-    "stale",
-)  # over the rounds; `residual`: their mean
+# Over the rounds; `residual`: their mean.
+_SUMMED = (*COUNTS, "overrun", "rejected", "abandoned")
 
 
 @dataclass(frozen=True)

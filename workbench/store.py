@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,12 +53,14 @@ class Runs:
     def where(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Runs:
         """Runs whose columns have these values: a value, a list of values, or a function that says yes or no.
 
-        `where(scheme="CR")`, `where({"delays.rate": [1e3, 1e4]})`, `where(loss=lambda loss: loss < 0.1)`.
+        `where(scheme="CR")`, `where({"delays.rate": [1e3, 1e4]})`, `where(loss=lambda loss: loss < 0.1)`. What a run
+        does not have equals None; a function is given NaN for it.
         """
         table = self.table
         for name, wanted in {**(fields or {}), **more}.items():
             values = self._column(name, table).astype(object)
-            table = table[[_matches(value, wanted) for value in values.where(values.notna(), None)]]
+            missing = np.nan if callable(wanted) else None
+            table = table[[_matches(value, wanted) for value in values.where(values.notna(), missing)]]
         return Runs(table.reset_index(drop=True), self.settings)
 
     def mean(
@@ -206,7 +208,7 @@ def _whole(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _matches(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Callable):  # type: ignore[arg-type]
+    if callable(wanted):
         return bool(wanted(value))
     options = wanted if isinstance(wanted, list | tuple | set | range) else [wanted]
     return any(value == option or str(value) == str(option) for option in options)

@@ -20,7 +20,7 @@ from workbench.settings import SettingError
 from workbench.trace import Trace
 
 LONGER = 3  # an approximate scheme may take so many times the rounds of an exact one
-EFFORT = 2.5e9  # numbers of data that all simulations together may go through
+EFFORT = 2e9  # numbers of data that all simulations together may go through
 CALL = 5e4  # numbers that could be gone through while one worker's own gradient is set up
 REFERENCE = "UMW"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import workbench as wb
 from tests.batch.runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
 from workbench.batch.folder import Status
 
-NURSERY = "workbench.batch.nursery"
+NURSERY, RANKS = "workbench.batch.nursery", "workbench.launch.ranks"
 
 
 def states(folder: Path) -> dict[str, str]:
@@ -107,6 +108,24 @@ def test_kill_9_leaves_nobody_behind_and_marks_the_unfinished(tmp_path: Path) ->
     (row,) = wb.runs(folder).table.to_dict("records")
     assert (row["state"], row["error"]) == ("unfinished", "the sweep was killed while it ran")
     assert row["rounds"] == 10 * SLOW_ROUNDS
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_ranks_of_a_real_run_end_with_the_sweep(tmp_path: Path, how: signal.Signals) -> None:
+    base = {"scheme": "UMW", "workers": 2, "rounds": 10**6}
+    sweep = start(tmp_path / "sweep", write(tmp_path / "plan.yaml", base=base, engine="mpi"), "--quiet")
+    wait_for(lambda: len([p for p in family(sweep) if RANKS in p.cmdline()]) >= 3, 300)
+    everyone = family(sweep)
+    sweep.send_signal(how)
+    sweep.communicate(timeout=300)
+    assert psutil.wait_procs(everyone, timeout=120)[1] == []
+
+
+def family(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(sweep.pid).children(recursive=True)
 
 
 @pytest.mark.slow

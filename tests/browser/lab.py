@@ -39,7 +39,13 @@ CONNECTED = """() => { const kernel = window.jupyterapp?.shell?.currentWidget?.s
 ALL_DONE = """() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')]
   .every(prompt => /\\[\\d+\\]/.test(prompt.textContent)) || !!document.querySelector('[data-mime-type$="error"]')"""
 
-FOREIGN = ("jsdelivr.net", "cloudflare.com", "ipyparallel-labextension", "/voila/api/shutdown")
+FOREIGN = (
+    "jsdelivr.net",
+    "cloudflare.com",
+    "ipyparallel-labextension",
+    "/voila/api/shutdown",
+    "/favicon.ico",
+)
 RUN_CELL = """async (index) => { const { content, context } = window.jupyterapp.shell.currentWidget;
   content.activeCellIndex = index; content.deselectAll();
   await window.jupyterapp.commands.execute('notebook:run-cell'); }"""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import psutil
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import CONNECTED, Lab, Noise, Server
+from tests.browser.lab import CONNECTED, Lab, Noise, Server, free_port
 from tests.lectures.drawn import SCRIPTS
+from workbench.cli_lectures import command
 from workbench.lectures.exercises import Exercise
 from workbench.lectures.lecture import Script
 
@@ -290,4 +296,45 @@ def test_what_is_typed_wrong_is_told_at_the_slider(page: Page, noise: Noise, ser
     assert field.get_attribute("aria-invalid") == "true"
     field.fill("3")
     page.wait_for_function("() => !document.querySelector('[aria-invalid=true]')")
+    assert noise.ours() == []
+
+
+@pytest.fixture
+def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
+    """What `workbench lectures` starts, and the address that it prints."""
+    words = command(NOTEBOOKS / "lecture", free_port(), browser=False, token=True, dark=False)
+    log = tmp_path / "voila.log"
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            words, stdout=out, stderr=out, env={**os.environ, "WORKBENCH_CACHE": str(cache)}
+        )
+    try:
+        while (address := re.search(r"http://\S+token=\w+", log.read_text())) is None:
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.1)
+        yield psutil.Process(server.pid), address.group()
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def test_the_command_serves_pages_to_who_has_the_token(
+    served: tuple[psutil.Process, str], page: Page, noise: Noise, picture: Callable[[str], Path]
+) -> None:
+    server, address = served
+    ports = {c.laddr.ip for c in server.net_connections() if c.status == psutil.CONN_LISTEN}
+    assert ports == {"127.0.0.1"}
+    root = address.split("?")[0]
+    lecture = f"voila/render/{NAMES[1]}.ipynb"
+    assert "/login" in page.request.get(root + lecture).url  # without the token
+    page.goto(address)
+    links = page.get_by_role("link").filter(has_text=".ipynb")
+    expect(links).to_have_count(len(NAMES))
+    picture("lectures-list")
+    assert page.request.get(f"{root}voila/files/{NAMES[1]}.ipynb").status == 403
+    page.goto(f"{root}{lecture}?{address.split('?')[1]}")
+    student = Student(page, SCRIPTS[NAMES[1]])
+    student.slide("draw", 3)
+    exercise = student.script.exercises[2]
+    student.answer(exercise, str(exercise.answer(student.knobs)), "right")
     assert noise.ours() == []

@@ -35,6 +35,8 @@ def _standing(folder: Path, count: int) -> Iterator[Hosts]:
             yield hosts
         finally:
             POOLS.close()
+        left = {host.name: found for host in hosts.hosts if (found := host.commands())}
+        assert not left, left
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +49,9 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 def pair(tmp_path: Path) -> Iterator[Hosts]:
     """Two hosts that a test may spoil."""
     yield from _standing(tmp_path / "pair", 2)
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[Hosts]:
+    """Four hosts that a test may spoil."""
+    yield from _standing(tmp_path / "four", 4)

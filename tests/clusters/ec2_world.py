@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -17,6 +19,7 @@ import pytest
 from workbench.clusters import ec2_access, ec2_tagged
 from workbench.clusters.base import Cluster, HostState, Status
 from workbench.clusters.ec2 import Ec2
+from workbench.clusters.ec2_aws import client
 from workbench.clusters.ssh import Ssh
 from workbench.launch.gateway import Gateway
 
@@ -45,11 +48,9 @@ class World:
     """An empty account, with a network in one region."""
 
     def __init__(self, address: str, cache: Path) -> None:
-        import boto3
-
         self.address, self.cache, self.calls = address, cache, Calls()
         urlopen(Request(f"{address}/moto-api/reset", method="POST")).read()
-        self.ec2 = boto3.client("ec2", region_name=REGION)
+        self.ec2 = connection("the test's", "ec2", REGION, address)
 
     def cluster(self, name: str = "lab", **changes: Any) -> Ec2:
         """A small cluster."""
@@ -111,11 +112,15 @@ class Calls:
         """Names of all calls so far."""
         return [name for name, _ in self.made]
 
-    def watch(self, client: Any) -> Any:
-        """Be told of this connection's calls."""
-        client.meta.events.register("provide-client-params", self._begun)
-        client.meta.events.register("after-call", self._answered)
-        return client
+    @contextmanager
+    def watching(self, client: Any) -> Iterator[None]:
+        """Be told of a connection's calls for a while."""
+        hooks = (("provide-client-params", self._begun), ("after-call", self._answered))
+        for event, hook in hooks:
+            client.meta.events.register(event, hook)
+        yield
+        for event, hook in hooks:
+            client.meta.events.unregister(event, hook)
 
     def _begun(self, params: dict[str, Any], model: Any, **more: Any) -> None:
         self.made.append((model.name, dict(params)))  # botocore goes on to encode some
@@ -126,7 +131,7 @@ class Calls:
 
 
 @pytest.fixture
-def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """An empty account. The user types the cluster's name when asked, ssh is left out, and nobody waits."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
@@ -134,8 +139,7 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
         monkeypatch.setenv(name, str(tmp_path / "none"))
     for name, value in {**SECRETS, "AWS_ENDPOINT_URL": moto, "AWS_EC2_METADATA_DISABLED": "true"}.items():
         monkeypatch.setenv(name, value)
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("WORKBENCH_CACHE", str(cache))
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("builtins.input", lambda: "lab")
     monkeypatch.setattr(ec2_tagged, "PAUSE", 0.0)
     monkeypatch.setattr(ec2_tagged, "PATIENCE", 60.0)
@@ -144,10 +148,25 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setattr(Ssh, "check", lambda *rest: [])
     monkeypatch.setattr(Cluster, "status", lambda *rest: Status((HostState("by ssh", "up"),)))
     monkeypatch.setattr(Gateway, "connect", lambda *rest, **more: pytest.fail("a connection to outside"))
-    world = World(moto, cache)
-    plain = ec2_tagged.client
-    monkeypatch.setattr(ec2_tagged, "client", lambda *which: world.calls.watch(plain(*which)))
-    return world
+    world = World(moto, tmp_path / "cache")
+    with ExitStack() as stack:
+
+        def connected(service: str, region: str) -> Any:
+            found = connection("ours", service, region, moto)
+            if found not in seen:
+                seen.append(found)
+                stack.enter_context(world.calls.watching(found))
+            return found
+
+        seen: list[Any] = []
+        monkeypatch.setattr(ec2_tagged, "client", connected)
+        yield world
+
+
+@cache
+def connection(whose: str, service: str, region: str, address: str) -> Any:
+    """A connection as the package makes it, once for all tests: each takes a sixth of a second of computing."""
+    return client(service, region)
 
 
 def notes(world: World, name: str = "lab") -> dict[str, Any]:

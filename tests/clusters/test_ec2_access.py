@@ -17,18 +17,23 @@ import pytest
 import yaml
 
 from workbench.clusters import ec2_access as access
+from workbench.clusters import ec2_notes
+from workbench.clusters.ec2 import Ec2
+from workbench.clusters.ec2_notes import Notes
 from workbench.errors import ClusterError
 
 HEAD, WORKERS = "127.0.77.1", ("127.0.77.2", "127.0.77.3")
 PATIENCE = 60.0  # s
-# A machine: a home and a /run of its own ($1), what user data say already in place, then its sshd.
+# A machine: a home ($2) and a /run of its own, both in $1, but for Python's folder ($3); a name ($4).
 MACHINE = """
 set -e
 mkdir -p "$1/home" "$1/run/sshd" "$1/run/systemd/shutdown"
 mount --make-rprivate /
+case $3 in "$2"/*) mkdir -p "$1/home${3#"$2"}"; mount --bind "$3" "$1/home${3#"$2"}";; esac
 mount --bind "$1/run" /run
-mount --bind "$1/home" "$2"
+mount --rbind "$1/home" "$2"
 chmod 700 "$2"
+hostname "$4"
 exec /usr/sbin/sshd -D -e -f "$1/sshd_config"
 """
 SSHD = """\
@@ -50,8 +55,8 @@ def missing() -> str:
         return "needs Linux and root, for mounts"
     if not Path("/usr/sbin/sshd").exists() or not shutil.which("ssh"):
         return "OpenSSH is not installed"
-    tried = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)
-    return "" if tried.returncode == 0 else "mount namespaces are not allowed here"
+    tried = subprocess.run(["unshare", "-m", "-u", "true"], capture_output=True, check=False)
+    return "" if tried.returncode == 0 else "namespaces are not allowed here"
 
 
 needs_machines = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -76,7 +81,8 @@ def machine(place: Path, address: str, told: str, opened_by: str) -> Iterator[Pa
     key.chmod(0o600)
     (place / "authorized_keys").write_text("\n".join([opened_by, *words["ssh_authorized_keys"]]) + "\n")
     (place / "sshd_config").write_text(SSHD.format(address=address, folder=place))
-    call = ["unshare", "-m", "sh", "-c", MACHINE, "sh", str(place), str(Path.home())]
+    call = ["unshare", "-m", "-u", "sh", "-c", MACHINE, "sh", str(place), str(Path.home()), sys.base_prefix]
+    call.append(address.replace(".", "-"))
     with (
         (place / "log").open("w") as log,
         subprocess.Popen(call, stderr=log, start_new_session=True) as process,
@@ -133,7 +139,7 @@ def test_the_head_gets_what_opens_the_workers_and_all_are_reached(
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in home.iterdir())
     assert (home / "workbench").read_text() == (keys / "inner").read_text()
     for worker in WORKERS:  # no key of ours, of the head or of AWS
-        assert not list((tmp_path / worker / "home").rglob("*"))
+        assert not (tmp_path / worker / "home" / ".ssh").exists()
     assert not (Path.home() / ".ssh" / "workbench_hosts").exists()  # not in this machine's own
 
 
@@ -146,6 +152,28 @@ def test_from_here_workers_are_reached_through_the_head(keys: Path, fleet: list[
         call = ["ssh", "-F", str(keys / "ssh_config"), host, "echo reached"]
         found = subprocess.run(call, capture_output=True, text=True, check=False)
         assert (found.stdout, found.returncode) == ("reached\n", 0), found.stderr
+
+
+@needs_machines
+def test_runs_find_their_hosts_as_a_cluster_of_kind_ssh(
+    keys: Path, fleet: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run in fleet:
+        end_is_set(run)
+    access.deliver(keys, "root", WORKERS)
+    monkeypatch.setattr(ec2_notes, "folder_of", lambda name: keys)
+    words = {"region": "eu-central-1", "image": "ami-03cf127a", "ssh_from": "203.0.113.7", "hours": 1}
+    cluster = Ec2(
+        name="lab", workers=2, worker_type="t2.micro", head_type="m5.large", python=sys.executable, **words
+    )
+    asked = cluster.model_dump(mode="json")
+    ec2_notes.write(keys, Notes("launch", 0.0, 4e9, asked, {}, 1.0).at(HEAD, HEAD, WORKERS))
+    assert cluster.check() == []
+    found = cluster.run(["sh", "-c", "hostname; echo $SSH_CONNECTION"])
+    for host in (HEAD, *WORKERS):
+        name, way = found[host][1].splitlines()
+        assert name == host.replace(".", "-")
+        assert way.split()[2] == host
 
 
 @needs_machines
@@ -162,7 +190,7 @@ def test_a_host_with_another_key_is_refused_at_the_first_connection(
     (keys / "known_hosts").write_text(changed)
     with pytest.raises(ClusterError, match=r"head cannot be reached .*Host key verification failed"):
         access.deliver(keys, "root", WORKERS)
-    assert not list((tmp_path / "head" / "home").rglob("*"))  # nothing was handed to it
+    assert not (tmp_path / "head" / "home" / ".ssh").exists()  # nothing was handed to it
 
 
 @needs_machines

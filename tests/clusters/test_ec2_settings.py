@@ -165,6 +165,14 @@ def test_machines_that_are_up_are_a_cluster_of_kind_ssh(
     assert cluster.gateway.command[-1] == "10.0.0.4"
 
 
+def test_a_cluster_without_a_name_starts_nothing(ec2_world: World) -> None:
+    with pytest.raises(SettingError, match="name: is missing"):
+        ec2_world.cluster(name="").up()
+    with pytest.raises(SettingError, match="name: is missing"):
+        ec2_world.cluster(name="").down()
+    assert ec2_world.calls.made == []
+
+
 def test_a_cluster_past_its_hours_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     cluster = Ec2(**{**WORDS, "name": "lab"})
@@ -209,17 +217,24 @@ class PriceList:
         """In AWS's form."""
         what = filters.get("instanceType") or ("disk" if "volumeApiName" in filters else "address")
         unit = "GB-Mo" if what == "disk" else "Hrs"
-        return [self.product(usd, unit) for usd in self.amounts.get(what, [])]
+        found = [self.product(usd, unit, f"{what}-InUse") for usd in self.amounts.get(what, [])]
+        return found + [self.product("7.5", unit, "address-Idle")] * (what == "address")
 
     @staticmethod
-    def product(usd: str, unit: str) -> str:
+    def product(usd: str, unit: str, usage: str) -> str:
         size = {"SKU.TERM.RATE": {"unit": unit, "pricePerUnit": {"USD": usd}, "description": "from a test"}}
         other = {"X": {"unit": "Quantity", "pricePerUnit": {"USD": "99"}}}  # such as a fee in advance
         terms = {
             "OnDemand": {"SKU.TERM": {"priceDimensions": size}},
             "Reserved": {"R": {"priceDimensions": other}},
         }
-        return json.dumps({"product": {}, "terms": terms, "publicationDate": "2026-10-30T12:00:00Z"})
+        return json.dumps(
+            {
+                "product": {"attributes": {"usagetype": usage}},
+                "terms": terms,
+                "publicationDate": "2026-10-30T12:00:00Z",
+            }
+        )
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ def test_a_run_comes_home_while_its_job_runs(machine: SlurmMachine, far: Callabl
     assert left == []
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_login_host_is_one_line(far: Callable[..., str]) -> None:
     cluster = clusters.load(far(partition="nope"))
     assert [finding.what for finding in cluster.check()] == ["a trial job"]

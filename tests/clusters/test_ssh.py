@@ -119,17 +119,21 @@ def test_data_of_ones_own_are_brought_to_the_hosts(two: Hosts, tmp_path: Path) -
     np.testing.assert_allclose(trace.model, sim.model, rtol=1e-9)
 
 
+FAULTS = [{"worker": 1, "round": 2, "how": "kill"}, {"worker": 3, "round": 3, "how": "exit"}]
+DYING: dict[str, Any] = {"rounds": 10, "delays": {"kind": "shifted_exponential", "shift": 1e-2, "rate": 1e4}}
+
+
 def test_deaths_on_another_host_are_survived_even_without_a_word(two: Hosts) -> None:
-    faults = [{"worker": 1, "round": 2, "how": "kill"}, {"worker": 3, "round": 3, "how": "exit"}]
-    slow = {"kind": "shifted_exponential", "shift": 1e-2, "rate": 1e4}
-    run = started(two, experiment("GC", {"stragglers": 2}, faults=faults, rounds=10, delays=slow))
-    trace = run.result()
-    assert run.pool is not None
+    trace = started(two, experiment("GC", {"stragglers": 2}, faults=FAULTS, **DYING)).result()
     assert len(trace.rounds) == 10
     assert sorted(trace.info["dead"]) == ["1", "3"]
     assert all("w2" in place for place in trace.info["dead"].values())
-    more = [*faults, {"worker": 2, "round": 5}]
-    run = started(two, experiment("GC", {"stragglers": 2}, faults=more, rounds=10, delays=slow))
+
+
+@pytest.mark.slow
+def test_too_many_deaths_on_other_hosts_are_named(two: Hosts) -> None:
+    more = [*FAULTS, {"worker": 2, "round": 5}]
+    run = started(two, experiment("GC", {"stragglers": 2}, faults=more, **DYING))
     with pytest.raises(wb.QuorumLost) as lost:
         run.result()
     assert (lost.value.parent, lost.value.missing) == (0, (1, 2, 3))

@@ -21,6 +21,7 @@ from typing import Any
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from workbench.batch.nursery import end
 from workbench.errors import RunError
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
@@ -152,8 +153,8 @@ class Kernels:
         """End all that run now; no more are started."""
         self.stopping = True
         for process in list(self.processes.values()):
-            with suppress(OSError):
-                process.kill()
+            if process.poll() is None and process.pid:
+                end(process.pid)
         with self._lock:
             if self._nursery:
                 self._nursery.close()

@@ -67,11 +67,20 @@ def main() -> None:
         _serve(wake, alive)
     finally:
         for pid in alive:
-            with suppress(OSError):
-                os.killpg(pid, signal.SIGKILL)
+            end(pid)
         for pid in alive:
             os.waitpid(pid, 0)
     shutil.rmtree(sys.argv[1], ignore_errors=True)
+
+
+def end(pid: int) -> None:
+    """Kill a kernel and all that it has started: what supervises a real run has left the kernel's group."""
+    import psutil
+
+    with suppress(psutil.Error, OSError):
+        for process in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
+            with suppress(psutil.Error):
+                process.kill()
 
 
 def _prepare() -> None:

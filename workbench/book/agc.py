@@ -22,7 +22,7 @@ from workbench.trace import Trace
 N, S = 8, 2
 P_SLOW, P_SS, P_AS = 0.3, 0.8, 0.01
 PUBLISHED = {"FRC": 1.976, "CRC": 0.5173}
-SPED_UP, REAL_RUNS = 20.0, 4  # real processes: a deadline of 0.1 s in place of 2; seeds per scheme
+SPED_UP, REAL_RUNS = 10.0, 4  # real processes: a deadline of 0.2 s in place of 2; seeds per scheme
 CALL = f"({N}, {S}, {P_SLOW}, {P_SS}, {P_AS})"
 
 

@@ -25,7 +25,7 @@ from workbench.runner import compare, run
 from workbench.trace import Trace
 
 BOSTON = "openml:boston"
-DEADLINE, REAL_ROUNDS = 0.1, 60  # of the real runs: s, rounds
+DEADLINE, REAL_ROUNDS = 0.2, 40  # of the real runs: s, rounds
 EC2_WORKERS, LATEST = 20, 1.5  # the deadline is so many times the median recorded time
 SHUFFLES = ("none", "random")
 
@@ -244,6 +244,6 @@ def _picture(losses: Losses, seeds: int) -> Picture:
     dashes = dict(zip(SHUFFLES, ("dot", "solid"), strict=True))
     looks = {_label(p): scheme_style(p[0])._replace(dash=dashes[p[1]]) for p in losses}
     curves = {_label(p): (np.arange(c.shape[1]), c.mean(axis=0)) for p, c in losses.items()}
-    caption = f"Simulated learning, mean of {seeds} runs; the stragglers are named below."
+    caption = f"Simulated learning, mean of {seeds} runs; the stragglers are named above."
     title, axis = "Training loss above the least, against iterations", "loss above the least"
     return drawing.curves(curves, title, "iteration", axis, caption, looks, (False, True))

@@ -15,6 +15,7 @@ from workbench.book.real_data import at_hand
 from workbench.book.setting import Setting
 from workbench.book.values import Claim, Line, Picture, Result
 from workbench.experiment import Experiment
+from workbench.figures.style import scheme_style
 from workbench.forecasting import forecast
 from workbench.problems.base import Request
 from workbench.protocol import Array
@@ -250,13 +251,18 @@ def _left_of(n: int, found: dict[str, Array]) -> Claim:
 
 
 def _auc_picture(n: int, found: dict[str, tuple[Array, Array]]) -> Picture:
-    labels = dict(
-        zip(("UMW uncoded", "GC best m = 1", "CEGC best m > 1", "CEGC second best"), found, strict=True)
+    coded = scheme_style("CEGC")
+    looks = (
+        scheme_style("UMW"),
+        scheme_style("GC"),
+        coded._replace(dash="solid"),
+        coded._replace(dash="dot"),
     )
     return drawing.curves(
-        {f"{look}: {name}": found[name] for look, name in labels.items()},
+        found,
         f"Figure 4: AUC against time, {n} workers",
         "time since start (s)",
         "AUC on unseen requests",
-        "Simulated wall clock (table 3's constants), learnt on the data named below.",
+        "Simulated wall clock (table 3's constants), learnt on the data named above.",
+        dict(zip(found, looks, strict=True)),
     )

@@ -128,7 +128,7 @@ def curves(
     looks = styles or looks_of(list(found))
 
     def draw(theme: Theme) -> go.Figure:
-        figure = new_figure(theme, title, height=520)
+        figure = new_figure(theme, title, height=max(520, 180 + 24 * len(found)))
         for label, (xs, ys) in found.items():
             figure.add_trace(_curve(label, np.asarray(xs, float), np.asarray(ys, float), looks[label]))
         ends = [_ends([pair[axis] for pair in found.values()]) for axis in (0, 1)]

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.attribution import shapley
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.protocol import Array
@@ -150,24 +151,13 @@ def decomposed(
         for on in itertools.combinations(FACTORS, size):
             off = [name for name in FACTORS if name not in on]
             known[frozenset(on)] = ratios(preset, without(constants, off), rounds, seed)
-    return {
-        scheme: {"load": known[frozenset()][scheme]}
-        | {
-            name: math.exp(_shapley(name, {on: math.log(r[scheme]) for on, r in known.items()}))
-            for name in FACTORS
-        }
-        for scheme in preset.published
-    }
+    return {scheme: _taken_apart(known, scheme) for scheme in preset.published}
 
 
-def _shapley(name: str, value: Mapping[frozenset[str], float]) -> float:
-    """Weighted mean of what adding `name` to a set of others adds to the value."""
-    n, total = len(FACTORS), 0.0
-    for on, before in value.items():
-        if name not in on:
-            weight = math.factorial(len(on)) * math.factorial(n - len(on) - 1) / math.factorial(n)
-            total += weight * (value[on | {name}] - before)
-    return total
+def _taken_apart(known: Mapping[frozenset[str], Mapping[str, float]], scheme: str) -> dict[str, float]:
+    """A speedup's factors, from the speedups with some of `FACTORS` switched on."""
+    parts = shapley(FACTORS, lambda on: math.log(known[on][scheme]))
+    return {"load": known[frozenset()][scheme]} | {name: math.exp(part) for name, part in parts.items()}
 
 
 def words(constants: Constants) -> dict[str, Any]:

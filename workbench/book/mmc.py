@@ -93,8 +93,10 @@ def find_times(setting: Setting) -> Result:
         setting.report(done, len(SCHEMES))
     return Result(
         lines=lines,
-        claims=_claims(means, messages_of(setting)),
-        pictures=[_picture(lines, "Figure 1a: completion time", "s")],
+        claims=_claims(means, messages_of(setting), "time"),
+        pictures=[
+            _picture(lines, "Figure 1a: completion time", "s", "Formula, drawn rounds and event engine agree")
+        ],
         text=[
             f"K = {K} workers and parts, r = {LOAD}; a worker is done with s parts at s X,"
             f" X = {SHIFT:g} + Exp(rate {RATE:g}). The figure has no printed numbers; what the text reads from it is"
@@ -117,17 +119,24 @@ def find_messages(setting: Setting) -> Result:
     """Messages until the round ends: clusters that are done are told to stop, or all go on to the end."""
     lines = []
     real = setting.facts["mmc-fig1a"]["messages"]  # of the same runs
-    for name, when_done in (("a cluster that is done stops", "stop"), ("all go on to the end", "go on")):
+    for more, when_done in (("", "stop"), (", going on", "go on")):
         for label, expected in forecasts(setting, when_done).items():
             if when_done == "stop" or label in GO_ON:
                 values = {"ours": expected.messages, **(real[label] if when_done == "stop" else {})}
-                lines.append(Line(f"{label} ({name})", None, values, "messages", "wb.forecast"))
+                lines.append(Line(label + more, None, values, "messages", "wb.forecast"))
     means = {label: exact(label) for label in SCHEMES}
     return Result(
         lines=lines,
-        claims=_claims(means, messages_of(setting)),
-        pictures=[_picture(lines, "Figure 1b: messages to the master in a round", "messages")],
-        text=["The paper does not say whether a cluster that is done goes on sending; both are given."],
+        claims=_claims(means, messages_of(setting), "messages"),
+        pictures=[
+            _picture(
+                lines, "Figure 1b: messages to the master in a round", "messages", "Means of drawn rounds"
+            )
+        ],
+        text=[
+            "The paper does not say whether a cluster that is done goes on sending; both are given: stopping, and going"
+            " on until the master has all that it needs."
+        ],
         columns=[],
         specs={
             label: experiment(label, setting.pick(3000, 40000), setting.seed).model_dump(mode="json")
@@ -173,9 +182,10 @@ def measured(setting: Setting) -> Measured:
     return measure(small, setting, divided)
 
 
-def _claims(means: dict[str, float], messages: dict[str, float]) -> list[Claim]:
+def _claims(means: dict[str, float], messages: dict[str, float], about: str) -> list[Claim]:
+    """What the text reads from the panel that is about "time" or "messages"."""
     lcc, two = means["LCC"], means[HYBRID]
-    return [
+    faster, equal, few, extreme = (
         Claim(
             "GC-MMC-1 is faster than LCC",
             means["GC-MMC-1"] < lcc,
@@ -200,13 +210,15 @@ def _claims(means: dict[str, float], messages: dict[str, float]) -> list[Claim]:
             f"{means['UC-MMC']:.3g} s, {messages['UC-MMC']:.3g} messages",
             "wb.theory.mmc_completion(40, 10, 1, 1, 0.01, 10)",
         ),
-    ]
+    )
+    return [faster, equal, extreme] if about == "time" else [few, extreme]
 
 
-def _picture(lines: list[Line], title: str, axis: str) -> Picture:
+def _picture(lines: list[Line], title: str, axis: str, caption: str) -> Picture:
     real = any("measured" in line.values for line in lines)
-    more = "; stars are measured here." if real else "; nothing measured."
-    return drawing.numbers(lines, title, axis, "Formula, drawn rounds and event engine agree" + more)
+    return drawing.numbers(
+        lines, title, axis, caption + ("; stars are measured here." if real else "; nothing measured.")
+    )
 
 
 # ---------------------------------------------------------------- misprints

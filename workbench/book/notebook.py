@@ -11,7 +11,7 @@ from workbench.book import words
 from workbench.book.catalogue import PAPERS, of_paper
 from workbench.book.running import Outcome, find
 from workbench.book.setting import Setting, find_traces
-from workbench.book.values import Picture, Result
+from workbench.book.values import Picture, Result, number
 from workbench.book.verdicts import columns_of, of_result
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ def summary(outcome: Outcome) -> str:
 def numbers(result: Result) -> Iterator[str]:
     """An entry's lines, statements and misprints as text."""
     for line in result.lines:
-        printed = "" if line.published is None else f"paper {words.number(line.published)}, "
+        printed = "" if line.published is None else f"paper {number(line.published)}, "
         ours = [
-            f"{c} {words.number(line.values[c], line.errors.get(c))}"
+            f"{c} {number(line.values[c], line.errors.get(c))}"
             for c in columns_of(result)
             if c in line.values
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -131,3 +132,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def number(value: float | None, error: float | None = None) -> str:
+    """Four digits, with the standard error if there is one.
+
+    >>> number(1234.5678), number(0.5, 0.01), number(None)
+    ('1235', '0.5 ± 0.01', '')
+    """
+    if value is None:
+        return ""
+    if math.isnan(value):
+        return "never"
+    text = f"{value:.4g}" if abs(value) < 1e4 or abs(value) >= 1e6 else f"{value:.0f}"
+    return f"{text} ± {error:.2g}" if error else text

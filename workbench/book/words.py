@@ -10,25 +10,11 @@ from typing import Any
 
 from workbench.book.running import Outcome
 from workbench.book.setting import Setting
-from workbench.book.values import COLUMNS, Claim, Line, Misprint, Picture, Result
+from workbench.book.values import COLUMNS, Claim, Line, Misprint, Picture, Result, number
 from workbench.book.verdicts import Verdict, all_of, columns_of
 
 REAL = ("recorded", "measured")
 LONG = 20  # rows from which on a table scrolls
-
-
-def number(value: float | None, error: float | None = None) -> str:
-    """Four digits, with the standard error if there is one.
-
-    >>> number(1234.5678), number(0.5, 0.01), number(None)
-    ('1235', '0.5 ± 0.01', '')
-    """
-    if value is None:
-        return ""
-    if math.isnan(value):
-        return "never"
-    text = f"{value:.4g}" if abs(value) < 1e4 or abs(value) >= 1e6 else f"{value:.0f}"
-    return f"{text} ± {error:.2g}" if error else text
 
 
 def badge(verdict: Verdict) -> str:
@@ -51,7 +37,7 @@ def entry(outcome: Outcome, setting: Setting) -> str:
         table(result),
         claims(result.claims),
         misprints(result.misprints),
-        *(f"<p class=data><b>Data.</b> {escape(text)}</p>" for text in result.data),
+        *(f"<p class=data><b>Data.</b> {escape(text[:1].upper() + text[1:])}</p>" for text in result.data),
         _real(result),
         *(picture(name, i, each) for i, each in enumerate(result.pictures)),
         settings(outcome, result, setting),

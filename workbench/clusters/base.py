@@ -142,6 +142,11 @@ class Cluster(Settings):
         """The same with paths that are relative to the folder of its file made absolute; `load` calls it."""
         return self
 
+    @property
+    def mark(self) -> str:
+        """End of the names of its pools' folders: processes of this cluster are told by it."""
+        return f"-{re.sub(r'[^A-Za-z0-9]+', '_', self.name)}.pool"
+
     def files(self) -> dict[str, str]:
         """Fields that name files here which the machine that starts the ranks needs as well, and those files."""
         return {}

@@ -52,14 +52,15 @@ class Ec2(Ec2Settings):
 
     @property
     def folder(self) -> Path:
-        """Notes and keys on this machine, while the cluster is up."""
+        """Notes and keys on this machine, while the cluster is up; raises `SettingError` where it has no name."""
+        if not self.name:
+            raise SettingError("name: is missing; write the cluster into a file clusters/NAME.yaml")
         return ec2_notes.folder_of(self.name)
 
     @cached_property
     def fleet(self) -> Fleet:
         """The machines as EC2 knows them."""
-        owner = self.owner or re.sub(r"[^a-z0-9-]", "-", getpass.getuser().lower())[:40]
-        return Fleet(f"{owner}/{self.name}", self.region)
+        return Fleet(f"{self.owner or _user()}/{self.name}", self.region)
 
     def up(self, said: Said = quiet) -> None:
         """Start the machines, once the user has seen what they cost at most and typed the cluster's name.
@@ -246,6 +247,14 @@ class Ec2(Ec2Settings):
         lines = (self.described, ends, credits)
         cost = notes.ceiling * hours / (notes.asked["hours"] + LATE)
         return Status(rows, hours * len(found), cost, "; ".join(line for line in lines if line))
+
+
+def _user() -> str:
+    """Login name in the letters that a tag may have."""
+    try:
+        return re.sub(r"[^a-z0-9-]", "-", getpass.getuser().lower())[:40]
+    except (OSError, KeyError):  # some containers have none
+        return "user"
 
 
 def _which(machine: Machine) -> str:

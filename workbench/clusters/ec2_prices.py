@@ -124,12 +124,18 @@ def _look_up(pricing: Any, what: str, region: str) -> Price | None:
     ]
     pages = pricing.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters)
     products = [json.loads(product) for page in pages for product in page["PriceList"]]
+    if what == ADDRESS:  # the list has those that lie idle, too, and whole blocks
+        products = [each for each in products if "InUse" in _usage(each)]
     unit = "GB-Mo" if what == DISK else "Hrs"
     amounts = {usd for product in products for usd in _amounts(product, unit) if usd > 0}
     if len(amounts) != 1:
         return None
     date = max(str(product.get("publicationDate", "of unknown date"))[:10] for product in products)
     return Price(amounts.pop(), f"AWS price list, {date}")
+
+
+def _usage(product: Mapping[str, Any]) -> str:
+    return str(product.get("product", {}).get("attributes", {}).get("usagetype", ""))
 
 
 def _amounts(product: Mapping[str, Any], unit: str) -> list[float]:

@@ -213,26 +213,20 @@ class Fleet(Tagged):
         """Raise unless the machines have what keeps them closed, ends them, and bounds what they cost."""
         for m in machines:
             public = part_of(m) != HEAD and m.get("PublicIpAddress")
-            foreign = {each["GroupId"] for port in m["NetworkInterfaces"] for each in port["Groups"]} != {
-                group
-            }
-            if public or foreign or m["MetadataOptions"]["HttpTokens"] != "required":
+            groups = {each["GroupId"] for port in m["NetworkInterfaces"] for each in port["Groups"]}
+            if public or groups != {group} or m["MetadataOptions"]["HttpTokens"] != "required":
                 raise ClusterError(f"{m['InstanceId']}: is not as closed as it was ordered to be")
         for part in order.parts:
             one = next(m["InstanceId"] for m in machines if part_of(m) == part.name)
-            if self._of(one, "instanceInitiatedShutdownBehavior") != "terminate" or not self._of(
-                one, "userData"
-            ):
+            ends = self._of(one, "instanceInitiatedShutdownBehavior")
+            if ends != "terminate" or not self._of(one, "userData"):
                 raise ClusterError(f"{one}: would not end by itself")
-        for ids in slices(
-            [m["InstanceId"] for m in machines if bursts(m["InstanceType"])], ec2_tagged.AT_ONCE
-        ):
+        burst = [m["InstanceId"] for m in machines if bursts(m["InstanceType"])]
+        for ids in slices(burst, ec2_tagged.AT_ONCE):
             answer = self.ec2.describe_instance_credit_specifications(InstanceIds=ids)
             for each in answer["InstanceCreditSpecifications"]:
-                if each["CpuCredits"] != STANDARD:
-                    raise ClusterError(
-                        f"{each['InstanceId']}: has CpuCredits {each['CpuCredits']}, not {STANDARD}"
-                    )
+                if (has := each["CpuCredits"]) != STANDARD:
+                    raise ClusterError(f"{each['InstanceId']}: has CpuCredits {has}, not {STANDARD}")
 
     def _of(self, machine: str, attribute: str) -> Any:
         answer = self.ec2.describe_instance_attribute(InstanceId=machine, Attribute=attribute)

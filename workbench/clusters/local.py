@@ -31,7 +31,7 @@ class Local(Cluster):
         return Supervised(int(words["supervisor"]))
 
     def status_here(self, said: Said = quiet) -> Status:
-        """Cores, free memory, and the ranks of all pools of this user."""
+        """Cores, free memory, and this user's ranks."""
         import os
         import socket
 
@@ -40,10 +40,10 @@ class Local(Cluster):
         from workbench.launch.sweeping import ours
 
         free = psutil.virtual_memory().available / 2**30
-        return Status((HostState(socket.gethostname(), "up", len(ours()), os.cpu_count(), free),))
+        return Status((HostState(socket.gethostname(), "up", len(ours(self.mark)), os.cpu_count(), free),))
 
     def down_here(self, said: Said = quiet) -> None:
-        """End the ranks of all pools of this user on this machine."""
+        """End this user's ranks on this machine, those of other notebooks, too; not those of other clusters."""
         from workbench.launch.sweeping import sweep_processes
 
-        sweep_processes()
+        sweep_processes(self.mark)

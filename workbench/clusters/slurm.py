@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from workbench.clusters.base import Cluster, Finding, HostName, HostState, Said, Status, Word, quiet, table
-from workbench.clusters.slurm_job import TIME, Job, Wish, check_directive
+from workbench.clusters.base import Cluster, Finding, HostName, Said, Status, Word, quiet, table
+from workbench.clusters.slurm_job import TIME, Wish, check_directive
 from workbench.errors import ClusterError
 from workbench.settings import setting
 
@@ -211,20 +211,15 @@ class Slurm(Cluster):
 
     def check_here(self, said: Said = quiet) -> list[Finding]:
         """Would Slurm take a job, and is there all that it needs?"""
-        from workbench.clusters.slurm_pool import findings
+        from workbench.clusters.slurm_commands import findings
 
         return findings(self)
 
     def status_here(self, said: Said = quiet) -> Status:
         """Nodes of our jobs, and what is in the queue."""
-        from workbench.clusters.slurm_pool import ranks_of
-        from workbench.clusters.slurm_queue import ours
+        from workbench.clusters.slurm_commands import status
 
-        found, ranks = ours(self.label), ranks_of(self.pools)
-        hours = sum(job.used * job.nodes for job in found) / 3600
-        cost = None if self.price is None else hours * self.price
-        rows = tuple(row for job in found for row in rows_of(job, ranks.get(job.number, 0)))
-        return Status(rows, hours, cost, "" if rows else "no job of ours is there")
+        return status(self)
 
     def up(self, said: Said = quiet) -> None:
         """See that a run can start. Nodes are taken when one does, and not before."""
@@ -233,7 +228,7 @@ class Slurm(Cluster):
 
     def down_here(self, said: Said = quiet) -> None:
         """Cancel our jobs, also those of other notebooks, and take their folders away."""
-        from workbench.clusters.slurm_pool import cancel_all
+        from workbench.clusters.slurm_commands import cancel_all
         from workbench.launch.host import Host
 
         cancel_all(self, said)
@@ -244,35 +239,12 @@ class Slurm(Cluster):
 
     def run_here(self, command: Sequence[str], said: Said = quiet) -> dict[str, tuple[int, str]]:
         """Run a command on every node of a job; exit code and output of each."""
-        from workbench.clusters.slurm_pool import run_on_nodes
+        from workbench.clusters.slurm_commands import run_on_nodes
 
         return run_on_nodes(self, command, said)
-
-
-def rows_of(job: Job, ranks: int) -> list[HostState]:
-    """What `workbench cluster status` shows of a job: a line a node."""
-    from workbench.clusters.slurm_queue import node_names
-
-    if job.waits:
-        return [HostState("(queue)", job.state.lower(), note=job.waiting())]
-    names, state = node_names(job.names), job.state.lower()
-    note = f"job {job.number}, {clock(job.left)} left"
-    each = max(len(names), 1)
-    return [HostState(name, state, ranks // each, job.cores // each, note=note) for name in names]
 
 
 def package_path() -> str:
     """Folder of this package if it is none that a Python has by itself."""
     root = Path(__file__).resolve().parents[2]
     return "" if root.name in ("site-packages", "dist-packages") else str(root)
-
-
-def clock(seconds: float) -> str:
-    """As Slurm writes it: hours:minutes:seconds.
-
-    >>> clock(3723)
-    '1:02:03'
-    """
-    if seconds == float("inf"):
-        return "unlimited time"
-    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"

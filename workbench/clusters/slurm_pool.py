@@ -7,36 +7,28 @@ import json
 import os
 import shutil
 import socket
-import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.clusters.base import Finding
 from workbench.clusters.slurm_job import refusal, script, submitted
-from workbench.clusters.slurm_queue import Refused, Ticket, call, look_up, ours
+from workbench.clusters.slurm_queue import Refused, Ticket, call
 from workbench.errors import ClusterError
 from workbench.launch import mpiexec
 from workbench.launch.places import is_alive
 from workbench.launch.pools import SETTINGS, FolderPool, Said, make_folder
 from workbench.launch.records import ENDED
 from workbench.launch.supervisor import GONE, LOG
-from workbench.settings import SettingError
 
 if TYPE_CHECKING:
     from workbench.clusters.slurm import Slurm
     from workbench.launch.tasks import Task
 
-SCRIPT, NUMBER, RUN = (
-    "job.sh",
-    "job",
-    "run",
-)  # in a pool's folder: the script, the job, the newest run's folder
+# Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
+SCRIPT, NUMBER, RUN = "job.sh", "job", "run"
 CACHES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
 CANCELLING = 90.0  # s: Slurm gives a job's processes some time (KillWait), and then cleans up
-EACH = '"$@"; echo "$?" > "$0/$SLURMD_NODENAME.code"'  # for bash, with a folder and a command behind it
 LOOK_EVERY = 0.2  # s between looks into the pool's folder while the job is in the queue
 OLD = 86400.0  # s after which a folder that nobody has cleared away is
 
@@ -102,10 +94,11 @@ class SlurmPool(FolderPool):
         When it is broken off (`said` raises, Ctrl-C), the job is cancelled.
         """
         try:
-            while self.alive and self.ticket.job().waits:
+            while self.alive and self.ticket.job().waits and not (self.folder / LOG).exists():
                 if said is not None:
                     said(self.up_note, 0, 0)
                 time.sleep(LOOK_EVERY)
+            self.ticket.job(fresh=True)  # the log is there before Slurm is asked again
             super().await_ready(said)
         except BaseException:
             if not self.ready:
@@ -128,10 +121,11 @@ class SlurmPool(FolderPool):
             return never
         own, log = super().reason(), self.folder / LOG
         why = own or self._ending() or f"job {self.ticket.number}: it ended before its ranks were up"
-        return f"{why} ({_last_line(log)}); see {log}"
+        return f"{why} ({last_line(log)}); see {log}"
 
 
-def _last_line(log: Path) -> str:
+def last_line(log: Path) -> str:
+    """What a log ends with."""
     text = log.read_text(errors="replace") if log.exists() else ""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
     return lines[-1] if lines else "nothing in the log"
@@ -149,6 +143,7 @@ def open_job(cluster: Slurm, ranks: int) -> SlurmPool:
         owner=None,
         keep=60.0 * cluster.idle,
         within=cluster.pools,
+        mark=cluster.mark,
         by=[socket.gethostname(), os.getpid()],
         environment=mpiexec.settings("self,sm,tcp") | {n: os.environ[n] for n in CACHES if n in os.environ},
     )
@@ -203,77 +198,3 @@ def sweep(pools: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - gone.stat().st_mtime > OLD:
                 shutil.rmtree(gone.parent)
-
-
-def ranks_of(pools: Path) -> dict[str, int]:
-    """Ranks of each job that has a folder here."""
-    return {
-        path.read_text(): int(json.loads((path.parent / SETTINGS).read_text())["ranks"])
-        for path in pools.glob(f"*/{NUMBER}")
-    }
-
-
-def cancel_all(cluster: Slurm, said: Said) -> None:
-    """Cancel this user's jobs of a cluster and take their folders away; raises `ClusterError` for one that stays."""
-    found = ours(cluster.label)
-    for i, job in enumerate(found):
-        said("cancelling jobs", i, len(found))
-        Ticket(job.number).cancel(CANCELLING)
-    for path in cluster.pools.glob(f"*/{NUMBER}"):
-        if look_up(path.read_text()).final:
-            shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def findings(cluster: Slurm) -> list[Finding]:
-    """What would keep a job from starting: the shared folder, the Python, or what Slurm says to a trial."""
-    host = socket.gethostname()
-    try:
-        cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = Path(tempfile.mkdtemp(dir=cluster.pools))
-    except OSError as error:
-        return [Finding(host, "folder", f"{cluster.folder}: {error.strerror}", "one that can be written")]
-    found = []
-    if shutil.which(cluster.interpreter) is None:
-        found.append(Finding(host, "python", f"{cluster.interpreter}: not there", "the path of a Python"))
-    try:
-        (folder / SCRIPT).write_text(
-            script(cluster.wish((cluster.nodes or 1) * cluster.tasks_per_node, folder))
-        )
-        sbatch(cluster, folder / SCRIPT, "--test-only")
-    except (SettingError, ClusterError) as error:
-        found.append(Finding(host, "a trial job", str(error), "settings that Slurm takes"))
-    finally:
-        shutil.rmtree(folder)
-    return found
-
-
-def run_on_nodes(cluster: Slurm, command: Sequence[str], said: Said) -> dict[str, tuple[int, str]]:
-    """Run a command once on each node of a job of its own; exit code and output by node. Ctrl-C cancels the job."""
-    folder = Path(tempfile.mkdtemp(dir=cluster.pools))
-    srun = ("srun", f"--output={folder}/%N.out", "bash", "-c", EACH, str(folder), *command)
-    wish = cluster.wish((cluster.nodes or 1) * cluster.tasks_per_node, folder)
-    (folder / SCRIPT).write_text(script(replace(wish, tasks=1, command=srun)))
-    try:
-        job = Ticket(numbered(sbatch(cluster, folder / SCRIPT)))
-        _await_over(job, said)
-        codes = {path.stem: int(path.read_text()) for path in sorted(folder.glob("*.code"))}
-        if not codes:
-            raise ClusterError(f"{job.job().ending()}: {_last_line(folder / LOG)}")
-        return {
-            node: (code, (folder / f"{node}.out").read_text(errors="replace")) for node, code in codes.items()
-        }
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _await_over(ticket: Ticket, said: Said) -> None:
-    try:
-        while not (job := ticket.job()).final and ticket.never is None:
-            said(job.waiting() if job.waits else "running", 0, 0)
-            time.sleep(LOOK_EVERY)
-    except BaseException:
-        ticket.cancel(CANCELLING)
-        raise
-    if ticket.never is not None:
-        ticket.cancel(CANCELLING)
-        raise ClusterError(ticket.never)

@@ -221,8 +221,8 @@ class Ssh(Cluster):
         from workbench.launch.host import Host
 
         here, fleet = Host(), self.fleet
-        here.do_sweep(b"")
-        fleet.each("sweep", said, "ending processes")
+        here.do_sweep(b"", self.mark)
+        fleet.each("sweep", said, "ending processes", pool=self.mark)
         fleet.each("clear", said, "clearing up")
         here.do_clear(b"")
 

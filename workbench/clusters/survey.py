@@ -40,7 +40,8 @@ class Survey:
     def room(self, places: Sequence[str]) -> list[Finding]:
         """Hosts without memory for the ranks that go there."""
         found = []
-        for host, ranks in Counter(places).items():
+        known = Counter(place for place in places if place in self.facts)
+        for host, ranks in known.items():
             need, free = ranks * MEGABYTES_PER_RANK / 1024, float(self.facts[host]["free"])
             if need > free:
                 fit = int(free * 1024 // MEGABYTES_PER_RANK)
@@ -135,9 +136,9 @@ def _reached(facts: Facts) -> list[str]:
 def states(cluster: Ssh, said: Said) -> tuple[HostState, ...]:
     """Each host as it is now."""
     here = Host()
-    head = _state(cluster.first, here.do_facts(b""), here.do_ranks(b"")["ranks"])
+    head = _state(cluster.first, here.do_facts(b""), here.do_ranks(b"", cluster.mark)["ranks"])
     answers = cluster.fleet.visit(
-        lambda link: (link.ask("facts")[0], link.ask("ranks")[0]), said, "asking hosts"
+        lambda link: (link.ask("facts")[0], link.ask("ranks", pool=cluster.mark)[0]), said, "asking hosts"
     )
     rows = [
         HostState(host, "unreached", note=unreached(cluster, host, str(answer)).found)

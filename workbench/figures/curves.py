@@ -97,7 +97,9 @@ def _axes(figure: go.Figure, series: Sequence[Series], metric: str, x: str, logs
     figure.update_xaxes(tickformat="~g" if x == "time" else "~s")  # "~g": no shrunken digits between decades
     figure.update_layout(legend_itemwidth=44)
     if logs[1]:
-        figure.update_yaxes(exponentformat="power")
+        values = np.concatenate([column(s.trace, metric) for s in series])
+        values = values[np.isfinite(values)]
+        figure.update_yaxes(exponentformat="power", **log_ticks(values.min(), values.max()))
 
 
 def _curves(

@@ -52,8 +52,8 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     >>> import workbench as wb
     >>> from workbench.profiling import simulated
     >>> figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8))
-    >>> sorted({trace.name for trace in figure.data if trace.showlegend is not False})[:2]
-    ['answers', 'constant']
+    >>> [panel.text for panel in figure.layout.annotations][:2]
+    ['Two workers, round by round', 'Every worker']
     """
     shown = measured.recorded[measured.main]
     unit = time_unit(shown.typical)
@@ -213,7 +213,7 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     port = measured.fitted.port
     x = np.geomspace(lengths.min(), lengths.max(), 60) if lengths.min() < lengths.max() else lengths[:1]
     y = np.array([port.latency + port.transfer(float(b)) for b in x]) * unit.scale
-    words = _link_words(measured)
+    words = link_words(measured)
     figure.add_scatter(
         row=2,
         col=2,
@@ -228,9 +228,9 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     )
     highest = max(float(up[:, 4].max()), float(down[:, 4].max())) * unit.scale
     lowest = max(min(float(up[:, 0].min()), float(down[:, 0].min())) * unit.scale, highest / 1e4)
-    ticks = log_ticks(lowest, highest)
-    words = f"time on the way ({unit.name})"
-    figure.update_yaxes(row=2, col=2, type="log", title_text=words, tickformat="~g", **ticks)
+    # Messages of a simulated cluster may take no time at all, which no logarithm shows.
+    scale = {"type": "log", **log_ticks(lowest, highest)} if lowest > 0 else {"rangemode": "tozero"}
+    figure.update_yaxes(row=2, col=2, title_text=f"time on the way ({unit.name})", tickformat="~g", **scale)
 
 
 def by_length(recorded: Sequence[Recorded]) -> tuple[Array, Array, Array]:
@@ -247,11 +247,12 @@ def _ticks(lengths: Sequence[float] | Array) -> dict[str, object]:
     return {**log_ticks(float(np.min(lengths)), float(np.max(lengths))), "tickformat": "~s"}
 
 
-def _link_words(measured: ClusterProfile) -> str:
+def link_words(measured: ClusterProfile) -> str:
+    """The fitted link in words; what is too small to see is left out."""
     port = measured.fitted.port
     rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
     each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
     return f"fitted link: {quantity_of(port.latency)}{each}{rate}"
 
 
-__all__ = ["cluster", "extremes", "survival"]
+__all__ = ["by_length", "cluster", "extremes", "link_words", "survival"]

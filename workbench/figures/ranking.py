@@ -73,10 +73,8 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
     figure.update_xaxes(row=1, col=1, title_text=f"time ({unit.name})", **_scale(shown, unit.scale))
     figure.update_xaxes(row=1, col=2, title_text="share of the time", tickformat=".0%", range=[0, 1])
     figure.update_layout(barmode="stack", margin_t=130, margin_b=110)
-    figure.update_layout(
-        legend={"orientation": "h", "x": 1.0, "xanchor": "right", "y": -0.02, "yref": "container"}
-    )
-    figure.update_layout(legend={"yanchor": "bottom", "y": 0.0})
+    legend = {"orientation": "h", "x": 1.0, "xanchor": "right", "traceorder": "normal"}
+    figure.update_layout(legend={**legend, "y": 0.0, "yref": "container", "yanchor": "bottom"})
     figure.update_annotations(selector={"yref": "paper"}, font={"size": 17})
     return figure
 

@@ -84,8 +84,8 @@ class Host:
         """The wall clock, s."""
         return {"time": time.time()}
 
-    def do_ranks(self, data: bytes, pool: str = "") -> dict[str, Any]:
-        """How many ranks of ours run here."""
+    def do_ranks(self, data: bytes, pool: str) -> dict[str, Any]:
+        """How many ranks of some pools run here; `pool`: part of their folders' paths."""
         from workbench.launch.sweeping import ours
 
         return {"ranks": len(ours(pool))}
@@ -108,8 +108,8 @@ class Host:
         """Which of these processes are gone."""
         return {"gone": [pid for pid in pids if not is_alive(pid)]}
 
-    def do_sweep(self, data: bytes, pool: str = "", daemon: str = "") -> dict[str, Any]:
-        """End supervisors, daemons and ranks of a pool, or of all; says how many there were."""
+    def do_sweep(self, data: bytes, pool: str, daemon: str = "") -> dict[str, Any]:
+        """End supervisors, daemons and ranks of some pools; says how many there were."""
         return {"ended": _sweep(pool, daemon)}
 
     def do_clear(self, data: bytes) -> dict[str, Any]:

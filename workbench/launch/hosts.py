@@ -106,6 +106,7 @@ def open_over(cluster: Ssh, ranks: int, subnets: str) -> SpreadPool:
         ranks,
         lambda pool: command(cluster, ranks, subnets, pool),
         os.getpid(),
+        mark=cluster.mark,
         environment=mpiexec.settings("self,sm,tcp"),
         ways=ways,
     )

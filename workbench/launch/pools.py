@@ -310,6 +310,7 @@ def make_folder(
     owner: int | None,
     keep: float = KEEP,
     within: Path | None = None,
+    mark: str = "",
     **more: Any,
 ) -> Path:
     """Folder of a new pool, with all that its supervisor has to know.
@@ -326,11 +327,13 @@ def make_folder(
         Seconds without a run after which it ends.
     within
         Folder for it, on a file system that the ranks see; by default `pools_folder`.
+    mark
+        End of its name, by which its processes are found (`Cluster.mark`).
     more
         ``environment`` (dict of variables on top of the supervisor's own) and ``ways`` (how the other hosts are
         reached); see `workbench.launch.supervisor`.
     """
-    folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}"
+    folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
     (folder / TASKS).mkdir(parents=True, mode=0o700)
     settings: dict[str, Any] = {"command": command(str(folder)), "owner": owner, "keep": keep, "ranks": ranks}
     (folder / SETTINGS).write_text(json.dumps({**settings, **more}))
@@ -340,7 +343,7 @@ def make_folder(
 def open_child(cluster: Cluster, ranks: int, command: Callable[[str], list[str]], **more: Any) -> ChildPool:
     """Start mpiexec under a supervisor on this machine; see `make_folder`."""
     sweep()
-    folder = make_folder(ranks, command, os.getpid(), **more)
+    folder = make_folder(ranks, command, os.getpid(), mark=cluster.mark, **more)
     return ChildPool(cluster, folder, ranks, supervisor=supervised(folder))
 
 
@@ -369,7 +372,7 @@ class Pools:
     """The pools of this process, by cluster and number of ranks. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._pools: list[Pool] = []
+        self._pools: list[tuple[Cluster, Pool]] = []  # with the cluster that was asked for
         self._lock = threading.Lock()
 
     def get(self, ranks: int, cluster: Cluster | None = None, said: Said | None = None) -> Pool:
@@ -381,28 +384,31 @@ class Pools:
 
         where = cluster or clusters.load(clusters.LOCAL)
         with self._lock:
-            alive = {id(pool): pool.alive for pool in self._pools}
-            for pool in self._pools:
-                if not alive[id(pool)]:
-                    pool.release()
-            self._pools = [pool for pool in self._pools if alive[id(pool)]]
-            fit = [p for p in self._pools if p.cluster == where and where.fits(ranks, p.ranks)]
+            self._forget_dead()
+            fit = [pool for of, pool in self._pools if of == where and where.fits(ranks, pool.ranks)]
             if fit:
                 return min(fit, key=lambda pool: pool.ranks)
             if where.alone:
-                self._close([p for p in self._pools if p.cluster.name == where.name])
-            self._pools.append(where.open_pool(ranks, *([said] if said else [])))
-            return self._pools[-1]
+                self._close([entry for entry in self._pools if entry[0].name == where.name])
+            pool = where.open_pool(ranks, *([said] if said else []))
+            self._pools.append((where, pool))
+            return pool
+
+    def _forget_dead(self) -> None:
+        for entry in list(self._pools):
+            if not entry[1].alive:
+                self._pools.remove(entry)
+                entry[1].release()
 
     def close(self) -> None:
         """End all of them."""
         with self._lock:
             self._close(list(self._pools))
 
-    def _close(self, pools: list[Pool]) -> None:
-        for pool in pools:
-            self._pools.remove(pool)
-            pool.close()
+    def _close(self, entries: list[tuple[Cluster, Pool]]) -> None:
+        for entry in entries:
+            self._pools.remove(entry)
+            entry[1].close()
 
 
 POOLS = Pools()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.arrays import from_bytes, to_bytes
 from workbench.errors import RunError
@@ -125,17 +126,17 @@ class KeptArrivals:
 
 
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
-    """Round -> (rank, number) of the answers, in order. Of a round that was gone through twice, the second time."""
-    path = folder / ARRIVALS / f"{rank}.i64"
-    rows = np.fromfile(path, dtype=np.int64) if path.is_file() else np.zeros(0, dtype=np.int64)
+    """Round -> (rank, number) of the answers, in order."""
     found: dict[int, list[tuple[int, int]]] = {}
-    last = -1
-    for round, src, number in rows[: len(rows) // 3 * 3].reshape(-1, 3).tolist():
-        if round < last:  # resumed from an older checkpoint
-            found = {r: answers for r, answers in found.items() if r < round}
+    for round, src, number in _arrivals(folder / ARRIVALS / f"{rank}.i64").tolist():
         found.setdefault(round, []).append((src, number))
-        last = round
     return found
+
+
+def _arrivals(path: Path) -> NDArray[np.int64]:
+    """Whole rows (round, rank, number)."""
+    rows = np.fromfile(path, dtype=np.int64) if path.is_file() else np.zeros(0, dtype=np.int64)
+    return rows[: len(rows) // 3 * 3].reshape(-1, 3)
 
 
 def unwritable(folder: Path, error: OSError) -> RunError:
@@ -151,6 +152,10 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
     for name, width in ((ROWS, len(LIVE)), (MODELS, floats), (GRADIENTS, floats)):
         if (folder / name).is_file():
             os.truncate(folder / name, 8 * width * rounds)
+    for path in (folder / ARRIVALS).glob("*.i64"):
+        rows = _arrivals(path)
+        with atomic_write(path) as out:  # a round that is gone through again brings its own
+            out.write(rows[rows[:, 0] < rounds].tobytes())
     if (folder / BOOKS).is_file():
         number = len(list(folder.glob("books-*.npz")))
         (folder / BOOKS).rename(folder / f"books-{number}.npz")

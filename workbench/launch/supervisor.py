@@ -90,6 +90,9 @@ class Supervisor:
         """Have the other hosts cleared; which of them are gone."""
         if guards is None:
             return []
+        from workbench.launch.sweeping import end_daemons
+
+        end_daemons(guards.daemon)  # mpiexec's connections to hosts that are silent outlive it
         guards.close()
         if guards.gone and not self.done and not (self.folder / QUIT).exists():
             self.reason = self.reason or f"{', '.join(guards.gone)} is gone, and mpiexec ended with it"

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 RANKS, SUPERVISOR = "workbench.launch.ranks", "workbench.launch.supervisor"
-DAEMONS = ("prted", "prterun", "mpiexec")
+DAEMONS = ("prted", "prterun", "mpiexec", "ssh")  # the last holds the connection to a daemon on another host
 PATIENCE = 5.0  # s between TERM and KILL
 
 
-def ours(pool: str = "", module: str = RANKS) -> list[Any]:
+def ours(pool: str, module: str = RANKS) -> list[Any]:
     """Processes of this user that run a module of ours for a pool whose folder's path holds `pool`."""
     return [p for p, words in _mine() if module in words and _names(words[words.index(module) :], pool)]
 
@@ -36,26 +36,39 @@ def _names(words: list[str], text: str) -> bool:
     return any(text in word for word in words[1:])
 
 
-def sweep_processes(pool: str = "", daemon: str = "") -> int:
+def sweep_processes(pool: str, daemon: str = "") -> int:
     """End supervisors, daemons of MPI and ranks: TERM, 5 s, KILL; returns how many supervisors and ranks there were.
 
-    `pool`: of one pool, by a part of its folder's path; `daemon`: part of the command line of its daemons.
+    `pool`: of those whose folder's path holds it, not empty; `daemon`: part of the command line of its daemons.
     """
     import psutil
 
+    assert pool
     above = ours(pool, SUPERVISOR)
     _signal(above, "terminate")
     _, stubborn = psutil.wait_procs(above, PATIENCE + 8.0 if above else 0.0)
     ranks = ours(pool)
-    found = [*stubborn, *ranks, *(p for rank in ranks if (p := _daemon(rank)) is not None)]
+    _end([*stubborn, *ranks, *(p for rank in ranks if (p := _daemon(rank)) is not None)])
     if daemon:
-        found += [p for p, words in _mine() if _is_daemon(words) and _names(words, daemon)]
-    left = list({process.pid: process for process in found}.values())
+        end_daemons(daemon)
+    return len(above) + len(ranks)
+
+
+def end_daemons(daemon: str) -> None:
+    """End MPI's processes of one mpiexec, by the name of its job (which must not be empty)."""
+    assert daemon
+    _end([p for p, words in _mine() if _is_daemon(words) and _names(words, daemon)])
+
+
+def _end(processes: list[Any]) -> None:
+    """TERM, 5 s, KILL."""
+    import psutil
+
+    left = list({process.pid: process for process in processes}.values())
     _signal(left, "terminate")
     _, left = psutil.wait_procs(left, PATIENCE)
     _signal(left, "kill")
     psutil.wait_procs(left, PATIENCE)
-    return len(above) + len(ranks)
 
 
 def _is_daemon(words: list[str]) -> bool:

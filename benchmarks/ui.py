@@ -1,0 +1,178 @@
+"""How quickly the notebooks answer, as a user in a browser feels it: measured in the page, by the page's own clock.
+
+    python benchmarks/ui.py [--tries 15] [explorer] [lectures] [live]
+
+JupyterLab and Voila run headless on this machine in an installed Chromium; nothing is printed without one. Times are
+from the event of the slider or the button to the change that it makes in the page. Goals: a slider's answer within
+100 ms (156 workers), 10 updates a second, Stop at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+import numpy as np
+from playwright.sync_api import Page
+
+from tests.browser.lab import CHROMIUM, Lab, Server, browser, jupyter
+from workbench.lectures import NAMES
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+LIVE = {
+    "sim": """import workbench as wb
+runs = wb.start_all(wb.rivals(3, 2, 1, rounds=4000, problem_args={"samples": 20_000, "features": 200}))
+wb.watch(runs)""",
+    "mpi": """import workbench as wb
+e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "stragglers": 1}, workers=12, rounds=3000)
+run = wb.start(e, engine="mpi")
+wb.watch(run)""",
+}
+# Moves a slider and waits until the plot is drawn anew; milliseconds.
+SLIDE = """([slider, value, plot]) => new Promise((resolve, reject) => {
+  setTimeout(() => reject("the figure is not drawn anew"), 60_000);
+  const before = plot.dataset.drawn, began = performance.now();
+  const seen = new MutationObserver(() => {
+    if (plot.dataset.drawn === before) return;
+    seen.disconnect();
+    requestAnimationFrame(() => resolve(performance.now() - began));
+  });
+  seen.observe(plot, { attributes: true });
+  slider.value = value;
+  slider.dispatchEvent(new Event("input", { bubbles: true }));
+})"""
+FRAMES = """(seconds) => new Promise((resolve) => {
+  const plot = document.querySelector(".wb-plot[data-frames]"), first = Number(plot.dataset.frames);
+  const began = performance.now();
+  setTimeout(() => resolve(1000 * (Number(plot.dataset.frames) - first) / (performance.now() - began)), 1000 * seconds);
+})"""
+STOP = """() => new Promise((resolve) => {
+  const began = performance.now(), button = document.querySelector(".wb-stop");
+  const timer = setInterval(() => {
+    if (![...document.querySelectorAll(".wb-status tr")].every((row) => row.className === "wb-stopped")) return;
+    clearInterval(timer);
+    resolve(performance.now() - began);
+  }, 2);
+  button.click();
+})"""
+
+
+@contextmanager
+def served() -> Iterator[tuple[Server, Path]]:
+    """A server with copies of the notebooks."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "notebooks"
+        shutil.copytree(NOTEBOOKS, root)
+        with jupyter(root, Path(folder) / "home") as server:
+            yield server, root
+
+
+def moved(page: Page, slider: str, values: list[int], plot: str) -> list[float]:
+    """Milliseconds from each move of a slider to the drawn figure; the first one warms up."""
+    handles = page.get_by_label(slider, exact=True).first, page.locator(plot).first
+    elements = [handle.element_handle() for handle in handles]
+    found = []
+    for value in values:
+        found.append(float(page.evaluate(SLIDE, [elements[0], value, elements[1]])))
+        time.sleep(0.2)
+    return found[1:]
+
+
+def told(name: str, ms: list[float]) -> None:
+    """One line: median and worst of ten."""
+    print(f"  {name:46s} median {np.median(ms):5.0f} ms, 90 % {np.percentile(ms, 90):5.0f} ms", flush=True)
+
+
+def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
+    """The explorer with 156 workers: stragglers are moved, the forecast is drawn."""
+    print("slider to drawn figure in the explorer, 156 workers, five schemes; goal 100 ms")
+    (root / "explore.ipynb").write_text(
+        nbformat.writes(notebook('import workbench as wb\nwb.explore("fig9a")'))
+    )
+    Lab(page, server, "explore.ipynb").run_all()
+    plot = '[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]'
+    page.locator(plot).wait_for()
+    told("forecast of round times", moved(page, "stragglers, slider", alternating(2, 3, tries), plot))
+
+
+def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
+    """The first figure of each lecture, as a page."""
+    print("slider to drawn figure in the lectures (Voila)")
+    first = {"1-stragglers": "workers N", "2-by-hand": "draw", "3-why-a-tree": "children n"}
+    first |= {"4-communication": "workers n", "5-not-waiting": "workers n", "6-asking-less": "workers M"}
+    for name in NAMES:
+        page.goto(server.address(f"voila/render/lecture/{name}.ipynb"))
+        page.locator(".wb-score").wait_for(state="attached")
+        plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
+        page.locator(plot).first.wait_for()
+        low, high = (5, 4) if name == "3-why-a-tree" else (6, 8)
+        told(name, moved(page, f"{first[name]}, slider", alternating(low, high, tries), plot))
+
+
+def live(page: Page, server: Server, root: Path, tries: int) -> None:
+    """Runs that are under way: pictures a second, the kernel's answer meanwhile, Stop."""
+    print("live plot: pictures a second, the kernel's answer while runs go on, Stop; goal 10 a second")
+    for engine, source in LIVE.items():
+        (root / "live.ipynb").write_text(nbformat.writes(notebook(source, "print(1 + 1)")))
+        lab = Lab(page, server, "live.ipynb")
+        lab.run_all()
+        page.wait_for_function(
+            "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points) > 20"
+        )
+        rate = page.evaluate(FRAMES, max(2, tries // 3))
+        began = time.monotonic()
+        assert lab.answer(1) == "2"
+        answer = 1e3 * (time.monotonic() - began)
+        stopped = page.evaluate(STOP)
+        what = {"sim": "five schemes simulated", "mpi": "12 real workers"}[engine]
+        print(
+            f"  {what:46s} {rate:.1f} a second, kernel answers in {answer:.0f} ms, stopped in {stopped:.0f} ms",
+            flush=True,
+        )
+
+
+def alternating(first: int, second: int, tries: int) -> list[int]:
+    """Two values in turn, one more than is counted; the first must not be where the slider stands."""
+    return [(first, second)[i % 2] for i in range(tries + 1)]
+
+
+def notebook(*cells: str) -> nbformat.NotebookNode:
+    """A notebook of some cells."""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel
+    )
+
+
+PARTS: dict[str, Callable[[Page, Server, Path, int], None]] = {
+    "explorer": explorer,
+    "lectures": lectures,
+    "live": live,
+}
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[])
+    parser.add_argument("--tries", type=int, default=15, help="moves that are counted (default 15)")
+    options = parser.parse_args()
+    if not CHROMIUM:
+        sys.exit("no Chromium here: nothing to measure with")
+    with served() as (server, root):
+        for name in options.parts or PARTS:
+            with browser() as (page, _):
+                PARTS[name](page, server, root, options.tries)
+
+
+if __name__ == "__main__":
+    main()

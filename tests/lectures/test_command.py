@@ -1,0 +1,37 @@
+"""The command that serves the lectures: loopback, a token unless told otherwise, pages and no files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from workbench import cli_lectures, straightline
+from workbench.cli_lectures import command, lectures
+
+
+def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:
+    words = command(Path("lectures"), 8866, browser=False, token=True, dark=False)
+    assert "--Voila.ip=127.0.0.1" in words
+    assert "--token" in words
+    assert {"--no-browser", "--theme=light", "--port=8866"} <= set(words)
+    open_to_all = command(Path("lectures"), 0, browser=True, token=False, dark=True)
+    assert not {"--token", "--no-browser"} & set(open_to_all)
+    assert {"--theme=dark", "--Voila.ip=127.0.0.1"} <= set(open_to_all)
+
+
+def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(cli_lectures.subprocess, "call", lambda words: called.append(words) or 0)
+    assert CliRunner().invoke(lectures, ["--no-browser", "--port", "0"]).exit_code == 0
+    (words,) = called
+    (folder,) = [Path(word) for word in words if word.endswith("lecture")]
+    assert len(list(folder.glob("*.ipynb"))) == 6
+
+
+def test_an_installation_without_a_clone_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(straightline, "ROOT", tmp_path)
+    result = CliRunner().invoke(lectures, [])
+    assert "no such folder" in str(result.exception)
+    assert CliRunner().invoke(lectures, ["--port", "99999"]).exit_code == 2

@@ -1,0 +1,32 @@
+"""The notebook that measures, plans and checks: top to bottom, on real processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench import notebooks
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_the_notebook_on_planning(tmp_path: Path) -> None:
+    parameters = {
+        "workers": 3,
+        "problem": "least_squares",
+        "data": "diabetes",
+        "rounds": 8,
+        "measured_rounds": 8,
+        "schemes": "UMW, GC, SGD",
+        "other": "GC",
+    }
+    done = notebooks.execute(ROOT / "notebooks" / "04-plan.ipynb", tmp_path / "out.ipynb", parameters, ROOT)
+    outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
+    pictures = [o for o in outputs if "application/vnd.plotly.v1+json" in o.get("data", {})]
+    assert len(pictures) == 3
+    words = "".join(str(o) for o in outputs)
+    assert "resampled predictions" in words
+    assert "ratio" in words
