@@ -329,6 +329,7 @@ def _styles() -> dict[str, Style]:
 def _ratios(lines: list[Line]) -> Picture:
     caption = "Costs of CADA over those of G-CADA until the same training loss."
     short = [
-        replace(line, what=line.what.replace("CADA's ", "").replace(" over G-", "")) for line in lines[:6]
+        replace(line, what=line.what.removeprefix("CADA's ").replace(" over G-CADA's", ""))
+        for line in lines[:6]
     ]
     return drawing.numbers(short, "CADA over G-CADA", "ratio", caption)

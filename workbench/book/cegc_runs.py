@@ -207,7 +207,8 @@ def _data(setting: Setting) -> tuple[dict[str, Any], str]:
             "intercept": True,
         }, note
     source = standins.access(2 * samples, columns)
-    note = f"{standins.ACCESS}; {samples} samples and {columns} columns (the paper: 26220 and 343474)"
+    words = standins.ACCESS[:1].upper() + standins.ACCESS[1:]
+    note = f"{words}; {samples} samples and {columns} columns (the paper: 26220 and 343474)"
     return {"data": source, "samples": samples, "features": columns, "scale": False, "intercept": True}, note
 
 

@@ -37,7 +37,7 @@ def entry(outcome: Outcome, setting: Setting) -> str:
         table(result),
         claims(result.claims),
         misprints(result.misprints),
-        *(f"<p class=data><b>Data.</b> {escape(text[:1].upper() + text[1:])}</p>" for text in result.data),
+        *(f"<p class=data><b>Data.</b> {escape(text)}</p>" for text in result.data),
         _real(result),
         *(picture(name, i, each) for i, each in enumerate(result.pictures)),
         settings(outcome, result, setting),

@@ -98,8 +98,9 @@ def _axes(figure: go.Figure, series: Sequence[Series], metric: str, x: str, logs
     figure.update_layout(legend_itemwidth=44)
     if logs[1]:
         values = np.concatenate([column(s.trace, metric) for s in series])
-        values = values[np.isfinite(values)]
-        figure.update_yaxes(exponentformat="power", **log_ticks(values.min(), values.max()))
+        low, high = values[np.isfinite(values)].min(), values[np.isfinite(values)].max()
+        words = {"exponentformat": "power"} if high > 1e4 * low else {"tickformat": "~g"}
+        figure.update_yaxes(**words, **log_ticks(low, high))
 
 
 def _curves(

@@ -13,7 +13,6 @@ from .options import DataError, Options, known_task, whole
 from .prepare import prepare
 from .sources import SYNTHETIC
 
-
 PREPARED = (
     "prepared:"  # begins the source of data that lie in this host's cache already; a folder's name follows
 )
