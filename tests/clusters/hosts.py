@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import secrets
 import shutil
 import signal
@@ -21,7 +22,7 @@ from pathlib import Path
 from workbench.launch.places import is_alive
 
 ROOT = Path(__file__).parents[2]
-HOME = Path.home()
+HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # as sshd sees it, whatever $HOME says
 PATIENCE = 30.0  # s
 
 # In namespaces of its own: $1 folder, $2 name, $3 home, then what Python needs.

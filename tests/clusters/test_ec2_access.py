@@ -22,6 +22,10 @@ from workbench.clusters.ec2 import Ec2
 from workbench.clusters.ec2_notes import Notes
 from workbench.errors import ClusterError
 
+from .hosts import HOME
+
+pytestmark = pytest.mark.xdist_group("mpi")  # the stand-in machines have fixed addresses
+
 HEAD, WORKERS = "127.0.77.1", ("127.0.77.2", "127.0.77.3")
 PATIENCE = 60.0  # s
 # A machine: a home ($2) and a /run of its own, both in $1, but for Python's folder ($3); a name ($4).
@@ -81,7 +85,7 @@ def machine(place: Path, address: str, told: str, opened_by: str) -> Iterator[Pa
     key.chmod(0o600)
     (place / "authorized_keys").write_text("\n".join([opened_by, *words["ssh_authorized_keys"]]) + "\n")
     (place / "sshd_config").write_text(SSHD.format(address=address, folder=place))
-    call = ["unshare", "-m", "-u", "sh", "-c", MACHINE, "sh", str(place), str(Path.home()), sys.base_prefix]
+    call = ["unshare", "-m", "-u", "sh", "-c", MACHINE, "sh", str(place), str(HOME), sys.base_prefix]
     call.append(address.replace(".", "-"))
     with (
         (place / "log").open("w") as log,
@@ -140,7 +144,7 @@ def test_the_head_gets_what_opens_the_workers_and_all_are_reached(
     assert (home / "workbench").read_text() == (keys / "inner").read_text()
     for worker in WORKERS:  # no key of ours, of the head or of AWS
         assert not (tmp_path / worker / "home" / ".ssh").exists()
-    assert not (Path.home() / ".ssh" / "workbench_hosts").exists()  # not in this machine's own
+    assert not (HOME / ".ssh" / "workbench_hosts").exists()  # not in this machine's own
 
 
 @needs_machines

@@ -97,7 +97,7 @@ def matrix(knobs: ByHand, theme: Theme) -> go.Figure:
     """Who holds what, with which coefficient."""
     figure = code_figure(experiment(knobs, "GC"), theme)
     figure.update_traces(x=[1, 2, 3])  # as the text counts them
-    words = "the paper’s" if knobs.draw == 0 else f"draw {knobs.draw}"
+    words = "the CodedReduce paper’s example" if knobs.draw == 0 else f"random, draw {knobs.draw}"
     return figure.update_layout(title_text="The code B", title_subtitle_text=words)
 
 
