@@ -37,11 +37,18 @@ lint: env ## Check format, style and types
 test test-all: export OPENBLAS_NUM_THREADS := 1
 test test-all: export OMP_NUM_THREADS := 1
 
-test: env lint ## Lint, then all tests but the slow ones and those in a browser
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not browser"
+# Tests with real processes and browsers wait for them on cores that all share. What fails is tried once more, alone.
+PYTEST := $(BIN)/python -m pytest
+ALONE := --last-failed --last-failed-no-failures none
+
+test: env lint ## Lint, then all tests but the slow ones; those in a browser come last
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow and not browser" \
+		|| $(PYTEST) $(ALONE) -m "not slow and not browser"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "browser and not slow" \
+		|| $(PYTEST) $(ALONE) -m "browser and not slow"
 
 test-all: env lint ## Lint, then every test, with 1000 examples for each property
-	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) --dist loadgroup
 
 format: env ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix

@@ -57,7 +57,8 @@ def test_rows_come_while_the_run_goes_on_and_stop_keeps_them() -> None:
     run = long_run()
     first = len(run.rows()["round"])
     assert run.state == "running"
-    assert np.isfinite(run.rows()["loss"]).any()
+    while not np.isfinite(run.rows()["loss"]).any():
+        assert not run.wait(0.01), run
     run.stop()
     assert run.wait(10.0)
     trace = run.result()

@@ -115,7 +115,7 @@ def test_a_run_is_stopped_and_followed_by_its_folder(engines: Interactive) -> No
     run = long_run(engines)
     other = attach(run.home)
     until(lambda: len(other.rows()["round"]), other)
-    assert np.isfinite(run.rows()["loss"]).any()
+    until(lambda: np.isfinite(run.rows()["loss"]).any(), run)
     other.stop()
     assert 5 < len(done(run).rounds) < 5000
     assert run.state == "stopped"
