@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,19 @@ def keys(tmp_path: Path) -> Path:
     return folder
 
 
+def await_free(address: str) -> None:
+    """Wait until nobody listens there any more: an sshd that was killed may be there for a moment."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, 22))
+            probe.listen()
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"{address}: port 22 is in use")
+
+
 @contextmanager
 def machine(place: Path, address: str, told: str, opened_by: str) -> Iterator[Path]:
     """A machine at an address that has obeyed its user data; yields its /run."""
@@ -87,6 +101,7 @@ def machine(place: Path, address: str, told: str, opened_by: str) -> Iterator[Pa
     (place / "sshd_config").write_text(SSHD.format(address=address, folder=place))
     call = ["unshare", "-m", "-u", "sh", "-c", MACHINE, "sh", str(place), str(HOME), sys.base_prefix]
     call.append(address.replace(".", "-"))
+    await_free(address)
     with (
         (place / "log").open("w") as log,
         subprocess.Popen(call, stderr=log, start_new_session=True) as process,
