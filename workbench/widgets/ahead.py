@@ -14,7 +14,7 @@ from workbench.forecasting import Forecast, forecast
 from workbench.settings import SettingError
 from workbench.widgets.setup import Setup, Shape, judge, with_shape
 
-DRAWS = 8_000  # computing times drawn for a forecast, rounds times workers: a slider waits for it
+DRAWS = 4_000  # computing times drawn for a forecast, rounds times workers: a slider waits for it
 FEW, MANY = 8, 100  # rounds of a forecast at least and at most
 LATENCIES = (0.0, *(float(x) for x in np.geomspace(1e-5, 1.0, 11).round(9)))  # s
 MOST_ALPHAS = 8
