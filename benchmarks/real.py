@@ -72,10 +72,11 @@ def overhead(rounds: int) -> None:
         "overhead: real round / drawn delays alone, 50 ms + Exp(20 ms), p = 5001; goals 1.07 (N=84), 1.12 (N=156)"
     )
     for workers in (84, 156):
+        POOLS.close()  # idle ranks of another size would be in the way
         for fields in schemes(workers):
             e = experiment(workers, rounds, fields, (0.05, 0.02))
             ideal = wb.run(e, events=False).columns["time"][-1]
-            measured(e.replace(rounds=5))  # ranks start and warm up
+            measured(e.replace(rounds=30))  # ranks start and warm up
             for emulate in ("all", "delays"):
                 run, began = measured(e, emulate=emulate, events=False)
                 trace = run.result()

@@ -161,3 +161,11 @@ def test_closed_pools_leave_nothing() -> None:
     pids = [pid for pid, _ in run.pool.places]
     POOLS.close()
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_the_share_of_overruns_needs_no_events() -> None:
+    e = wb.Experiment(
+        **{**SPEC, "delays": {"kind": "constant", "shift": 1e-9}}
+    )  # nothing is as quick as that
+    share = start_real(e, events=False).result().info["overrun_share"]
+    assert 0.0 < share <= 1.0

@@ -57,8 +57,7 @@ def put_together(
 
 def _facts(books: Books, ended: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
     """What a run folder keeps of a real run besides the tables."""
-    computes = books.events(0.0)["kind"]
-    done = max(int(np.count_nonzero(computes == "compute")), 1)
+    done = max(sum(books.count("computed", len(columns["round"]))), 1)
     return {
         "measured": True,
         **{name: ended[name] for name in ("emulate", "state", "clean", "dead", "setup", "first")},

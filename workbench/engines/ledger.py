@@ -16,7 +16,7 @@ from workbench.engines.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
 from workbench.links import BYTES_PER_FLOAT
 from workbench.protocol import LOST, MODEL
 
-TALLIES = (*COUNTS, "overrun", "rejected", "abandoned")
+TALLIES = (*COUNTS, "computed", "overrun", "rejected", "abandoned")
 
 
 class Ledger:

@@ -360,6 +360,7 @@ class RankEngine:
             return None
         self._reach(end)
         ledger.handled += 1
+        ledger.add("computed", effect.round)
         ledger.add("samples", effect.round, samples)
         ledger.log(effect.round, self.rank, "compute", start, start, self.logical, -1, 0, 0)
         return value
