@@ -24,6 +24,7 @@ def fetched(there: Path, mirror: Mirror) -> bool:
 def rounds(record: records.Record, first: int, last: int) -> None:
     for round in range(first, last):
         record.add({**ROW, "round": round}, np.full(3, float(round)), None, {})
+    record.flush()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -52,7 +53,7 @@ def test_a_folder_comes_home_as_it_grows_and_the_end_comes_last(
     assert np.array_equal(records.read_rows(here), records.read_rows(there))
     rounds(record, 4, 9)
     records.Arrivals(there, 2)([(0, 1, 0), (1, 1, 0)])
-    record.checkpoint(np.ones(3), {})
+    record.save(np.ones(3), {})
     record.end({"state": "finished"}, [b"book"])
     mirror.hurry()
     while fetched(there, mirror):

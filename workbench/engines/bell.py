@@ -1,39 +1,36 @@
 """A bell per rank: who has sent something rings, so that the receiver can sleep until then.
 
 MPI tells nobody that a message has come; a rank finds out by looking, and with a hundred ranks on a few cores, looking
-is what the cores are busy with. A datagram without content, over a socket in a folder that only this user may enter,
-wakes a rank within microseconds. Ranks on other hosts cannot ring; who has such peers looks again and again.
+is what the cores are busy with. A byte in a named pipe, in a folder that only this user may enter, wakes a rank within
+microseconds, and says whether a message has come or a word of rank 0. Ranks on other hosts cannot ring; who has such
+peers looks again and again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import select
-import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-LONGEST_PATH = 100  # bytes; systems allow 103 to 107
+MESSAGE, WORD = b"m", b"w"
+AT_ONCE = 4096  # rings that are heard as one
 
 
 class Bell:
-    """One rank's bell; without a folder, or where sockets are not to be had, a silent one."""
+    """One rank's bell; without a folder, or where named pipes are not to be had, a silent one."""
 
     def __init__(self, folder: Path | None = None, rank: int = 0) -> None:
         self.folder = folder
-        self.socket: socket.socket | None = None
-        if folder is not None and hasattr(socket, "AF_UNIX"):
+        self.ear: int | None = None
+        self.words = False  # somebody has rung for a word
+        self._ropes: dict[int, int] = {}  # to the others' bells
+        if folder is not None and hasattr(os, "mkfifo"):
             with contextlib.suppress(OSError):
-                self._hang(self._place(rank))
-
-    def _hang(self, place: str) -> None:
-        if len(place.encode()) > LONGEST_PATH:
-            return
-        own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        own.setblocking(False)
-        own.bind(place)
-        self.socket = own
+                os.mkfifo(self._place(rank), 0o600)
+                self.ear = os.open(self._place(rank), os.O_RDWR | os.O_NONBLOCK)  # never at its end
 
     def _place(self, rank: int) -> str:
         return f"{self.folder}/bell{rank}"
@@ -41,22 +38,30 @@ class Bell:
     @property
     def hangs(self) -> bool:
         """Can this rank be rung?"""
-        return self.socket is not None
+        return self.ear is not None
 
-    def ring(self, ranks: Iterable[int]) -> None:
-        """Wake some ranks; those that are not there, or have been rung already, are not missed."""
-        if self.socket is not None:
-            for rank in ranks:
-                with contextlib.suppress(OSError):
-                    self.socket.sendto(b"", self._place(rank))
+    def ring(self, ranks: Iterable[int], why: bytes = MESSAGE) -> None:
+        """Wake some ranks; those that are not there, or have been rung often already, are not missed."""
+        if self.ear is None:
+            return
+        for rank in ranks:
+            try:
+                os.write(self._ropes[rank], why)
+            except KeyError:
+                self._first_ring(rank, why)
+            except OSError:
+                pass
+
+    def _first_ring(self, rank: int, why: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._ropes[rank] = os.open(self._place(rank), os.O_WRONLY | os.O_NONBLOCK)
+            os.write(self._ropes[rank], why)
 
     def sleep(self, seconds: float) -> bool:
         """Sleep until rung (True), or so long."""
-        if self.socket is None:
+        if self.ear is None:
             time.sleep(seconds)
-        elif select.select([self.socket], [], [], seconds)[0]:
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    self.socket.recv(1)
+        elif select.select((self.ear,), (), (), seconds)[0]:
+            self.words = WORD in os.read(self.ear, AT_ONCE) or self.words
             return True
         return False

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from workbench.engines.bell import Bell
+from workbench.engines.bell import WORD, Bell
 
 TAG = 2
 
@@ -38,10 +38,11 @@ class Control:
                 self._out.append((self.comm.Isend([message, MPI.BYTE], rank, TAG), message))
             except MPI.Exception:
                 self.dead.add(rank)
-        self.bell.ring(ranks)
+        self.bell.ring(ranks, WORD)
 
     def poll(self) -> list[tuple[int, dict[str, Any], bytes]]:
         """Words that have come in: sender, word, bytes behind it."""
+        self.bell.words = False
         if self._out:
             self._out = [entry for entry in self._out if not _sent(entry[0])]
         found = []

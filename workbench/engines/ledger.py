@@ -45,23 +45,27 @@ class Ledger:
 
     def received(self, got: Delivered) -> None:
         """A message was taken in, or dropped as too late."""
-        parcel, begun, end, late = got
-        message, bytes_ = parcel.message, BYTES_PER_FLOAT * parcel.floats
-        if message.kind == LOST or message.round >= self.rounds:
+        (_, _, message, sent, floats), begun, end, late = got
+        src, kind, round = message[:3]
+        if kind == LOST or round >= self.rounds:
             return
+        if late and kind == MODEL:
+            return
+        place, counts = max(round, 0), self.counts
         if late:
-            if message.kind != MODEL:
-                self.handled += 1
-                self.add("stale", message.round)
-                self.log(message.round, message.src, "drop", parcel.sent, end, end, self.rank, bytes_, 1)
-            return
-        self.handled += 2
-        if message.kind == MODEL:
-            self.add("downloads", message.round, int(parcel.floats > 0))
+            self.handled += 1
+            counts["stale"][place] += 1
+            begun = end
+        elif kind == MODEL:
+            self.handled += 2
+            counts["downloads"][place] += floats > 0
         else:
-            self.add("messages", message.round)
-            self.add("bytes", message.round, bytes_)
-        self.log(message.round, message.src, "send", parcel.sent, begun, end, self.rank, bytes_, 1)
+            self.handled += 2
+            counts["messages"][place] += 1
+            counts["bytes"][place] += BYTES_PER_FLOAT * floats
+        if self.record:
+            what, bytes_ = "drop" if late else "send", BYTES_PER_FLOAT * floats
+            self.events.append((round, src, what, sent, begun, end, self.rank, bytes_, 1))
 
     def refused(self, sender: int, round: int, reason: str) -> None:
         """A message was not fit to be used."""

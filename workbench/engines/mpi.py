@@ -25,7 +25,7 @@ from workbench.delays import DelayStream
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
 from workbench.engines.pace import Pace
-from workbench.engines.ports import Delivered, Port
+from workbench.engines.ports import OpenPort, Port
 from workbench.engines.wire import Envelope
 from workbench.errors import QuorumLost
 from workbench.links import BYTES_PER_FLOAT, Link
@@ -68,9 +68,9 @@ SPINNING = Naps(2e-5, 2e-5)  # the MPI library goes on only while it is looked a
 GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
 LISTENING = Naps(1e-4, 4e-3)  # for a model
 RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
-# Who is rung need not look, but for what MPI has not sent at once.
+# Who is rung need not look, but for what MPI does not move on by itself.
 RUNG = Naps(2e-3, 5e-2)
-LOOKS = 2  # the first moves a message on, only the second finds it
+FRESH = 1e-3  # s for which a look at what has come counts as new
 # With emulated links, who notices a model late is not late, as long as that is before its work would be done.
 LISTENING_EMULATED, RESTING_EMULATED = Naps(1e-3, 1e-2), Naps(1.5e-2, 1.5e-2)
 
@@ -124,7 +124,9 @@ class RankEngine:
         self.pace = None if setup.emulate == "nothing" else Pace(setup.scheme, plan, setup.delays)
         self.inbox: list[tuple[Message, float]] = []  # with the time at which it was through the port
         self.floor: dict[str, int] = {}
-        self.port = Port(setup.link if self.emulated else None, self._late)
+        self.port: Port | OpenPort = Port(setup.link, self._late) if self.emulated else OpenPort(self._late)
+        self.pumped = 0.0  # when this rank looked last
+        self.told = False  # something came to the port since
         self.zero = self.logical = time.monotonic()
         self.round = setup.first
         self.known_dead: set[int] = set()
@@ -177,40 +179,50 @@ class RankEngine:
 
     def wait(self, check: Callable[[], Any], naps: Naps, until: float = float("inf")) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
-        rung = self.rung and naps is not SPINNING
-        if rung:
-            naps = RUNG
-        nap, looks = naps.shortest, 0
-        while True:
-            answer = check()  # what is here already is taken first
-            if answer is not None:
-                return answer
+        if self.rung and naps is not SPINNING:
+            return self._hear(check, until)
+        nap = naps.shortest
+        while (answer := check()) is None:  # what is here already is taken first
             moved = self._pump()
             if moved and (answer := check()) is not None:
                 return answer
             now = time.monotonic()
             if now >= until:
                 return None
-            longest = rung and not self.post.needs_looks
-            pause = min(naps.longest if longest else nap, until - now, self.port.wake() - now)
-            looks = 0 if moved else looks + 1
-            if rung and looks < LOOKS:
-                continue
-            if pause > 0 and self.post.bell.sleep(pause):
-                looks = 0
+            pause = min(nap, until - now, self.port.wake() - now)
+            if pause > 0:
+                time.sleep(pause)
             nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
+        return answer
+
+    def _hear(self, check: Callable[[], Any], until: float) -> Any:
+        """The same of who is rung, and sleeps until then."""
+        post, pause = self.post, 0.0
+        while (answer := check()) is None:
+            if pause > 0:
+                post.bell.sleep(pause)
+            if self._pump():
+                pause = 0.0
+                continue
+            now = time.monotonic()
+            if now >= until:
+                return None
+            longest = RUNG.shortest if post.needs_looks else RUNG.longest
+            pause = min(longest, until - now, self.port.wake() - now)
+        return answer
 
     def _pump(self) -> bool:
         """Take in what has come; True if something has."""
         self.idle()
+        self.pumped = now = time.monotonic()
         letters = self.post.poll()
         for envelope, value in letters:
             message = Message(envelope.sender, envelope.kind, envelope.round, envelope.number, value)
-            at = envelope.arrives if self.emulated else time.monotonic()
-            self.port.put(message, envelope.sent, at, envelope.floats)
+            self.port.put(message, envelope.sent, envelope.arrives if self.emulated else now, envelope.floats)
         if len(self.post.dead) > len(self.known_dead):
             self._bury()
-        return bool(letters)
+        told, self.told = self.told, False
+        return told or bool(letters)
 
     def _bury(self) -> None:
         """Tell the program of dead children; a ring ends when anybody dies."""
@@ -224,8 +236,8 @@ class RankEngine:
 
     def tell_lost(self, rank: int, reason: str | None, round: int) -> None:
         """Word of a child that will not answer: for good, or (with a reason) in one round."""
-        now = time.monotonic()
-        at = self.logical if self.emulated else now
+        self.told = True
+        at = self.logical if self.emulated else time.monotonic()
         self.port.put(Message(rank, LOST, round, 0, reason), at, at, 0)
 
     def refused(self, sender: int, round: int, reason: str) -> None:
@@ -245,14 +257,12 @@ class RankEngine:
         got = self.port.next(time.monotonic())
         if got is None:
             return False
-        self._book(got)
-        return True
-
-    def _book(self, got: Delivered) -> None:
-        if got.parcel.message.kind != COMMITTED:
+        (_, _, message, _, _), _, end, late = got
+        if message.kind != COMMITTED:
             self.ledger.received(got)
-        if not got.late:
-            self.inbox.append((got.parcel.message, got.end))
+        if not late:
+            self.inbox.append((message, end))
+        return True
 
     def _find(self, match: Match) -> int | None:
         for i, (message, _) in enumerate(self.inbox):
@@ -267,14 +277,16 @@ class RankEngine:
         return place
 
     def _recv(self, effect: Recv) -> Message | None:
-        until = float("inf") if effect.until is None else self.zero + effect.until
-        gathers = any(kind not in (MODEL, LOST) for kind in effect.match)
-        place = self.wait(lambda: self._match(effect.match), GATHERING if gathers else self.listening, until)
-        if place is None:
-            self._reach(until)
-            return None
+        match = effect.match
+        if (place := self._match(match)) is None:
+            until = float("inf") if effect.until is None else self.zero + effect.until
+            gathers = any(kind not in (MODEL, LOST) for kind in match)
+            place = self.wait(lambda: self._match(match), GATHERING if gathers else self.listening, until)
+            if place is None:
+                self._reach(until)
+                return None
         message, through = self.inbox.pop(place)
-        while effect.latest and (place := self._newer(effect.match)) is not None:
+        while effect.latest and (place := self._newer(match)) is not None:
             message, through = self.inbox.pop(place)
         if message.kind != LOST:
             self.round = max(self.round, message.round)
@@ -342,7 +354,7 @@ class RankEngine:
         if self.rank in setup.crashes and effect.round >= setup.crashes[self.rank][0]:
             self.crash(setup.crashes[self.rank][1])
         self.round = max(self.round, effect.round)
-        self._pump()
+        self._look()
         if self._overtaken(effect.unless):
             return None
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
@@ -369,10 +381,15 @@ class RankEngine:
         """The value, or None where it is given up at a part border."""
         value = None
         for value in self.learner.steps(self.rank, effect):  # noqa: B007 - the last one counts
-            self._pump()
+            self._look()
             if self._overtaken(effect.unless):
                 return None
         return value
+
+    def _look(self) -> None:
+        """Take in what has come, unless this rank has looked a moment ago."""
+        if time.monotonic() - self.pumped > FRESH:
+            self._pump()
 
     def _overtaken(self, unless: Match | None) -> bool:
         return unless is not None and self._match(unless) is not None

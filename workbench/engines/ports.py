@@ -8,6 +8,7 @@ has a way of its own. Times are absolute seconds on the run's clock.
 from __future__ import annotations
 
 from bisect import insort
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ class Delivered(NamedTuple):
 class Port:
     """What has come in and is not yet with the program. `late(message)` tells what is no longer wanted."""
 
-    def __init__(self, link: Link | None, late: Callable[[Message], bool]) -> None:
+    def __init__(self, link: Link, late: Callable[[Message], bool]) -> None:
         self.link, self.late = link, late
         self.free = 0.0
         self.queue: list[Parcel] = []  # what comes from below
@@ -73,7 +74,7 @@ class Port:
             begun = max(self.free, first.at)
             if begun <= now:
                 self.queue.pop(0)
-                end = begun + (self.link.transfer(first.floats) if self.link else 0.0)
+                end = begun + self.link.transfer(first.floats)
                 self.current, self.free = (first, begun, end), end
 
     def _refused(self, now: float) -> Delivered | None:
@@ -100,3 +101,30 @@ class Port:
         if self.current is None and self.queue:
             below = max(self.free, self.queue[0].at)
         return min(below, self.above[0].at if self.above else float("inf"))
+
+
+class OpenPort:
+    """The port of a real link, with the face of `Port`: what is here is through, in the order in which it came."""
+
+    def __init__(self, late: Callable[[Message], bool]) -> None:
+        self.late = late
+        self.queue: deque[Parcel] = deque()
+
+    def put(self, message: Message, sent: float, at: float, floats: int) -> None:
+        """Take in a message that is here."""
+        self.queue.append(Parcel(at, 0, message, sent, floats))
+
+    def next(self, now: float) -> Delivered | None:
+        """The first message that the program has not got yet."""
+        if not self.queue:
+            return None
+        parcel = self.queue.popleft()
+        return Delivered(parcel, parcel.at, parcel.at, self.late(parcel.message))
+
+    def cut(self, now: float) -> Delivered | None:
+        """Nothing is under way."""
+        return None
+
+    def wake(self) -> float:
+        """Nothing has to be waited for."""
+        return 0.0 if self.queue else float("inf")

@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from workbench.engines.bell import Bell
-from workbench.engines.wire import HEADER, Bytes, Envelope, Refused, Unusable, length_of, room, seal, unseal
+from workbench.engines.wire import HEADER, Bytes, Envelope, Refused, Unusable, room, seal, unseal
 from workbench.protocol import MODEL
 
 TAG = 1
@@ -30,20 +31,20 @@ BYE = "bye"
 
 
 class Buffers:
-    """Byte arrays of one size, taken again once nobody holds a view of them."""
+    """Arrays of one size, taken again once nobody holds a view of them."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.all: deque[Bytes] = deque()
+    def __init__(self, size: int, dtype: Any) -> None:
+        self.size, self.dtype = size, dtype
+        self.all: deque[NDArray[Any]] = deque()
 
-    def take(self) -> Bytes:
+    def take(self) -> NDArray[Any]:
         """A buffer that is not in use; a new one only where all are."""
         for _ in range(len(self.all)):
             self.all.rotate(-1)
             buffer = self.all[-1]
             if sys.getrefcount(buffer) == _IDLE:
                 return buffer
-        self.all.append(np.empty(self.size, dtype=np.uint8))
+        self.all.append(np.empty(self.size, dtype=self.dtype))
         return self.all[-1]
 
 
@@ -74,6 +75,7 @@ def _fetched() -> bool:
 
 
 _FETCHED = _fetched()
+_testsome = MPI.Request.Testsome
 
 
 class Post:
@@ -91,7 +93,8 @@ class Post:
         self.comm, self.run, self.peers, self.refused = comm, run, list(peers), refused
         self.bell = bell or Bell()
         self.rank = comm.rank
-        self.buffers = Buffers(room(floats))
+        self.buffers = Buffers(room(floats), np.uint8)
+        self.values = Buffers(max(floats, 1), np.float64)
         self.inputs = [np.zeros(room(floats), dtype=np.uint8) for _ in self.peers]
         self.receives: list[Any] = [
             comm.Recv_init([b, MPI.BYTE], p, TAG) for b, p in zip(self.inputs, self.peers, strict=True)
@@ -114,7 +117,9 @@ class Post:
         """Send to each peer; returns at once. `newest`: what is not on its way yet gives way to what is sent later."""
         self.sent_serial += 1
         buffer = self.buffers.take()
-        length = seal(buffer, envelope._replace(run=self.run, serial=self.sent_serial), value)
+        _, round, sender, number, _, floats, sent, arrives, kind = envelope
+        own = Envelope(self.run, round, sender, number, self.sent_serial, floats, sent, arrives, kind)
+        length = seal(buffer, own, value)
         for peer in to:
             if peer in self.dead:
                 continue
@@ -137,7 +142,7 @@ class Post:
     def _progress_sends(self) -> None:
         """Let go of what has left; every look costs, and nobody is waiting for the buffers."""
         now = time.monotonic()
-        if not self.outputs or (now - self.looked < SENDS_EVERY and not self.model_next):
+        if now - self.looked < SENDS_EVERY and not self.model_next:
             return
         self.looked = now
         try:
@@ -166,16 +171,17 @@ class Post:
 
     @property
     def needs_looks(self) -> bool:
-        """Is something under way that only goes on while this rank looks, and nobody rings for?"""
-        return bool(self.model_next) or (bool(self.outputs) and not _FETCHED)
+        """May something be under way that only goes on while this rank looks, and nobody rings for?"""
+        return bool(self.model_next) or not _FETCHED
 
     # ---------------------------------------------------------------- receiving
 
     def poll(self) -> list[tuple[Envelope, Any]]:
         """Move everything on; return what has come, each value a view that stays valid as long as it is held."""
-        self._progress_sends()
-        try:
-            done = MPI.Request.Testsome(self.receives) if self.receives else []
+        if self.outputs:
+            self._progress_sends()
+        try:  # the first look may only move a message on
+            done = _testsome(self.receives) or _testsome(self.receives) if self.receives else []
         except MPI.Exception:
             return self._one_by_one()
         if not done:
@@ -229,15 +235,17 @@ class Post:
         self.receives[i].Start()
         return letter
 
-    def _read(self, came: Bytes, peer: int) -> tuple[Envelope, Any] | None:
-        length = min(length_of(came), len(came))
-        buffer = self.buffers.take()
-        buffer[:length] = came[:length]
-        envelope, value = unseal(buffer, length, self.run, peer)
+    def _read(self, came: Bytes, peer: int) -> tuple[Envelope, Any]:
+        """What stands in a posted buffer; a vector is copied out of it."""
+        envelope, value = unseal(came, None, self.run, peer)
         stream = (peer, envelope.kind == MODEL)
         if envelope.serial <= self.seen_serial.get(stream, 0):
             raise Refused("sent twice")
         self.seen_serial[stream] = envelope.serial
+        if isinstance(value, np.ndarray):
+            held = self.values.take()[: len(value)]
+            held[:] = value
+            return envelope, held
         return envelope, value
 
     def bury(self, peer: int) -> None:

@@ -30,6 +30,7 @@ from workbench.launch.words import rebuilt
 from workbench.protocol import MASTER, Recv
 
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
+RUNG_EVERY = 2e-2  # for words, of who is rung when one comes
 LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
 
 
@@ -77,7 +78,8 @@ class Part:
     def idle(self) -> None:
         """Called again and again: words of others, the user's stop, who is gone."""
         now = time.monotonic()
-        if now - self.looked < WORDS_EVERY:
+        bell = self.control.bell
+        if not bell.words and now - self.looked < (RUNG_EVERY if bell.hangs else WORDS_EVERY):
             return
         self.looked = now
         for sender, word, data in self.control.poll():
@@ -87,13 +89,19 @@ class Part:
             os.kill(
                 os.getpid(), signal.SIGKILL
             )  # without rank 0 there is nothing left to do, not even to say
-        if self.record is not None and now - self.asked > STOP_EVERY:
+        if self.record is not None:
+            self.record.keep_up(now)
+            self._heed(self.record, now)
+
+    def _heed(self, record: Record, now: float) -> None:
+        """The user's stop, and the end of patience."""
+        if now - self.asked > STOP_EVERY:
             self.asked = now
-            if self.record.stop_wanted():
+            if record.stop_wanted():
                 raise Stopped
             if self.zero is not None and now - self.progress > self.task.patience:
                 waiting = f"no round has ended for {self.task.patience:g} s: are ranks stopped, or links cut?"
-                raise Stalled(self.record.round, waiting)
+                raise Stalled(record.round, waiting)
 
     def _mourn(self) -> None:
         """Who is gone gets nothing any more; those of other hosts who wait for it hear of it from rank 0."""
@@ -270,7 +278,7 @@ def part_of(
         post,
         learner,
         ledger,
-        idle=lambda: part.idle(),
+        idle=lambda: None,
         committed=lambda *what: part.committed(*what),
         reduce=reduce,
         crash=crash,
@@ -286,6 +294,7 @@ def part_of(
     part = Part(
         task, control, places, comm, workers, has, engine, post, ledger, watch, learner, arrived, ahead
     )
+    engine.idle = part.idle
     if rank == MASTER:
         part.record = _record(task)
     return part

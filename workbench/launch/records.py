@@ -28,6 +28,7 @@ ARRIVALS = (
     "arrivals"  # folder: a file of (round, rank, number) for each rank that gathers, in order of arrival
 )
 STOP, ENDED, BOOKS = "stop", "ended.json", "books.npz"
+KEPT = 0.02  # s for which rounds may wait to be written down together
 
 
 class Record:
@@ -40,26 +41,56 @@ class Record:
         self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
         if gradients:
             self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
-        self.saved = time.monotonic()
+        self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
+        self.saved = self.written = time.monotonic()
         self.round = first  # rounds that are done
 
     def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
         """One more round is done. Raises `RunError` where it cannot be written down."""
-        try:
-            self._append(MODELS, model)  # before the row: who sees the row finds the model
-            if GRADIENTS in self.files and gradient is not None:
-                self._append(GRADIENTS, gradient)
-            self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE]))
-            self.round = int(row["round"]) + 1
-            if time.monotonic() - self.saved > self.every:
-                self.checkpoint(model, state)
-        except OSError as error:
-            raise unwritable(self.folder, error) from None
+        self._append(MODELS, model)
+        if GRADIENTS in self.files and gradient is not None:
+            self._append(GRADIENTS, gradient)
+        self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE]))
+        self.round = int(row["round"]) + 1
+        now = time.monotonic()
+        self.keep_up(now)
+        if now - self.saved > self.every:
+            self.save(model, state)
 
     def _append(self, name: str, numbers: Array) -> None:
-        view = memoryview(np.ascontiguousarray(numbers, dtype=np.float64).tobytes())
-        while len(view):
-            view = view[self.files[name].write(view) :]
+        self.waiting[name].append(np.ascontiguousarray(numbers, dtype=np.float64).tobytes())
+
+    def keep_up(self, now: float) -> None:
+        """Write down what has waited for long enough."""
+        if now - self.written > KEPT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write down all rounds that are done. Raises `RunError` where that cannot be."""
+        if not self.waiting[ROWS]:
+            return
+        try:
+            for name in (MODELS, GRADIENTS, ROWS):  # rows last: who sees one finds its model
+                self._write(name)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+        self.written = time.monotonic()
+
+    def _write(self, name: str) -> None:
+        rest = b"".join(self.waiting.get(name, ()))
+        while rest:
+            rest = rest[self.files[name].write(rest) :]
+            self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
+        if name in self.waiting:
+            self.waiting[name] = []
+
+    def save(self, model: Array, state: State) -> None:
+        """Write down all rounds, then a checkpoint. Raises `RunError` where that cannot be."""
+        self.flush()
+        try:
+            self.checkpoint(model, state)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
 
     def checkpoint(self, model: Array, state: State) -> None:
         """Replace the checkpoint, whole or not at all."""
@@ -80,6 +111,7 @@ class Record:
             raise unwritable(self.folder, error) from None
 
     def _end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
+        self.flush()
         for file in self.files.values():
             os.fsync(file.fileno())
             file.close()

@@ -203,7 +203,7 @@ def _end(
     before_end(clean)
     with contextlib.suppress(RunError, OSError):
         if part.zero is not None:
-            record.checkpoint(part.learner.model, part.learner.state)
+            record.save(part.learner.model, part.learner.state)
     try:
         record.end(words, books)
     except RunError as error:  # the run folder takes nothing any more: the supervisor passes it on

@@ -66,6 +66,7 @@ class LinearProblem(ABC):
         self.samples, self.features = X.shape
         self.size = self.features * self.columns
         self.block = max(64, BLOCK_BYTES // (8 * self.features))
+        self._excerpt: tuple[Sequence[Slice], Array, Array, Array] | None = None  # see `_gathered`
 
     @abstractmethod
     def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
@@ -92,10 +93,14 @@ class LinearProblem(ABC):
 
     def _gathered(self, slices: Sequence[Slice], model: Array) -> Array:
         """The same for many short slices, such as a mini-batch: their rows are copied together first."""
-        rows = np.concatenate([np.arange(a, b) for a, b, _ in slices])
-        weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
-        X = self.X[rows]
-        _, slope, _ = self.losses(self._scores(X, model), self.y[rows])
+        if (
+            self._excerpt is None or self._excerpt[0] is not slices
+        ):  # a worker asks for the same again and again
+            rows = np.concatenate([np.arange(a, b) for a, b, _ in slices])
+            weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
+            self._excerpt = slices, self.X[rows], self.y[rows], weights
+        _, X, y, weights = self._excerpt
+        _, slope, _ = self.losses(self._scores(X, model), y)
         return self._back((slope.T * weights).T, X)
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
