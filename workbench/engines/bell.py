@@ -31,14 +31,10 @@ class Bell:
             with contextlib.suppress(OSError):
                 os.mkfifo(self._place(rank), 0o600)
                 self.ear = os.open(self._place(rank), os.O_RDWR | os.O_NONBLOCK)  # never at its end
+        self.hangs = self.ear is not None  # this rank can be rung
 
     def _place(self, rank: int) -> str:
         return f"{self.folder}/bell{rank}"
-
-    @property
-    def hangs(self) -> bool:
-        """Can this rank be rung?"""
-        return self.ear is not None
 
     def ring(self, ranks: Iterable[int], why: bytes = MESSAGE) -> None:
         """Wake some ranks; those that are not there, or have been rung often already, are not missed."""

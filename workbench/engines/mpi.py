@@ -179,10 +179,12 @@ class RankEngine:
 
     def wait(self, check: Callable[[], Any], naps: Naps, until: float = float("inf")) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
+        if (answer := check()) is not None:  # what is here already is taken first
+            return answer
         if self.rung and naps is not SPINNING:
             return self._hear(check, until)
         nap = naps.shortest
-        while (answer := check()) is None:  # what is here already is taken first
+        while (answer := check()) is None:
             moved = self._pump()
             if moved and (answer := check()) is not None:
                 return answer
@@ -197,28 +199,28 @@ class RankEngine:
 
     def _hear(self, check: Callable[[], Any], until: float) -> Any:
         """The same of who is rung, and sleeps until then."""
-        post, pause = self.post, 0.0
-        while (answer := check()) is None:
-            if pause > 0:
-                post.bell.sleep(pause)
-            if self._pump():
-                pause = 0.0
+        post, port = self.post, self.port
+        while True:
+            moved = self._pump()
+            if (answer := check()) is not None:
+                return answer
+            if moved:
                 continue
-            now = time.monotonic()
+            now = self.pumped
             if now >= until:
                 return None
-            longest = RUNG.shortest if post.needs_looks else RUNG.longest
-            pause = min(longest, until - now, self.port.wake() - now)
-        return answer
+            pause = min(RUNG.shortest if post.needs_looks else RUNG.longest, until - now, port.wake() - now)
+            if pause > 0:
+                post.bell.sleep(pause)
 
     def _pump(self) -> bool:
         """Take in what has come; True if something has."""
         self.idle()
         self.pumped = now = time.monotonic()
-        letters = self.post.poll()
-        for envelope, value in letters:
-            message = Message(envelope.sender, envelope.kind, envelope.round, envelope.number, value)
-            self.port.put(message, envelope.sent, envelope.arrives if self.emulated else now, envelope.floats)
+        letters = self.post.poll(now)
+        for (_, round, sender, number, _, floats, sent, arrives, kind), value in letters:
+            message = Message(sender, kind, round, number, value)
+            self.port.put(message, sent, arrives if self.emulated else now, floats)
         if len(self.post.dead) > len(self.known_dead):
             self._bury()
         told, self.told = self.told, False
@@ -272,6 +274,8 @@ class RankEngine:
 
     def _match(self, match: Match) -> int | None:
         """Place of the first message in the inbox that matches; takes in what is through until there is one."""
+        if not self.inbox and not self.port:
+            return None
         while (place := self._find(match)) is None and self._take_in():
             pass
         return place
@@ -280,8 +284,11 @@ class RankEngine:
         match = effect.match
         if (place := self._match(match)) is None:
             until = float("inf") if effect.until is None else self.zero + effect.until
-            gathers = any(kind not in (MODEL, LOST) for kind in match)
-            place = self.wait(lambda: self._match(match), GATHERING if gathers else self.listening, until)
+
+            def check() -> int | None:
+                return self._match(match)
+
+            place = self._hear(check, until) if self.rung else self.wait(check, self._naps(match), until)
             if place is None:
                 self._reach(until)
                 return None
@@ -295,10 +302,14 @@ class RankEngine:
         self._reach(through)
         return message
 
+    def _naps(self, match: Match) -> Naps:
+        gathers = any(kind not in (MODEL, LOST) for kind in match)
+        return GATHERING if gathers else self.listening
+
     def _newer(self, match: Match) -> int | None:
-        while self._take_in():
+        while self.port and self._take_in():
             pass
-        return self._find(match)
+        return self._find(match) if self.inbox else None
 
     def _close(self, effect: Close) -> None:
         kind, round = effect

@@ -46,6 +46,10 @@ class Port:
         self.current: tuple[Parcel, float, float] | None = None  # in transfer: begun, end
         self._serial = 0
 
+    def __bool__(self) -> bool:
+        """Is there anything?"""
+        return bool(self.queue or self.above or self.current)
+
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
         """Take in a message that is at the port at `at` or later."""
         self._serial += 1
@@ -109,6 +113,10 @@ class OpenPort:
     def __init__(self, late: Callable[[Message], bool]) -> None:
         self.late = late
         self.queue: deque[Parcel] = deque()
+
+    def __bool__(self) -> bool:
+        """Is there anything?"""
+        return bool(self.queue)
 
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
         """Take in a message that is here."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from workbench.engines.wire import HEADER, Bytes, Envelope, Refused, Unusable, r
 from workbench.protocol import MODEL
 
 TAG = 1
-SENDS_EVERY = 2e-3  # s between looks at what is being sent
+SENDS_EVERY = 2e-2  # s between looks at what is being sent
 BYE = "bye"
 
 
@@ -105,7 +104,7 @@ class Post:
         self.dead: set[int] = set()
         self.said_bye: set[int] = set()
         self.sent_serial = 0
-        self.looked = 0.0
+        self.look_at = 0.0  # when to look at what is being sent
         self.seen_serial: dict[tuple[int, bool], int] = {}  # models may be overtaken by what is no model
         self.outputs: list[tuple[MPI.Request, Bytes, int]] = []  # with what it reads from, and to whom
         self.model_out: dict[int, MPI.Request] = {}  # the model on its way to a peer
@@ -117,9 +116,9 @@ class Post:
         """Send to each peer; returns at once. `newest`: what is not on its way yet gives way to what is sent later."""
         self.sent_serial += 1
         buffer = self.buffers.take()
-        _, round, sender, number, _, floats, sent, arrives, kind = envelope
-        own = Envelope(self.run, round, sender, number, self.sent_serial, floats, sent, arrives, kind)
-        length = seal(buffer, own, value)
+        length = seal(buffer, envelope, value, self.run, self.sent_serial)
+        if newest and self.outputs:
+            self._progress_sends()  # most of the last models have arrived
         for peer in to:
             if peer in self.dead:
                 continue
@@ -140,11 +139,7 @@ class Post:
             self.model_out[peer] = request
 
     def _progress_sends(self) -> None:
-        """Let go of what has left; every look costs, and nobody is waiting for the buffers."""
-        now = time.monotonic()
-        if now - self.looked < SENDS_EVERY and not self.model_next:
-            return
-        self.looked = now
+        """Let go of what has left."""
         try:
             done = MPI.Request.Testsome([request for request, _, _ in self.outputs]) or []
         except MPI.Exception:
@@ -176,9 +171,13 @@ class Post:
 
     # ---------------------------------------------------------------- receiving
 
-    def poll(self) -> list[tuple[Envelope, Any]]:
-        """Move everything on; return what has come, each value a view that stays valid as long as it is held."""
-        if self.outputs:
+    def poll(self, now: float = float("inf")) -> list[tuple[Envelope, Any]]:
+        """Move everything on; return what has come, each value a view that stays valid as long as it is held.
+
+        `now`: so that what is being sent is not looked at every time; it costs, and nobody waits for the buffers.
+        """
+        if self.outputs and (self.model_next or now >= self.look_at):
+            self.look_at = now + SENDS_EVERY
             self._progress_sends()
         try:  # the first look may only move a message on
             done = _testsome(self.receives) or _testsome(self.receives) if self.receives else []
@@ -268,7 +267,6 @@ class Post:
     @property
     def quiet(self) -> bool:
         """Has everybody said so, and is nothing on its way any more?"""
-        self.looked = 0.0
         return not self.outputs and not any(self.open)
 
     def free(self) -> None:

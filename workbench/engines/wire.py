@@ -55,9 +55,12 @@ def room(floats: int) -> int:
     return HEADER + 8 * max(floats, 1)
 
 
-def seal(buffer: Bytes, envelope: Envelope, value: Any) -> int:
+def seal(
+    buffer: Bytes, envelope: Envelope, value: Any, run: int | None = None, serial: int | None = None
+) -> int:
     """Write a message into `buffer` (uint8); returns its bytes. `value`: None, a number, or a vector.
 
+    `run`, `serial`: instead of the envelope's.
     Raises ValueError for a value that is none of these or does not fit.
     """
     code, floats = _shape(value)
@@ -69,7 +72,8 @@ def seal(buffer: Bytes, envelope: Envelope, value: Any) -> int:
         numbers = buffer[HEADER:end].view(np.float64)
         numbers[:] = value
         total = total_of(numbers)
-    run, round, sender, number, serial, _, sent, arrives, kind = envelope
+    run_, round, sender, number, serial_, _, sent, arrives, kind = envelope
+    run, serial = run_ if run is None else run, serial_ if serial is None else serial
     view = memoryview(buffer)  # type: ignore[arg-type]
     fields = (run, round, sender, number, serial, floats, sent, arrives, total, code, _bytes(kind))
     _FIELDS.pack_into(view, 0, 0, _MAGIC, *fields)
@@ -81,7 +85,7 @@ def _shape(value: Any) -> tuple[bytes, int]:
     """How a value is marked, and its numbers."""
     if value is None:
         return _EMPTY, 0
-    dimensions = np.ndim(value)
+    dimensions = value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
     if dimensions > 1:
         raise ValueError(f"value: has {dimensions} dimensions; messages carry vectors")
     return (_VECTOR, len(value)) if dimensions else (_SCALAR, 1)

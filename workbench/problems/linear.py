@@ -75,19 +75,24 @@ class LinearProblem(ABC):
         Scores of one parameter a feature may stand in several rows, (k, samples): then the sums are (k,).
         """
 
+    def slope(self, z: Array, y: Array) -> Array:
+        """Derivative of each loss by its score alone: all that a gradient needs."""
+        return self.losses(z, y)[1]
+
     def start(self) -> Array:
         """All zeros."""
         return np.zeros(self.size)
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
         """Weighted sum of the slices' gradients, shape (p,)."""
-        if sum(b - a for a, b, _ in slices) < GATHERED * len(slices):
+        known = self._excerpt is not None and self._excerpt[0] is slices
+        if known or sum(b - a for a, b, _ in slices) < GATHERED * len(slices):
             return self._gathered(slices, model)
         total = np.zeros(self.size)
         for first, last, weight in slices:
             for a, b in self._blocks(first, last):
                 X = self.X[a:b]
-                _, slope, _ = self.losses(self._scores(X, model), self.y[a:b])
+                slope = self.slope(self._scores(X, model), self.y[a:b])
                 total += weight * self._back(slope, X)
         return total
 
@@ -100,7 +105,7 @@ class LinearProblem(ABC):
             weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
             self._excerpt = slices, self.X[rows], self.y[rows], weights
         _, X, y, weights = self._excerpt
-        _, slope, _ = self.losses(self._scores(X, model), y)
+        slope = self.slope(self._scores(X, model), y)
         return self._back((slope.T * weights).T, X)
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
@@ -198,8 +203,12 @@ class LeastSquares(LinearProblem):
 
     def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
         """Residuals are the slopes."""
-        slope = z - y
+        slope = self.slope(z, y)
         return 0.5 * (slope * slope).sum(axis=-1), slope, np.nan
+
+    def slope(self, z: Array, y: Array) -> Array:
+        """Residuals."""
+        return z - y
 
     def blend(self, slices: Sequence[Slice]) -> Array:
         """Weighted sum of the slices' rows, number by number, shorter slices filled up with rows of zeros."""
