@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.engines import bell
 from workbench.engines.bell import WORD, Bell
 
 LONG = 60.0  # s; a test that really sleeps so long has failed
@@ -81,3 +82,12 @@ def test_a_bell_that_cannot_hang_is_silent(folder: Path, place: str | None) -> N
 def test_nobody_else_can_ring(folder: Path) -> None:
     Bell(folder, 0)
     assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_more_may_be_rung_than_files_may_be_open(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bell, "MOST", 2)
+    one, *others = (Bell(folder, rank) for rank in range(6))
+    for _ in range(3):
+        one.ring(range(1, 6))
+        assert all(other.sleep(LONG) for other in others)
+    assert len(one._ropes) == 2
