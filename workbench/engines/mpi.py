@@ -179,39 +179,26 @@ class RankEngine:
 
     def wait(self, check: Callable[[], Any], naps: Naps, until: float = float("inf")) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
-        if (answer := check()) is not None:  # what is here already is taken first
-            return answer
-        if self.rung and naps is not SPINNING:
-            return self._hear(check, until)
-        nap = naps.shortest
-        while (answer := check()) is None:
-            moved = self._pump()
-            if moved and (answer := check()) is not None:
-                return answer
-            now = time.monotonic()
-            if now >= until:
-                return None
-            pause = min(nap, until - now, self.port.wake() - now)
-            if pause > 0:
-                time.sleep(pause)
-            nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
-        return answer
+        answer = check()  # what is here already is taken first
+        return self._poll(check, naps, until) if answer is None else answer
 
-    def _hear(self, check: Callable[[], Any], until: float) -> Any:
-        """The same of who is rung, and sleeps until then."""
+    def _poll(self, check: Callable[[], Any], naps: Naps, until: float) -> Any:
+        """As `wait`, with a look at what has come before anything else."""
         post, port = self.post, self.port
+        rung, nap = self.rung and naps is not SPINNING, naps.shortest
         while True:
             moved = self._pump()
             if (answer := check()) is not None:
                 return answer
-            if moved:
-                continue
             now = self.pumped
             if now >= until:
                 return None
-            pause = min(RUNG.shortest if post.needs_looks else RUNG.longest, until - now, port.wake() - now)
-            if pause > 0:
+            if rung:
+                nap = RUNG.shortest if post.needs_looks else RUNG.longest
+            pause = min(nap, until - now, port.wake() - now)
+            if pause > 0 and not (rung and moved):
                 post.bell.sleep(pause)
+            nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
 
     def _pump(self) -> bool:
         """Take in what has come; True if something has."""
@@ -288,7 +275,7 @@ class RankEngine:
             def check() -> int | None:
                 return self._match(match)
 
-            place = self._hear(check, until) if self.rung else self.wait(check, self._naps(match), until)
+            place = self._poll(check, RUNG if self.rung else self._naps(match), until)
             if place is None:
                 self._reach(until)
                 return None

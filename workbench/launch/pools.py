@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from workbench.errors import ClusterError
 from workbench.files import atomic_write
 from workbench.launch import mpiexec
-from workbench.launch.places import is_alive
+from workbench.launch.places import here, is_alive
 from workbench.launch.supervisor import GONE, LOG, PROGRESS, QUIT
 from workbench.launch.tasks import Task
 
@@ -364,8 +364,19 @@ def sweep() -> None:
     """Remove the folders of pools that are gone and whose client is gone."""
     for folder in pools_folder().iterdir():
         owner = folder.name.partition("-")[0]
-        if (folder / GONE).exists() and owner.isdigit() and not is_alive(int(owner)):
+        if owner.isdigit() and not is_alive(int(owner)) and _over(folder):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _over(folder: Path) -> bool:
+    """Has a pool ended? Where even its supervisor was killed, that shows in its ranks, on this host at least."""
+    if (folder / GONE).exists():
+        return True
+    try:
+        places = json.loads((folder / READY).read_text())["places"]
+    except (OSError, ValueError):
+        return False
+    return all(host == here().host and not is_alive(pid) for pid, host in places)
 
 
 class Pools:
