@@ -169,3 +169,13 @@ def test_the_share_of_overruns_needs_no_events() -> None:
     )  # nothing is as quick as that
     share = start_real(e, events=False).result().info["overrun_share"]
     assert 0.0 < share <= 1.0
+
+
+@pytest.mark.parametrize("emulate", ["nothing", "delays", "all"])
+def test_nothing_ends_before_it_begins(emulate: Any) -> None:
+    e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 60})
+    events = start_real(e, emulate=emulate).result().events
+    assert len(events) > 60 * 8
+    assert (events["end"] >= events["begun"]).all()
+    sent = events[events["kind"] == "send"]
+    assert (sent["end"] >= sent["start"]).all()

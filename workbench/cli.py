@@ -171,7 +171,7 @@ def forecast(spec: Path, rounds: int | None) -> None:
 
 @cli.command()
 @click.argument("spec", type=click.Path(path_type=Path))
-@click.option("--sets", type=click.IntRange(1), default=200, show_default=True, help="Survivor sets to draw.")
+@click.option("--sets", type=click.IntRange(1), default=500, show_default=True, help="Survivor sets to draw.")
 def code(spec: Path, sets: int) -> None:
     """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
     from workbench.codes import report, warning

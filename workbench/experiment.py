@@ -54,7 +54,7 @@ class Experiment(Settings):
     @field_validator("scheme_args", "problem_args", "optimiser_args")
     @classmethod
     def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
-        """Lists become tuples, so that what comes back from JSON equals what went in."""
+        """Lists become tuples, and NumPy's numbers Python's, so that what comes back from JSON equals what went in."""
         return {name: _tuples(value) for name, value in args.items()}
 
     @model_validator(mode="after")
@@ -62,8 +62,10 @@ class Experiment(Settings):
         scheme = self.build_scheme()
         scheme.check(self.workers)
         self.build_optimiser()
-        _ = self.problem_spec
+        told = self.problem_spec.told()
         scheme.check_problem(self.problem)
+        if told is not None:  # else whoever opens the data finds out
+            scheme.check_samples(self.workers, told)
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")
@@ -138,7 +140,9 @@ class Experiment(Settings):
 
 
 def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
+    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+        value = value.tolist()
+    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple | range) else value
 
 
 S = TypeVar("S", bound=Settings)

@@ -343,6 +343,9 @@ class Scheme(Settings):
     def check_problem(self, problem: str) -> None:
         """Raise `SettingError` if the scheme is not made for the problem of that name; the message says why."""
 
+    def check_samples(self, workers: int, samples: int) -> None:
+        """Raise `SettingError` if so many samples cannot be shared out; the message says how many could."""
+
     @abstractmethod
     def plan(self, workers: int, samples: int) -> Plan:
         """Say who holds which parts of a data set of that many samples, and who talks to whom."""

@@ -100,7 +100,7 @@ def lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
     """Say of each code that would lose more than half of a number's digits which one loses fewer."""
     from workbench.codes import warning
 
-    found = (warning(code, sets=50) for code in scheme.codes(workers))
+    found = (warning(code) for code in scheme.codes(workers))
     return tuple(text for text in found if text is not None)
 
 

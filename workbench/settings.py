@@ -8,11 +8,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from workbench.kinds import range_of, slip
+
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
+_RANGES = (
+    "greater_than",
+    "greater_than_equal",
+    "less_than",
+    "less_than_equal",
+    "finite_number",
+    "float_type",
+)
+_PLAIN = {  # pydantic's words are a programmer's
+    "tuple_type": "is no list; write one in brackets",
+    "list_type": "is no list; write one in brackets",
+    "dict_type": "must be fields and values, such as {stragglers: 1}",
+    "model_attributes_type": "must be fields and values, such as {kind: constant}",
+    "string_type": "must be text; put it in quotes",
+}
 
 
 class SettingError(ValueError):
@@ -31,13 +48,14 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_bool_for_a_number(cls, data: Any) -> Any:
-        """True is 1 in Python; in a setting it is a slip."""
+    def _as_it_is(cls, data: Any) -> Any:
+        """Nothing is turned into something else: "2", True and 2.0 are slips where a whole number belongs."""
         for name, value in data.items() if isinstance(data, dict) else ():
-            kinds = {cls.model_fields[name].annotation} if name in cls.model_fields else set()
-            kinds |= {part for kind in kinds for part in get_args(kind)}
-            if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
-                raise ValueError(f"{name} = {value}: is no number; write one")
+            field = cls.model_fields.get(name)
+            wrong = slip(field.annotation, value) if field else None
+            if field and wrong:
+                hint = f"; {range_of(field, value)}" if ";" not in wrong.words else ""
+                raise ValueError(f"{name}{wrong.where} = {_short(wrong.value)}: {wrong.words}{hint}")
         return data
 
     def __init__(self, **data: Any) -> None:
@@ -90,14 +108,18 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
         return f"{where}.{ctx['discriminator'].strip(chr(39))} = {ctx['tag']!r}: choose one of {ctx['expected_tags']}"
     if first["type"] == "union_tag_not_found":
         return f"{where}: has no kind; give one, e.g. {{kind: constant}}"
-    return f"{where} = {_short(first['input'])}: {_lower(first['msg'])}"
+    words = _PLAIN.get(first["type"], _lower(first["msg"]))
+    field = cls.model_fields.get(str(first["loc"][0])) if first["type"] in _RANGES else None
+    return f"{where} = {_short(first['input'])}: {words}" + (
+        f"; {range_of(field, first['input'])}" if field else ""
+    )
 
 
 def _joined(where: str, message: str) -> str:
     """Put the outer field before a message; with a dot where that begins with a field of its own."""
     if not where:
         return message
-    return f"{where}.{message}" if re.match(r"[\w.]+( = |: )", message) else f"{where}: {message}"
+    return f"{where}.{message}" if re.match(r"[\w.\[\]]+( = |: )", message) else f"{where}: {message}"
 
 
 def _unknown_key(key: str, known: list[str], owner: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,6 +142,11 @@ def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that the numbers depend on."""
+    return dict(_versions())
+
+
+@cache  # every look into what is installed takes a millisecond
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in _RECORDED:
         try:

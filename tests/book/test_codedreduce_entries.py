@@ -10,7 +10,7 @@ import pytest
 import workbench as wb
 from workbench import runner
 from workbench.book import Setting, find
-from workbench.book.codedreduce import small
+from workbench.book.codedreduce import _scaled_words, over_cr, small
 from workbench.book.measured import (
     NO_ENGINE,
     ROUND,
@@ -110,6 +110,27 @@ def test_columns_of_what_was_measured() -> None:
         "scaled": 20,
         "measured": 20,
     }
+
+
+def test_the_note_says_what_was_scaled_and_how_late_cr_was() -> None:
+    """With simulated runs in the place of real ones, twice as slow."""
+    few, divided = scaled(presets["fig8"], Setting(quick=True))
+    simulated = {"CR": wb.run(few["CR"], events=False)}
+    late = {"CR": wb.run(faster(few["CR"], 0.5), events=False)}
+    words = _scaled_words(Measured("", late, simulated, divided))
+    assert "the (3,2) tree, 1 of 3 children not waited for, least squares on 2000 x 50" in words
+    first, second = (float(text.split()[0]) for text in (words.split("takes ")[1], words.split("took ")[1]))
+    assert second == pytest.approx(2 * first, rel=0.02)
+    assert set(Measured("", late).specs()) == {"CR, measured"}
+    assert wb.Experiment(**Measured("", late).specs()["CR, measured"]) == late["CR"].experiment
+
+
+def test_a_ratio_s_error_has_both_parts() -> None:
+    expected = {name: wb.forecast(presets["fig13"][name], 200) for name in ("CR", "RAR")}
+    ratio, error = over_cr(expected, "RAR")
+    parts = [expected[name].error / expected[name].mean for name in ("CR", "RAR")]
+    assert ratio == expected["RAR"].mean / expected["CR"].mean
+    assert max(parts) * ratio <= error <= sum(parts) * ratio
 
 
 def test_per_round_leaves_out_the_warm_up() -> None:

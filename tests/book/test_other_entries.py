@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.book import Setting, find, get, names
+from workbench.book import Setting, cegc_example, find, get, names
 from workbench.book.agc import PUBLISHED, simulated
+from workbench.book.agc_runs import _alike, _below
+from workbench.book.cada import MEANT, STATED
 from workbench.book.cegc_example import example
 from workbench.book.cegc_runs import choices, unseen
+from workbench.book.ec2_model import Constants, ratios
 from workbench.book.ec2_traces import ABSENT
 from workbench.book.verdicts import of_column, of_result
+from workbench.published import presets
+
+CLUSTER = Constants(spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03)  # about what `ec2` finds
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.endswith("misprints")])
 def test_every_misprint_is_shown_by_its_computation(name: str, quick: Setting) -> None:
-    result = get(name).find(quick)
+    needed = replace(quick, facts={"ec2": {"crowded": asdict(CLUSTER)}})
+    result = get(name).find(needed)
     assert result.misprints
     assert [m.where for m in result.misprints if not m.confirmed] == []
 
@@ -42,6 +49,16 @@ def test_the_example_of_paper_2(name: str, quick: Setting) -> None:
     assert all(claim.holds for claim in result.claims)
 
 
+def test_a_coefficient_that_is_not_printed_counts_as_wrong(
+    quick: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ((1, 3, 6, 4, 0), *cegc_example.PRINTED_A[1:])  # the figure has a 0 in the place of the 4
+    monkeypatch.setattr(cegc_example, "PRINTED_A", rows)
+    result = get("cegc-fig2a").find(quick)
+    assert [line.values["exact"] for line in result.lines] == [4, 5, 5, 5, 5]
+    assert of_result(result).kind != "agrees"
+
+
 def test_the_example_decodes_nothing_from_too_few() -> None:
     """Two of the three answers that the code for s = 2 needs leave the sum undecodable."""
     code = example(1)
@@ -52,7 +69,7 @@ def test_the_example_decodes_nothing_from_too_few() -> None:
 def test_figure_3_s_statements(quick: Setting) -> None:
     result = get("cegc-fig3").find(quick)
     held = {claim.text: claim.holds for claim in result.claims}
-    assert sum(held.values()) == 5
+    assert list(held.values()).count(True) == 5
     assert not held["n = 10: at least 23 % less than the best with m = 1"]
     for line in result.lines:
         assert line.values["ours"] == pytest.approx(line.values["exact"], rel=0.05)
@@ -72,7 +89,7 @@ def test_auc_is_on_rows_that_are_not_learnt_from(quick: Setting) -> None:
     assert 0.6 < result.lines[0].values["ours"] < 1.0
     e = wb.Experiment(**next(iter(result.specs.values())))
     X, y = unseen(e)
-    learnt = e.problem_spec.open().X  # type: ignore[attr-defined]
+    learnt = e.problem_spec.open().X
     assert len(X) == len(y) == len(learnt)
     rows = {row.tobytes() for row in np.ascontiguousarray(learnt)}
     assert np.mean([row.tobytes() in rows for row in np.ascontiguousarray(X)]) < 0.2  # 0/1 rows may be equal
@@ -103,7 +120,7 @@ def test_without_recorded_times_entries_say_how_to_get_them(quick: Setting) -> N
 def test_recorded_times_are_used_and_named_as_real(traces: Path, quick: Setting) -> None:
     here = replace(quick, traces=traces)
     figure_1 = get("agc-fig1").find(here)
-    assert figure_1.pictures[0].real
+    assert figure_1.pictures[0].kind == "real"
     shares = {line.what.split(":")[0]: line.values["recorded"] for line in figure_1.lines}
     assert shares == {f"{e}, worker {w}": s for e in ("one", "two") for w, s in ((3, 1.0), (5, 0.25))}
     assert [claim.holds for claim in figure_1.claims] == [False, True]
@@ -115,9 +132,12 @@ def test_recorded_times_are_used_and_named_as_real(traces: Path, quick: Setting)
 
 
 def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
+    """Eight runs show it for CRC; for FRC they do not speak against it, and never for CRC being ahead."""
     result = get("agc-fig2b").find(replace(quick, seed=100))
-    held = [claim.holds for claim in result.claims]
-    assert held == [True, True, False]
+    frc, crc, ahead = (claim.holds for claim in result.claims)
+    assert frc is not False
+    assert crc is True
+    assert ahead is not True
 
 
 @pytest.mark.parametrize("name", ["mmc-fig1a", "mmc-fig1b"])
@@ -139,3 +159,57 @@ def test_figure_13(quick: Setting) -> None:
     assert off["RAR"] < 0.15
     accuracy = [curve for curve in result.pictures[1].data if curve.get("mode") == "lines+markers"]
     assert len(accuracy) == 5
+
+
+def test_a_difference_within_chance_decides_nothing() -> None:
+    rng = np.random.default_rng(0)
+    base, noise = rng.uniform(1, 2, 30), rng.normal(0, 0.1, 30)
+    states = {gain: _below("", base, base + gain + noise).holds for gain in (-1.0, 0.0, 1.0)}
+    assert states == {-1.0: False, 0.0: None, 1.0: True}
+
+
+def test_curves_that_cannot_be_told_apart_are_named() -> None:
+    flat = np.ones((4, 10))
+    losses = {("FRC", "none"): flat, ("FRC", "random"): 1.01 * flat}
+    assert _alike(losses) == " The curves of FRC lie on one another, within 2 %."
+    assert _alike({**losses, ("FRC", "random"): 1.1 * flat}) == ""
+
+
+def test_the_three_numbers_stand_beside_the_paper_s_at_its_loss(quick: Setting) -> None:
+    """Ours are beside them only where the loss is the same; ratios always."""
+    costs = {
+        label: {"time": 0.1, "communication": 15.0, "computation": 12.0} for label in ("CADA", STATED, MEANT)
+    }
+    for target in (0.1, 0.2):
+        facts = {"gcada-fig2": {"costs": costs, "target": target, "short": {}, "note": ""}}
+        lines = {line.what: line for line in get("gcada-numbers").find(replace(quick, facts=facts)).lines}
+        assert lines["CADA: time"].published == (0.38 if target == 0.1 else None)
+        assert lines[f"{MEANT}: communication"].published == (12292 if target == 0.1 else None)
+        assert (
+            lines[f"CADA's time over G-CADA's ({STATED.removeprefix('G-CADA, ')})"].published == 0.38 / 0.068
+        )
+        assert sum(line.unit == "×" for line in lines.values()) == 6
+
+
+def test_the_caption_s_size_fits_figure_12(quick: Setting) -> None:
+    """With 500 features a ring would be far slower than what is published, with 5000 it is not."""
+    preset = presets["fig12"]
+    slow, near = (
+        ratios(preset.replace(problem_args={**preset[0].problem_args, "features": p}), CLUSTER, 50)["RAR"]
+        for p in (500, 5000)
+    )
+    assert slow > 3 * preset.published["RAR"]
+    assert near == pytest.approx(preset.published["RAR"], rel=0.4)
+    needed = replace(quick, facts={"ec2": {"crowded": asdict(CLUSTER)}})
+    assert any("the caption is right" in m.found for m in get("cr-misprints").find(needed).misprints)
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_the_example_s_code_works_on_real_processes() -> None:
+    """Five workers send half vectors, the master decodes from four: the model of uncoded rounds."""
+    result = get("cegc-fig2b").find(Setting())
+    assert result.claims[-1].by == "wb.run(e, engine='mpi')", result.measured
+    assert result.claims[-1].holds, result.claims[-1].found
+    assert "CEGC, measured" in result.specs

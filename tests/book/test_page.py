@@ -7,12 +7,14 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
 
 from workbench.book import Claim, Line, Outcome, Result, Setting, drawing, find, get
 from workbench.book.page import html, write
-from workbench.book.words import number
+from workbench.book.values import number, printed
+from workbench.book.words import code
 
 NASTY = '<script>alert("x")</script> & </script>'
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -62,6 +64,43 @@ def test_what_is_real_is_marked() -> None:
     text = html(nasty(), Setting())
     assert '<span class="tag real">real</span>' in text
     assert '<td class="n real">' in text
+
+
+def test_pictures_say_what_they_are() -> None:
+    line = Line("a", 2.0, {"ours": 2.0})
+    seen = {
+        drawing.numbers([line], "", "", "").kind: "simulated",
+        drawing.numbers([replace(line, values={"measured": 1.0})], "", "", "").kind: "real",
+        drawing.heat(np.eye(2), ["a", "b"], ["c", "d"], "", ("", ""), "").kind: "computed",
+    }
+    assert all(kind == tag for kind, tag in seen.items())
+    text = html(
+        [
+            Outcome(
+                get("fig8"),
+                Result(pictures=[drawing.heat(np.eye(2), ["a", "b"], ["c", "d"], "", ("", ""), "")]),
+            )
+        ],
+        Setting(),
+    )
+    assert '<figcaption><span class="tag computed">computed</span>' in text
+
+
+def test_published_numbers_keep_their_digits() -> None:
+    """Every number that a paper prints in this book comes out as it is typed here."""
+    from workbench.book.cegc import PUBLISHED
+    from workbench.published import presets
+
+    values = [v for row in PUBLISHED for v in row] + [
+        v for p in presets.values() for v in p.published.values()
+    ]
+    assert len(values) > 70
+    assert [float(printed(value)) for value in values] == values
+
+
+def test_long_code_may_break_and_is_escaped() -> None:
+    assert code("wb.theory.f(a_b, 0.1)") == "<code>wb.<wbr>theory.<wbr>f(<wbr>a_<wbr>b, 0.1)</code>"
+    assert code("<b>") == "<code>&lt;b&gt;</code>"
 
 
 @pytest.mark.parametrize(

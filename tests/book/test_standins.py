@@ -51,15 +51,17 @@ def test_images_can_be_told_apart() -> None:
 def test_real_data_are_used_where_they_are_placed(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     small = presets["fig8"].replace(problem_args={"data": "synthetic", "samples": 60, "features": 5})
-    same, note = for_preset(small, Setting())
+    same, note, caption = for_preset(small, Setting())
     assert same == small
     assert "stand-in" in note
+    assert "stand-in" in caption
     rng = np.random.default_rng(0)
     (cache.root() / "openml").mkdir(parents=True)
     table = np.column_stack([rng.standard_normal((80, 5)), rng.integers(0, 2, 80)])
     np.save(cache.root() / "openml" / "gisette.npy", table)
     assert at_hand("openml:gisette", Setting())
-    real, note = for_preset(small, Setting())
+    real, note, caption = for_preset(small, Setting())
     assert real[0].problem_args["data"] == "openml:gisette"
     assert "(real data)" in note
+    assert caption == "GISETTE (real)"
     assert for_preset(small, Setting(quick=True))[0] == small

@@ -12,7 +12,9 @@ from workbench.book import Claim, Line, Misprint, Result
 from workbench.book.values import COLUMNS
 from workbench.book.verdicts import all_of, compare, judged, of_column, of_result
 
-numbers = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=8, unique_by=lambda x: round(math.log(x), 1))
+numbers = st.lists(st.integers(-20, 90), min_size=2, max_size=8, unique=True).map(
+    lambda logs: [math.exp(each / 10) for each in logs]
+)
 
 
 @given(numbers)
@@ -42,6 +44,12 @@ def test_a_turned_order_differs_and_says_why(values: list[float]) -> None:
 def test_a_baseline_counts_in_the_order() -> None:
     assert compare([2.0, 3.0], [0.2, 0.3]).kind == "ordering"
     assert compare([2.0, 3.0], [0.2, 0.3], baseline=1.0).kind == "differs"
+
+
+def test_equal_numbers_have_no_order() -> None:
+    """Two losses that are the same on the virtual clock say nothing about the order of those measured."""
+    assert compare([0.15, 0.15], [1.06, 0.76]).kind == "differs"
+    assert compare([0.15, 0.15, 0.9], [1.06, 0.76, 8.0]).kind == "ordering"
 
 
 def test_a_missing_number_never_agrees() -> None:
@@ -75,10 +83,20 @@ def test_an_entry_is_judged_by_columns_then_claims_then_misprints() -> None:
     assert of_result(Result(lines=[line], claims=[no], columns=["exact"])).kind == "agrees"
     assert of_result(Result(claims=[yes])).kind == "holds"
     found = of_result(Result(claims=[yes, no], reasons={"claims": "other data"}))
-    assert found.text == "differs: 1 of 2 statements do not hold (other data)"
+    assert found.text == "differs: 1 of 2 statements does not hold (other data)"
     assert of_result(Result(misprints=[Misprint("", "", "", "", False)])).kind == "differs"
     assert of_result(Result()).kind == "open"
     assert [heading for heading, _ in judged(Result(lines=[line], columns=["ours", "exact"]))] == ["formula"]
+
+
+def test_what_is_within_chance_is_open() -> None:
+    yes, unclear, no = (Claim("x", state, "") for state in (True, None, False))
+    assert of_result(Result(claims=[yes])).text == "what the paper says holds (1 statement)"
+    found = of_result(Result(claims=[yes, unclear], reasons={"claims": "few runs"}))
+    assert found == ("open", "open: 1 of 2 statements within chance here (few runs)")
+    assert of_result(Result(claims=[yes, unclear, no])).kind == "differs"
+    assert of_result(Result(claims=[no])).text == "differs: 1 of 1 statement does not hold"
+    assert of_result(Result(claims=[no, no])).text == "differs: 2 of 2 statements do not hold"
 
 
 @pytest.mark.parametrize("zero", [0.0, 1e-17])

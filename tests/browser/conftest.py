@@ -23,7 +23,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served")
     for path in NOTEBOOKS.glob("*.ipynb"):
         shutil.copy(path, folder)
-    shutil.copytree(NOTEBOOKS / "lecture", folder / "lecture")
+    for name in ("lecture", "papers"):
+        shutil.copytree(NOTEBOOKS / name, folder / name)
     return folder
 
 

@@ -1,4 +1,4 @@
-"""The other notebooks in JupyterLab, run from top to bottom as they are."""
+"""The other notebooks in JupyterLab, run from top to bottom as they are; of the papers' ones the quickest."""
 
 from __future__ import annotations
 
@@ -21,4 +21,16 @@ def test_a_notebook_runs_in_jupyterlab(
     lab.run_all()
     picture(f"notebook-{name}")
     assert lab.failures() == []
+    assert noise.errors == []
+
+
+def test_a_paper_s_notebook_runs_in_jupyterlab(
+    page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
+) -> None:
+    """Tables with verdicts, figures that plotly has drawn, and the cell that goes on from them."""
+    lab = Lab(page, server, "papers/5-multi-message.ipynb")
+    lab.run_all()
+    picture("notebook-papers")
+    assert "what the paper says holds" in page.locator(".jp-OutputArea-output .verdict").first.inner_text()
+    page.locator(".js-plotly-plot .main-svg").first.wait_for()
     assert noise.errors == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import workbench as wb
 from workbench.codes import (
     GradientCode,
     amplification,
@@ -18,6 +19,7 @@ from workbench.codes import (
     warning,
     ye_abbe,
 )
+from workbench.runner import lost_digits
 
 CODES = [
     cyclic(12, 4),
@@ -68,6 +70,13 @@ def test_warning_names_a_better_code() -> None:
     assert sentence.startswith("decoding from 143 of 156 messages may lose ")
     assert sentence.endswith("of 16 digits; take code = 'cyclic'")
     assert warning(cyclic(156, 13)) is None
+
+
+def test_a_run_looks_at_enough_sets_to_find_a_heavy_tail() -> None:
+    """Fifty sets of the textbook code of 156 workers and 39 stragglers seem harmless; it costs ten digits."""
+    e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 39, "code": "tandon"}, workers=156)
+    assert "take code = 'cyclic'" in "".join(lost_digits(e.build_scheme(), 156))
+    assert lost_digits(e.replace(scheme_args={"stragglers": 39}).build_scheme(), 156) == ()
 
 
 def test_warning_looks_at_neighbours_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import experiments
-from tests.schemes.case_adaptive import CASES, ETA, run, uploads
+from tests.schemes.case_adaptive import CASES, DIGITS, ETA, run, uploads
 from workbench import theory
 from workbench.engines.arithmetic import Numbers
 from workbench.errors import QuorumLost
@@ -177,9 +178,26 @@ def test_a_group_survives_its_dead_until_too_few_are_left() -> None:
 )
 def test_wrong_settings_are_one_sentence(scheme: str, args: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message) as error:
-        run(scheme, args)
+        wb.Experiment(scheme=scheme, scheme_args=args, **DIGITS)
     assert "\n" not in str(error.value)
     assert str(error.value).count("scheme_args") == 1
+
+
+def test_a_batch_above_the_shard_of_a_file_is_found_when_that_is_opened(tmp_path: Path) -> None:
+    """Making an experiment opens no data."""
+    np.savez(tmp_path / "mine.npz", X=np.ones((25, 2)), y=np.arange(25.0))
+    e = wb.Experiment(
+        scheme="CADA",
+        scheme_args={"batch": 3},
+        problem="least_squares",
+        problem_args={"data": str(tmp_path / "mine.npz")},
+    )
+    with pytest.raises(
+        SettingError, match=r"batch = 3: the smallest of 12 shards of 25 samples has 2; take 1"
+    ):
+        wb.forecast(e)
+    with pytest.raises(SettingError, match="batch = 3"):
+        e.replace(problem="unit", problem_args={"samples": 35})
 
 
 def test_the_largest_batch_is_the_shard() -> None:

@@ -1,6 +1,7 @@
 """Every argument out of its domain: one sentence that names it, its value and what would work."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ WRONG = [
     ("cr_load(children=0, layers=2, stragglers=0)", "children = 0: must be at least 1"),
     ("cr_load(children=12, layers=2.5, stragglers=1)", "layers = 2.5: must be a whole number"),
     ("cr_load(children=12, layers=2, stragglers=-1)", "stragglers = -1: must be 0 to 11"),
-    ("cr_workers(children=2, layers=-1)", "layers = -1: must be at least 1"),
+    ("cr_workers(children=2, layers=-1)", "layers = -1: must be 1 to 1000"),
+    ("cr_load(children=3, layers=10**9, stragglers=1)", "layers = 1000000000: must be 1 to 1000"),
     ("gc_load(workers=4, stragglers=4)", "stragglers = 4: must be 0 to 3 (fewer than workers = 4)"),
     ("cr_stragglers(children=4, layers=1, load=0.2)", "load = 0.2: this tree needs at least 0.25"),
     ("cr_resiliency(load=1.5, layers=1)", "load = 1.5: must be finite and at least 0, at most 1"),
-    ("cr_parallelisation(children=3, layers=0)", "layers = 0: must be at least 1"),
+    ("cr_parallelisation(children=3, layers=0)", "layers = 0: must be 1 to 1000"),
     ("rar_parallelisation(workers=0)", "workers = 0: must be at least 1"),
     ("parallelisation_order(workers=3, layers=0)", "layers = 0: must be at least 1"),
     (
@@ -103,7 +105,7 @@ WRONG = [
     ),
     (
         "crc_errors(n=2, s=2, coefficients=np.full((2, 2), np.inf))",
-        "coefficients: every entry must be finite",
+        "coefficients = array([[inf, inf], [inf, inf]]): must be finite numbers",
     ),
     ("crc_errors(n=17, s=1, coefficients=np.diag(np.arange(17.0)))", "n = 17: must be 1 to 16"),
     ("crc_errors(n=21, s=1, coefficients=np.eye(21))", "n = 21: must be 1 to 20"),
@@ -140,6 +142,11 @@ WRONG = [
     ("mmc_completion(order=11, clusters=4, **MMC)", "order = 11: must be 1 to 10 (load = 10)"),
     ("mmc_completion(order=[6, 0], clusters=4, **MMC)", "order = 0: must be 1 to 10 (load = 10)"),
     ("mmc_completion(order=[], clusters=4, **MMC)", "order = []: give at least one number of parts"),
+    ("mmc_completion(order=[6, 10, 6], clusters=4, **MMC)", "order = [6, 6, 10]: a worker would send two"),
+    (
+        "mmc_completion(order=[8, 6], clusters=4, **MMC)",
+        "order = [6, 8]: no message waits for more than 8 of a worker's 10 parts; take load = 8 or [6, 8, 10]",
+    ),
     ("mmc_completion(order=6, clusters=8, **MMC)", "load = 10: must be 1 to 5 (a cluster has 5 parts)"),
     (
         "mmc_completion(order=6, clusters=2, hybrid=True, **MMC)",
@@ -155,9 +162,83 @@ def test_one_clear_sentence(call: str, sentence: str) -> None:
     assert "\n" not in str(error.value)
 
 
+TREE = {"children": 4, "layers": 2, "stragglers": 1}
+TIME = {"samples": 8, "shift": 0.1, "rate": 2.0}
+GOOD: dict[str, dict[str, Any]] = {
+    "cada_selected": {"smoothness": [1.0, 2.0], "c": 1.0, "max_age": 3, "form": "rule"},
+    "cada_time": {"selected": 2.0, "mean": 1.0},
+    "cegc_achievable": {"n": 5, "d": 3, "s": 1, "m": 2, "parts": 5},
+    "cegc_best": {"n": 2, **CEGC},
+    "cegc_survival": {"t": [1.0], "d": 1, "m": 1, **CEGC},
+    "cegc_table": {"n": 2, **CEGC},
+    "cegc_time": {"n": 5, "d": 3, "m": 2, **CEGC, "stragglers": 1},
+    "clustered_gc_completion": {"workers": 8, "load": 2, "clusters": 2, "shift": 0.1, "rate": 2.0},
+    "communication_ratio": {"group_size": 3},
+    "cr_load": TREE,
+    "cr_parallelisation": {"children": 4, "layers": 2},
+    "cr_resiliency": {"load": 0.5, "layers": 2},
+    "cr_stragglers": {"children": 4, "layers": 2, "load": 0.5},
+    "cr_time": {**TREE, **TIME, "transfer": 0.1},
+    "cr_time_bounds": {**TREE, **TIME, "transfer": 0.1},
+    "cr_workers": {"children": 4, "layers": 2},
+    "crc_error": {"n": 4, "s": 2, **AGC, "coefficients": "ones"},
+    "crc_error_given_slow": {"n": 4, "s": 2, "slow": 1, "p_ss": 0.8, "p_as": 0.1, "coefficients": "ones"},
+    "crc_errors": {"n": 4, "s": 2, "coefficients": "ones"},
+    "dadam_time": {"workers": 3, "mean": 1.0},
+    "expected_accesses": {"iterations": 3, "missed": 0.5},
+    "exponential_order_mean": {"k": 1, "n": 2, "mean": 1.0, "shift": 0.0},
+    "exponential_order_std": {"k": 1, "n": 2, "mean": 1.0},
+    "frc_error": {"n": 4, "s": 2, **AGC},
+    "frc_error_given_slow": {"n": 4, "s": 2, "slow": 1, "p_ss": 0.8, "p_as": 0.1},
+    "frc_time": {"workers": 4, "stragglers": 1, **TIME},
+    "gc_completion": {"workers": 8, "load": 2, "shift": 0.1, "rate": 2.0},
+    "gc_load": {"workers": 4, "stragglers": 1},
+    "gc_time": {"workers": 4, "stragglers": 1, **TIME, "transfer": 0.1},
+    "gcada_communication": {"selected": 2.0, "group_size": 3},
+    "gcada_computation": {"selected": 2.0, "group_size": 3, "batch": 2.0},
+    "gcada_time": {"selected": 2.0, "group_size": 3, "mean": 1.0},
+    "grouped_order_mean": {"survival": lambda t: np.exp(-t), "groups": 2, "k": 1, "size": 2},
+    "harmonic": {"n": 2.5},
+    "lcc_completion": {"workers": 8, "load": 3, "shift": 0.1, "rate": 2.0},
+    "lcc_threshold": {"workers": 8, "load": 3},
+    "max_of_minima_mean": {"groups": 2, "size": 3, "mean": 1.0, "shift": 0.0},
+    "missed_given_slow": {"n": 4, "s": 2, "slow": 1, "p_ss": 0.8, "p_as": 0.1},
+    "missed_shuffled": {"s": 2, **AGC},
+    "missed_unshuffled": {"s": 2, "slow_holders": 1, "p_ss": 0.8, "p_as": 0.1},
+    "mmc_completion": {**MMC, "order": [6, 10], "clusters": 4, "hybrid": False},
+    "moebius": {"n": 6},
+    "necklace_count": {"n": 6, "weight": 2, "order": 3},
+    "necklaces": {"n": 4},
+    "order_statistic_mean": {"survival": lambda t: np.exp(-t), "k": 1, "n": 2},
+    "parallelisation_order": {"workers": 4, "layers": 2},
+    "rar_parallelisation": {"workers": 4},
+    "rar_time": {"workers": 4, **TIME, "step": 0.1},
+    "sgd_time": {"workers": 4, "stragglers": 1, **TIME, "transfer": 0.1},
+    "straggler_probability": AGC,
+    "survivor_distribution": {"n": 4, "slow": 1, "p_ss": 0.8, "p_as": 0.1},
+    "umw_time": {"workers": 4, **TIME, "transfer": 0.1},
+}
+NO_NUMBERS = ["2", "0.5", "two", b"2", True, None, {}, [[1.0], [1.0, 2.0]], ["1"], float("nan"), 1j]
+OPTIONAL = {("cegc_achievable", "parts"), ("cegc_time", "stragglers")}  # None: another one's
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_what_is_no_number_is_refused_by_name(name: str) -> None:
+    """Text that reads like a number, truth values, lists: none is turned into a number."""
+    function, good = getattr(theory, name), GOOD[name]
+    function(**good)
+    for argument in good:
+        for odd in NO_NUMBERS:
+            if (odd is None and (name, argument) in OPTIONAL) or (odd is True and argument == "hybrid"):
+                continue
+            with pytest.raises(SettingError, match=rf"^{argument}\b") as error:
+                function(**{**good, argument: odd})
+            assert "\n" not in str(error.value)
+
+
 def test_every_function_has_a_case_and_documentation() -> None:
     """Public functions all refuse something, and say what they take, give and raise, with an example."""
-    assert {call.split("(")[0] for call, _ in WRONG} == set(theory.__all__)
+    assert {call.split("(")[0] for call, _ in WRONG} == set(theory.__all__) == set(GOOD)
     for name in theory.__all__:
         text = getattr(theory, name).__doc__
         for section in ("Parameters", "Returns", "Raises", "Examples"):

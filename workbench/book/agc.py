@@ -100,7 +100,7 @@ def find_errors(setting: Setting) -> Result:
             "exact": "FRC's printed value is that for s = 1, CRC's is not derived; in fact FRC is ahead",
             "ours": "the simulation confirms the formulas, not the printed numbers",
         },
-        specs=specs,
+        specs=specs | real.specs(),
         measured=real.note,
         seed=setting.seed,
     )
@@ -140,9 +140,9 @@ def _span(values: Array) -> str:
 
 
 def _picture(lines: list[Line]) -> Picture:
-    caption = "Formula and simulation agree with one another, and not with the paper."
+    caption = drawing.agreement(lines, "ours", "exact", "Formula and simulation")
     return drawing.numbers(
-        lines, "Expected decoding error, n = 8, s = 2", "squared distance (parts)", caption
+        lines, f"Expected decoding error, n = {N}, s = {S}", "squared distance (parts)", f"{caption}."
     )
 
 

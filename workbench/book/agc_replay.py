@@ -74,9 +74,12 @@ def find(setting: Setting) -> Result:
             _words(means, ends),
         ],
         columns=[],
-        specs={name: t.experiment.model_dump(mode="json") for name, t in traces.items()},
+        specs={name: t.experiment.model_dump(mode="json") for name, t in traces.items()} | real.specs(),
         measured=real.note,
-        data=[f"{TRACES}: recorded on EC2 (real), replayed; learnt on the bundled diabetes set (real)."],
+        data=[
+            f"{TRACES}: recorded on EC2 (real), replayed, each experiment's times scaled to the median of the first"
+            " one's; learnt on the bundled diabetes set (real)."
+        ],
         seed=setting.seed,
     )
 
@@ -156,13 +159,17 @@ def experiment(name: str, setting: Setting) -> Experiment:
 def _times(means: dict[str, float]) -> Picture:
     ordered = {name: {"seconds": means[name]} for name in sorted(means, key=lambda name: means[name])}
     caption = "Virtual clock with computing times recorded on EC2 (real stragglers, simulated schemes)."
-    return drawing.bars(ordered, "Time per round on recorded stragglers", "s", caption)
+    return drawing.bars(ordered, "Time per round on recorded stragglers", "mean time per round (s)", caption)
 
 
 def _learning(traces: dict[str, Trace]) -> Picture:
     found = {name: (t.columns["time"], np.asarray(t.columns["loss"])) for name, t in traces.items()}
     looks = {name: scheme_style(name) for name in traces}
+    caption = (
+        "Learnt on the bundled diabetes set (real); virtual clock with computing times recorded on EC2 (real"
+        " stragglers, simulated schemes)."
+    )
     return drawing.curves(
-        found, "Loss against wall clock on recorded stragglers", "time since start (s)", "training loss",
-        "Virtual clock with computing times recorded on EC2 (real stragglers, simulated schemes).", looks, (True, True),
+        found, "Loss against wall clock on recorded stragglers", "time since start (s)", "training loss", caption,
+        looks, (True, True),
     )  # fmt: skip

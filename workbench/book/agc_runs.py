@@ -5,29 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from workbench.book import drawing, standins
+from workbench.book import drawing
 from workbench.book.agc import P_AS, P_SLOW, P_SS, N, S, experiment
+from workbench.book.agc_data import EC2_WORKERS, LATEST, boston, diabetes, ec2
 from workbench.book.catalogue import Entry
-from workbench.book.ec2_traces import ABSENT
 from workbench.book.measured import NOT_QUICK, Measured, faster, measure
-from workbench.book.real_data import at_hand
-from workbench.book.setting import TRACES, Setting
+from workbench.book.setting import Setting
 from workbench.book.values import Claim, Line, Picture, Result
-from workbench.delays import recorded
 from workbench.experiment import Experiment
 from workbench.figures.style import scheme_style
 from workbench.protocol import Array
 from workbench.runner import compare, run
 from workbench.trace import Trace
 
-BOSTON = "openml:boston"
 DEADLINE, REAL_ROUNDS = 0.2, 40  # of the real runs: s, rounds
-EC2_WORKERS, LATEST = 20, 1.5  # the deadline is so many times the median recorded time
+CHANCE = 2.0  # standard errors: a smaller difference is none
+SAME = 0.02  # curves that are nowhere further apart look like one
 SHUFFLES = ("none", "random")
+
+
+class Words(NamedTuple):
+    """What an entry says: its data, at length and in a caption; its setting; why statements do not hold."""
+
+    data: str
+    caption: str
+    text: str
+    reason: str
 
 
 def entries() -> list[Entry]:
@@ -49,7 +56,7 @@ def entries() -> list[Entry]:
 
 def find_simulated(panel: str, setting: Setting) -> Result:
     """Both codes, shuffled and not, n = 8, s = 2, the paper's probabilities."""
-    problem, args, data = _boston(setting) if panel == "a" else _diabetes()
+    problem, args, data, caption = boston(setting) if panel == "a" else diabetes()
     rounds = setting.pick(150, 400)
 
     def make(scheme: str, shuffle: str, seed: int) -> Experiment:
@@ -62,12 +69,12 @@ def find_simulated(panel: str, setting: Setting) -> Result:
     claims = [_shuffled(study.losses, "FRC"), _shuffled(study.losses, "CRC"), _crc_ahead(study.losses)]
     text = f"n = {N}, s = {S}, p-hat = {P_SLOW}, p_ss = {P_SS}, p_as = {P_AS}"
     reason = "FRC has the smaller expected error for these numbers, see agc-errors"
-    return _result(study, claims, setting, (data, text, reason))
+    return _result(study, claims, setting, Words(data, caption, text, reason))
 
 
 def find_recorded(scheme: str, setting: Setting) -> Result:
     """One code on iris, 20 workers, the recorded times (or, where they are absent, the heterogeneous model)."""
-    delays, deadline, note = _ec2(setting)
+    delays, deadline, note, reason = ec2(setting)
     rounds = setting.pick(150, 300)
 
     def make(name: str, shuffle: str, seed: int) -> Experiment:
@@ -84,40 +91,8 @@ def find_recorded(scheme: str, setting: Setting) -> Result:
 
     study = studied(make, (scheme,), setting)
     text = f"n = {EC2_WORKERS}, s = {S}; the master takes what has come after {deadline:.3g} s, {LATEST:g} medians"
-    reason = (
-        "no difference beyond chance here: a part is missed if both of its workers straggle, and few of the recorded"
-        " workers do; the paper does not state its deadline"
-    )
-    data = f"Iris (bundled, real). {note}"
-    return _result(study, [_shuffled(study.losses, scheme)], setting, (data, text, reason))
-
-
-def _ec2(setting: Setting) -> tuple[dict[str, Any], float, str]:
-    """Delays, deadline, and where they come from."""
-    if setting.traces is None:
-        factor = {"slow": P_SLOW, "slow_straggles": P_SS, "active_straggles": P_AS, "factor": 10.0}
-        model = {"kind": "heterogeneous", "shift": 1 / 16, **factor}
-        return model, LATEST, f"Stragglers: the paper's heterogeneous model as a stand-in; {ABSENT}."
-    times, _ = recorded(str(setting.traces))
-    whole = 150 / EC2_WORKERS * S  # samples that a worker holds: the recorded task stands for all of them
-    model = {"kind": "replay", "path": str(setting.traces), "samples": whole}
-    return (
-        model,
-        LATEST * float(np.nanmedian(times)),
-        f"Stragglers: {TRACES}, recorded on EC2 (real), replayed.",
-    )
-
-
-def _boston(setting: Setting) -> tuple[str, dict[str, Any], str]:
-    if not setting.quick and at_hand(BOSTON, setting):
-        return "least_squares", {"data": BOSTON, "intercept": True}, "Boston house prices (real)."
-    text = standins.BOSTON
-    return "least_squares", {"data": "diabetes", "intercept": True}, text[0].upper() + text[1:] + "."
-
-
-def _diabetes() -> tuple[str, dict[str, Any], str]:
-    text = standins.DIABETES
-    return "logistic", {"data": standins.diabetes_halves(), "intercept": True}, f"Real: {text}."
+    words = Words(f"Iris (bundled, real). {note}", "iris (real)", text, reason)
+    return _result(study, [_shuffled(study.losses, scheme)], setting, words)
 
 
 Pair = tuple[str, str]  # scheme, shuffling
@@ -175,14 +150,18 @@ def _last_tenth(curves: Array) -> Array:
 
 
 def _below(text: str, low: Array, high: Array) -> Claim:
-    """Is a mean over runs below another? The runs are paired: the same seeds, the same stragglers."""
+    """Is a mean over runs below another? The runs are paired: the same seeds, the same stragglers.
+
+    Differences of less than `CHANCE` standard errors do not decide.
+    """
     gain = high - low
     error = gain.std(ddof=1) / np.sqrt(len(gain))
+    holds = bool(gain.mean() > 0) if abs(gain.mean()) > CHANCE * error else None
     found = (
         f"excess loss {low.mean():.4g} against {high.mean():.4g}; difference {gain.mean():.3g} ± {error:.2g}"
         f" over {len(gain)} runs"
     )
-    return Claim(text, bool(gain.mean() > 0), found, "wb.compare")
+    return Claim(text, holds, found, "wb.compare")
 
 
 def _shuffled(losses: Losses, scheme: str) -> Claim:
@@ -195,22 +174,22 @@ def _crc_ahead(losses: Losses) -> Claim:
     return _below(text, _final(losses, ("CRC", "random")), _final(losses, ("FRC", "random")))
 
 
-def _result(study: Study, claims: list[Claim], setting: Setting, words: tuple[str, str, str]) -> Result:
-    data, text, reason = words
+def _result(study: Study, claims: list[Claim], setting: Setting, words: Words) -> Result:
     seeds = len(next(iter(study.losses.values())))
     return Result(
         lines=[*(_line(study.losses, pair) for pair in study.losses), *_real_lines(study, setting)],
         claims=claims,
-        pictures=[_picture(study.losses, seeds)],
+        pictures=[_picture(study.losses, seeds, words.caption)],
         text=[
-            f"{text}. Mean over {seeds} runs (seeds {setting.seed} to {setting.seed + seeds - 1}) of the training loss"
-            " above the least, because who is slow, and how much shuffling helps, differs from run to run; the paper"
-            " shows single runs of an absolute loss."
+            f"{words.text}. Mean over {seeds} runs (seeds {setting.seed} to {setting.seed + seeds - 1}) of the training"
+            " loss above the least, because who is slow, and how much shuffling helps, differs from run to run; the"
+            " paper shows single runs of an absolute loss."
         ],
         columns=[],
-        reasons={"claims": reason},
-        specs={_label(p): study.make(*p, setting.seed).model_dump(mode="json") for p in study.losses},
-        data=[data],
+        reasons={"claims": words.reason},
+        specs={_label(p): study.make(*p, setting.seed).model_dump(mode="json") for p in study.losses}
+        | study.real.specs(),
+        data=[words.data],
         measured=study.real.note,
         seed=setting.seed,
     )
@@ -240,10 +219,25 @@ def _label(pair: tuple[str, str]) -> str:
     return pair[0] + ("" if pair[1] == "none" else ", shuffled")
 
 
-def _picture(losses: Losses, seeds: int) -> Picture:
+def _picture(losses: Losses, seeds: int, data: str) -> Picture:
     dashes = dict(zip(SHUFFLES, ("dot", "solid"), strict=True))
     looks = {_label(p): scheme_style(p[0])._replace(dash=dashes[p[1]]) for p in losses}
     curves = {_label(p): (np.arange(c.shape[1]), c.mean(axis=0)) for p, c in losses.items()}
-    caption = f"Simulated learning, mean of {seeds} runs; the stragglers are named above."
+    caption = (
+        f"Simulated learning on {data}, mean of {seeds} runs; the stragglers are named above.{_alike(losses)}"
+    )
     title, axis = "Training loss above the least, against iterations", "loss above the least"
     return drawing.curves(curves, title, "iteration", axis, caption, looks, (False, True))
+
+
+def _alike(losses: Losses) -> str:
+    """Name the codes whose two curves cannot be told apart."""
+    means = {pair: curves.mean(axis=0) for pair, curves in losses.items()}
+    apart = {
+        scheme: float(np.max(np.abs(means[scheme, "random"] / means[scheme, "none"] - 1)))
+        for scheme, _ in losses
+    }
+    same = [scheme for scheme, off in apart.items() if off < SAME]
+    return (
+        f" The curves of {' and of '.join(same)} lie on one another, within {100 * SAME:g} %." if same else ""
+    )

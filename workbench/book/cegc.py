@@ -86,7 +86,8 @@ def find(setting: Setting) -> Result:
         columns=["exact", "ours", "measured"],
         specs={
             label(d, m): experiment(d, m, rounds, setting.seed).model_dump(mode="json") for d, m in MEASURED
-        },
+        }
+        | found.specs(),
         measured=found.note,
         seed=setting.seed,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ from workbench import straightline
 from workbench.book import drawing, real_data
 from workbench.book.catalogue import Entry
 from workbench.book.ec2_model import Constants, ratios
-from workbench.book.measured import NOT_QUICK, Measured, measure, scaled, spread, spread_link
+from workbench.book.measured import NOT_QUICK, Measured, measure, per_round, scaled, spread, spread_link
 from workbench.book.setting import Setting
 from workbench.book.values import Line, Picture, Result
 from workbench.figures import speedups
@@ -51,7 +52,8 @@ def find_times(setting: Setting) -> Result:
         columns=["ours", "fitted", "measured"],
         reasons=_reasons(),
         baseline=1.0,
-        specs={e.scheme: e.model_dump(mode="json") for e in preset},
+        data=["None: times per iteration depend on the sizes of data and model only."],
+        specs={e.scheme: e.model_dump(mode="json") for e in preset} | found.specs(),
         measured=found.note,
         seed=setting.seed,
     )
@@ -59,7 +61,7 @@ def find_times(setting: Setting) -> Result:
 
 def find_curves(name: str, setting: Setting) -> Result:
     """Learn with all five schemes on the same stragglers; compare times to an equal error."""
-    preset, data = real_data.for_preset(presets[name], setting)
+    preset, data, caption = real_data.for_preset(presets[name], setting)
     used = small(preset) if setting.quick else preset
     used = used.replace(seed=setting.seed)
     setting.report(0, 3)
@@ -78,12 +80,12 @@ def find_curves(name: str, setting: Setting) -> Result:
     lines = _lines(preset, expected, setting, found, equal)
     return Result(
         lines=lines,
-        pictures=[_picture(lines, preset), _convergence(traces, metric, target, setting)],
+        pictures=[_picture(lines, preset), _convergence(traces, metric, target, caption, setting)],
         text=[*shape(preset), _sgd(traces, metric), _ring(expected)],
         columns=["ours", "fitted", "measured"],
         reasons=_reasons(),
         baseline=1.0,
-        specs={e.scheme: e.model_dump(mode="json") for e in tuned},
+        specs={e.scheme: e.model_dump(mode="json") for e in tuned} | found.specs(),
         data=[data, *([shrunk(used)] if setting.quick else [])],
         measured=found.note,
         seed=setting.seed,
@@ -135,7 +137,20 @@ def measured_part(name: str, preset: Preset, setting: Setting) -> Measured:
     if setting.quick and name not in QUICK_MEASURED:
         return Measured(NOT_QUICK)
     experiments, divided = scaled(preset, setting)
-    return measure(experiments, setting, divided)
+    found = measure(experiments, setting, divided)
+    return replace(found, note=f"{found.note}{_scaled_words(found)}") if found.real else found
+
+
+def _scaled_words(found: Measured) -> str:
+    """Say what was measured: the tree, the data, and how long CR took, which everything is divided by."""
+    e, took = found.real["CR"].experiment, found.values("CR", per_round)
+    args, (samples, size) = e.scheme_args, e.shape()
+    return (
+        f". Scaled: the ({args['children']},{args['layers']}) tree, {args['stragglers']} of {args['children']} children"
+        f" not waited for, least squares on {samples} x {size} synthetic numbers, all times divided by"
+        f" {found.divided:.3g}; a round of CR takes {took['scaled']:.3g} s on the virtual clock and took"
+        f" {took['measured']:.3g} s"
+    )
 
 
 def _forecasts(preset: Preset, setting: Setting) -> dict[str, Forecast]:
@@ -150,24 +165,27 @@ def _lines(
     equal: dict[str, float],
 ) -> list[Line]:
     """One line per rival; `equal` holds the speedups at equal error, empty for a figure of times per round."""
-    reference = expected["CR"]
     fitted = ratios(
         preset, Constants(**setting.facts["ec2"]["crowded"]), setting.pick(100, 400), setting.seed
     )
     lines = []
     for scheme, published in preset.published.items():
-        per_round = expected[scheme].mean / reference.mean
-        error = per_round * float(
-            np.hypot(expected[scheme].error / expected[scheme].mean, reference.error / reference.mean)
-        )
-        values = {"ours": equal.get(scheme, per_round), "fitted": fitted[scheme]}
-        values |= {"per_round": per_round} if equal else {}
+        each, error = over_cr(expected, scheme)
+        values = {"ours": equal.get(scheme, each), "fitted": fitted[scheme]}
+        values |= {"per_round": each} if equal else {}
         values |= found.ratio(scheme, "CR")
         errors = {"per_round" if equal else "ours": error}
         lines.append(
             Line(scheme, published, values, "× CR", "wb.compare" if equal else "wb.forecast", errors)
         )
     return lines
+
+
+def over_cr(expected: dict[str, Forecast], scheme: str) -> tuple[float, float]:
+    """A scheme's time per round over CR's, and its standard error as if the two were drawn apart."""
+    one, base = expected[scheme], expected["CR"]
+    ratio = one.mean / base.mean
+    return ratio, ratio * float(np.hypot(one.error / one.mean, base.error / base.mean))
 
 
 def _reasons() -> dict[str, str]:
@@ -190,12 +208,14 @@ def _picture(lines: list[Line], preset: Preset) -> Picture:
 def _bars(expected: dict[str, Forecast]) -> Picture:
     times = {name: {"seconds": f.mean} for name, f in expected.items()}
     caption = "Mean time per iteration on the virtual clock, the paper's stated constants."
-    return drawing.bars(times, "Time per iteration", "s", caption)
+    return drawing.bars(times, "Time per iteration", "mean time per iteration (s)", caption)
 
 
-def _convergence(traces: list[Trace], metric: str, target: float, setting: Setting) -> Picture:
-    quick = "; learnt at the quick form's size" if setting.quick else ""
-    caption = f"Simulated: the schemes' programs on the virtual clock, the paper's stated constants{quick}."
+def _convergence(traces: list[Trace], metric: str, target: float, data: str, setting: Setting) -> Picture:
+    quick = ", at the quick form's size" if setting.quick else ""
+    caption = (
+        f"The schemes' programs on the virtual clock, the paper's stated constants; learnt on {data}{quick}."
+    )
     return drawing.convergence(traces, metric, target, caption)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench import figures
-from workbench.book.values import COLUMNS, Line, Picture
+from workbench.book.values import COLUMNS, Kind, Line, Picture
 from workbench.figures.style import (
     BLUE,
     GREEN,
@@ -43,7 +43,7 @@ MOST_POINTS = 300  # of a curve: a page holds many
 Curves = Mapping[str, tuple[Any, Any]]
 
 
-def picture(draw: Callable[[Theme], go.Figure], caption: str, real: bool = False) -> Picture:
+def picture(draw: Callable[[Theme], go.Figure], caption: str, kind: Kind = "simulated") -> Picture:
     """Draw in both themes; what the themes share is kept once.
 
     >>> picture(lambda theme: new_figure(theme, "empty"), "nothing").light["title"]["text"]
@@ -53,7 +53,7 @@ def picture(draw: Callable[[Theme], go.Figure], caption: str, real: bool = False
     for each in (light, dark):
         each["layout"].pop("template", None)  # the page has both templates, once
     other = None if dark["data"] == light["data"] else dark["data"]
-    return Picture(caption, light["data"], light["layout"], dark["layout"], other, real)
+    return Picture(caption, light["data"], light["layout"], dark["layout"], other, kind)
 
 
 def convergence(
@@ -68,7 +68,6 @@ def convergence(
 def numbers(lines: Sequence[Line], title: str, axis: str, caption: str, log: bool = True) -> Picture:
     """The paper's numbers and ours, line by line, on one axis; ratios are distances if it is logarithmic."""
     columns = [c for c in COLUMNS if any(c in line.values for line in lines)]
-    real = "measured" in columns
 
     def draw(theme: Theme) -> go.Figure:
         figure = new_figure(theme, title, height=190 + max(46 * len(lines), 30 * (len(columns) + 1)))
@@ -81,7 +80,17 @@ def numbers(lines: Sequence[Line], title: str, axis: str, caption: str, log: boo
             figure.update_xaxes(type="log", **_ticks(lines))
         return figure
 
-    return picture(draw, caption, real)
+    return picture(draw, caption, "real" if "measured" in columns else "simulated")
+
+
+def agreement(lines: Sequence[Line], one: str, other: str, words: str) -> str:
+    """Say how far two columns are apart at most.
+
+    >>> agreement([Line("a", None, {"ours": 1.0, "exact": 1.02})], "ours", "exact", "Formula and simulation")
+    'Formula and simulation agree within 2 %'
+    """
+    off = max(abs(line.values[one] / line.values[other] - 1) for line in lines)
+    return f"{words} agree within {100 * off:.2g} %"
 
 
 def _ticks(lines: Sequence[Line]) -> dict[str, object]:
@@ -122,7 +131,7 @@ def curves(
     caption: str,
     styles: Mapping[str, Style] | None = None,
     log: tuple[bool, bool] = (False, False),
-    real: bool = False,
+    kind: Kind = "simulated",
 ) -> Picture:
     """Lines by label; a label that starts with a scheme's name has the scheme's look."""
     looks = styles or looks_of(list(found))
@@ -136,7 +145,7 @@ def curves(
         figure.update_yaxes(title_text=y, **_axis(log[1], ends[1]))
         return figure
 
-    return picture(draw, caption, real)
+    return picture(draw, caption, kind)
 
 
 def _ends(columns: Sequence[Any]) -> tuple[float, float]:
@@ -185,7 +194,7 @@ def _curve(label: str, xs: Array, ys: Array, style: Style) -> go.Scatter:
 def heat(
     table: Array, rows: Sequence[str], columns: Sequence[str], title: str, axes: tuple[str, str], caption: str
 ) -> Picture:
-    """A table of numbers as colours with the numbers written in; NaN stays empty."""
+    """A table of computed numbers as colours with the numbers written in; NaN stays empty."""
     text = [["" if np.isnan(v) else f"{v:.4g}" for v in row] for row in table]
 
     def draw(theme: Theme) -> go.Figure:
@@ -200,7 +209,7 @@ def heat(
         figure.update_yaxes(title_text=axes[1], type="category", autorange="reversed", showgrid=False)
         return figure
 
-    return picture(draw, caption)
+    return picture(draw, caption, "computed")
 
 
 def bars(

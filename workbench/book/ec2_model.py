@@ -29,6 +29,7 @@ from workbench.published import SHIFT, Preset, presets
 SAMPLES_OF = 5000.0  # features that the constants are stated for
 FITTED_ON = ("fig8", "fig9a", "fig9c", "fig11b")
 TESTED_ON = ("fig2", "fig9b", "fig10", "fig11a", "fig11c", "fig12")
+LOGS = (-18.0, 5.0)  # the search stays between exp of these
 STARTS = ((1.0, 6e-3, 6e-3, 0.02), (10.0, 1e-2, 1e-2, 0.03), (0.3, 2e-3, 1e-3, 0.1))  # of the search
 
 
@@ -114,7 +115,7 @@ def fit(
 
 
 def _constants(logs: Array) -> Constants:
-    spread, latency, transfer, *crowding = np.exp(np.clip(logs, -18, 5)).tolist()
+    spread, latency, transfer, *crowding = np.exp(np.clip(logs, *LOGS)).tolist()
     return Constants(SHIFT, spread, latency, transfer, *crowding)
 
 

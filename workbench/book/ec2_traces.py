@@ -109,8 +109,8 @@ def _curves(times: Array, name: str) -> Picture:
         found,
         f"Figure 1: seconds for the same task ({name})",
         "iteration",
-        "seconds",
+        "time for the task (s)",
         "Measured on EC2 by the paper's authors (recorded times), not simulated.",
         looks,
-        real=True,
+        kind="real",
     )

@@ -9,13 +9,14 @@ import numpy as np
 
 from workbench.book import drawing, standins
 from workbench.book.catalogue import Entry
-from workbench.book.codedreduce import measured_part, shape
+from workbench.book.codedreduce import measured_part, over_cr, shape
 from workbench.book.measured import spread, spread_link
 from workbench.book.real_data import at_hand
 from workbench.book.setting import Setting
 from workbench.book.values import Line, Picture, Result
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
+from workbench.problems.cnn import SIZE
 from workbench.published import Preset, presets
 from workbench.runner import compare
 from workbench.trace import Trace
@@ -40,34 +41,37 @@ def find(setting: Setting) -> Result:
     preset = presets["fig13"]
     expected = {e.scheme: forecast(e, setting.pick(150, 1000), setting.seed) for e in preset}
     measured = measured_part("fig13", preset, setting)
-    used, data = learning(preset, setting)
+    used, data, where = learning(preset, setting)
     setting.report(1, 2)
     traces = compare(used, events=False)
     metric = "test_accuracy" if "test_accuracy" in traces[0].columns else "accuracy"
     target = float(min(np.max(t.columns[metric]) for t in traces))
     lines = []
     for scheme, published in preset.published.items():
-        values = {"ours": expected[scheme].mean / expected["CR"].mean, **measured.ratio(scheme, "CR")}
-        error = values["ours"] * expected[scheme].error / expected[scheme].mean
+        ratio, error = over_cr(expected, scheme)
+        values = {"ours": ratio, **measured.ratio(scheme, "CR")}
         lines.append(Line(scheme, published, values, "× CR", "wb.forecast", {"ours": error}))
     return Result(
         lines=lines,
-        pictures=[_picture(lines), _accuracy(traces, metric, target, used[0].problem)],
-        text=[*shape(preset), _latency(expected["RAR"].mean, expected["CR"].mean, preset)],
+        pictures=[_picture(lines), _accuracy(traces, metric, target, used[0].problem, where)],
+        text=[*shape(preset), _size(preset), _latency(expected["RAR"].mean, expected["CR"].mean, preset)],
         reasons={
             "ours": "the paper's 1.8 for RAR does not follow from its model (see cr-misprints)",
         },
         columns=["ours", "measured"],
         baseline=1.0,
-        specs={e.scheme: e.model_dump(mode="json") for e in used},
+        specs={e.scheme: e.model_dump(mode="json") for e in used} | measured.specs(),
         data=[data],
         measured=measured.note,
         seed=setting.seed,
     )
 
 
-def learning(preset: Preset, setting: Setting) -> tuple[Preset, str]:
-    """The five experiments as they are learnt here: how large depends on PyTorch, CUDA and CIFAR-10 being there."""
+def learning(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
+    """The five experiments as they are learnt here, a sentence about it, and a name of the data for captions.
+
+    How large they are depends on PyTorch, CUDA and CIFAR-10 being there.
+    """
     problem = "cnn" if find_spec("torch") is not None else "softmax"
     real = not setting.quick and at_hand(CIFAR, setting)
     whole = real and problem == "cnn" and _cuda()
@@ -79,13 +83,14 @@ def learning(preset: Preset, setting: Setting) -> tuple[Preset, str]:
     used = preset.replace(problem=problem, problem_args=args, rounds=rounds, seed=setting.seed, delays=delays)
     link = spread_link(preset[0].link.model_dump(), preset[0].shape()[1] / used[0].shape()[1])
     chosen = tuple(_stepped(e.replace(link=link), whole) for e in used)
-    where = "CIFAR-10" if real else standins.DIGITS_32
+    where = "CIFAR-10 (real)" if real else standins.DIGITS_32
+    short = where if real else "scikit-learn's digits in CIFAR-10's place"
     how = "the paper's steps" if whole else "AMSGrad for all (the paper's steps need its 2500 rounds)"
     note = (
         f"Learnt: {WORDS[problem]}, {samples} samples, {used[0].shape()[1]} parameters, {rounds} rounds, {how}; data:"
         f" {where}. The paper has 49920 images of CIFAR-10 and 2500 rounds; times per round are its own, at full size."
     )
-    return Preset(preset.name, preset.title, chosen, preset.published), note
+    return Preset(preset.name, preset.title, chosen, preset.published), note, short
 
 
 def _stepped(e: Experiment, whole: bool) -> Experiment:
@@ -101,6 +106,13 @@ def _cuda() -> bool:
     from workbench.problems.cnn import torch
 
     return bool(torch().cuda.is_available())
+
+
+def _size(preset: Preset) -> str:
+    return (
+        f"Here p = {preset[0].shape()[1]} is that of a softmax on such images; the paper's network has {SIZE}"
+        " parameters (table II). Its model has t_c per message, whatever p is, so the times are the network's."
+    )
 
 
 def _latency(ring: float, tree: float, preset: Preset) -> str:
@@ -123,6 +135,6 @@ def _picture(lines: list[Line]) -> Picture:
     )
 
 
-def _accuracy(traces: list[Trace], metric: str, target: float, problem: str) -> Picture:
-    caption = f"Simulated wall clock; learnt with {WORDS[problem]}."
+def _accuracy(traces: list[Trace], metric: str, target: float, problem: str, data: str) -> Picture:
+    caption = f"Simulated wall clock; learnt on {data} with {WORDS[problem]}."
     return drawing.convergence(traces, metric, target, caption)

@@ -95,7 +95,7 @@ def find_times(setting: Setting) -> Result:
         lines=lines,
         claims=_claims(means, messages_of(setting), "time"),
         pictures=[
-            _picture(lines, "Figure 1a: completion time", "s", "Formula, drawn rounds and event engine agree")
+            _picture(lines, "Figure 1a: completion time", "mean completion time (s)", _agreement(lines))
         ],
         text=[
             f"K = {K} workers and parts, r = {LOAD}; a worker is done with s parts at s X,"
@@ -103,7 +103,8 @@ def find_times(setting: Setting) -> Result:
             " judged."
         ],
         columns=[],
-        specs={label: experiment(label, rounds, setting.seed).model_dump(mode="json") for label in SCHEMES},
+        specs={label: experiment(label, rounds, setting.seed).model_dump(mode="json") for label in SCHEMES}
+        | found.specs(),
         measured=found.note,
         facts={"messages": {label: found.values(label, per_round) for label in SCHEMES}, "note": found.note},
         seed=setting.seed,
@@ -130,7 +131,10 @@ def find_messages(setting: Setting) -> Result:
         claims=_claims(means, messages_of(setting), "messages"),
         pictures=[
             _picture(
-                lines, "Figure 1b: messages to the master in a round", "messages", "Means of drawn rounds"
+                lines,
+                "Figure 1b: messages to the master in a round",
+                "mean number of messages",
+                "Means of drawn rounds",
             )
         ],
         text=[
@@ -212,6 +216,11 @@ def _claims(means: dict[str, float], messages: dict[str, float], about: str) -> 
         ),
     )
     return [faster, equal, extreme] if about == "time" else [few, extreme]
+
+
+def _agreement(lines: list[Line]) -> str:
+    drawn = drawing.agreement(lines, "ours", "exact", "Formula and drawn rounds")
+    return f"{drawn}, {drawing.agreement(lines, 'events', 'exact', 'formula and event engine')}"
 
 
 def _picture(lines: list[Line], title: str, axis: str, caption: str) -> Picture:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from workbench.book import words
 from workbench.book.catalogue import PAPERS, of_paper
 from workbench.book.running import Outcome, find
 from workbench.book.setting import Setting, find_traces
-from workbench.book.values import Picture, Result, number
+from workbench.book.values import Picture, Result, number, printed
 from workbench.book.verdicts import columns_of, of_result
 
 if TYPE_CHECKING:
@@ -20,8 +19,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks" / "papers"
 STYLE = (
-    "<style>.verdict{border-left:5px solid;padding:1px 8px}.agrees,.holds{color:#0072b2}.ordering{color:#8a5a00}"
+    "<style>section.entry th,section.entry td{text-align:left;vertical-align:top}td>.verdict{white-space:nowrap}"
+    ".verdict{border-left:5px solid;padding:1px 8px}.agrees,.holds{color:#0072b2}.ordering{color:#8a5a00}"
     ".differs{color:#b04a00}.open{color:#5b636e}.tag{border:1px solid;border-radius:4px;padding:0 6px;font-size:12px}"
+    ".tag.real{border-width:2px;color:#b04a00;font-weight:700}"
+    # On JupyterLab's dark theme, as on the page's.
+    "[data-jp-theme-light=false] .agrees,[data-jp-theme-light=false] .holds{color:#6cb8ea}"
+    "[data-jp-theme-light=false] .ordering{color:#f0b84a}[data-jp-theme-light=false] .differs,"
+    "[data-jp-theme-light=false] .tag.real{color:#ff9a5c}[data-jp-theme-light=false] .open{color:#a9b1bc}"
     "</style>"
 )
 
@@ -50,7 +55,7 @@ def _display(outcome: Outcome, setting: Setting) -> None:
     shown.display(shown.HTML(STYLE + without_pictures(outcome, setting)))
     for each in outcome.result.pictures if outcome.result else ():
         shown.display(figure(each))
-        shown.display(shown.HTML(f"<p><small>{escape(each.caption)}</small></p>"))
+        shown.display(shown.HTML(f"<p><small>{words.caption(each)}</small></p>"))
 
 
 def without_pictures(outcome: Outcome, setting: Setting) -> str:
@@ -107,15 +112,15 @@ def summary(outcome: Outcome) -> str:
 def numbers(result: Result) -> Iterator[str]:
     """An entry's lines, statements and misprints as text."""
     for line in result.lines:
-        printed = "" if line.published is None else f"paper {number(line.published)}, "
+        paper = "" if line.published is None else f"paper {printed(line.published)}, "
         ours = [
             f"{c} {number(line.values[c], line.errors.get(c))}"
             for c in columns_of(result)
             if c in line.values
         ]
-        yield f"{line.what}: {printed}{', '.join(ours)} {line.unit}".rstrip()
+        yield f"{line.what}: {paper}{', '.join(ours)} {line.unit}".rstrip()
     for claim in result.claims:
-        yield f"{'holds' if claim.holds else 'does not hold'}: {claim.text} ({claim.found})"
+        yield f"{words.CLAIMED[claim.holds].text}: {claim.text} ({claim.found})"
     for m in result.misprints:
         yield f"{m.where}: printed {m.printed}; found {m.found}"
     yield from result.text

@@ -22,7 +22,10 @@ LEGEND = (
     Verdict("ordering", "same ordering: numbers differ, but what is larger in the paper is larger here"),
     Verdict("differs", "differs: with the reason"),
     Verdict("holds", "holds: the paper prints no numbers, and what it says in words is so here"),
-    Verdict("open", "open: there is nothing to compare with, or what is needed is not here"),
+    Verdict(
+        "open",
+        "open: nothing to compare with, or what is needed is not here, or the difference is within chance",
+    ),
 )
 
 

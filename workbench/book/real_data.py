@@ -20,11 +20,12 @@ def at_hand(source: str, setting: Setting) -> bool:
     return setting.download or placed_file(find(source)) is not None
 
 
-def for_preset(preset: Preset, setting: Setting) -> tuple[Preset, str]:
-    """A preset on its real data if they are at hand and fit, and a sentence that names the data."""
+def for_preset(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
+    """A preset on its real data if they are at hand and fit, a sentence that names the data, a name for captions."""
     samples, size = preset[0].shape()
     if preset[0].problem != "logistic":
-        return preset, f"Synthetic, as in the paper (equation 10): {samples} samples, {size} features."
+        note = f"Synthetic, as in the paper (equation 10): {samples} samples, {size} features."
+        return preset, note, "synthetic data, as in the paper"
     why = "it is not at hand"
     if not setting.quick and at_hand(GISETTE, setting):
         try:
@@ -33,7 +34,8 @@ def for_preset(preset: Preset, setting: Setting) -> tuple[Preset, str]:
         except DataError as error:
             why = str(error)
         else:
-            return real, f"GISETTE, {samples} samples (real data)."
+            return real, f"GISETTE, {samples} samples (real data).", "GISETTE (real)"
     elif setting.quick:
         why = "quick form"
-    return preset, f"A synthetic stand-in of GISETTE's size ({samples} x {size}), in place of GISETTE: {why}."
+    note = f"A synthetic stand-in of GISETTE's size ({samples} x {size}), in place of GISETTE: {why}."
+    return preset, note, "a synthetic stand-in for GISETTE"

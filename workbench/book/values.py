@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -19,6 +19,9 @@ COLUMNS = {  # id of a column of numbers -> heading; in this order
     "recorded": "recorded on EC2 by the paper's authors",
     "measured": "measured on local MPI, scaled settings",
 }
+
+
+Kind = Literal["simulated", "computed", "real"]  # by formulas: computed; real: has seconds that passed
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper says in words, and whether it holds here."""
+    """Something that the paper says in words, and whether it holds here; None: the numbers do not decide."""
 
     text: str
-    holds: bool
+    holds: bool | None
     found: str  # the numbers that decide
     by: str = ""
 
@@ -68,14 +71,14 @@ class Misprint:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure in both themes: `data` of plotly, and where dark differs, its own; `real` marks measurements."""
+    """A figure in both themes: `data` of plotly, and where dark differs, its own; `kind` says what its numbers are."""
 
     caption: str
     data: Sequence[Any]
     light: Mapping[str, Any]
     dark: Mapping[str, Any]
     dark_data: Sequence[Any] | None = None
-    real: bool = False
+    kind: Kind = "simulated"
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def printed(value: float | None) -> str:
+    """A paper's number with all its digits (the papers have six at most).
+
+    >>> printed(36.1138), printed(9219), printed(None)
+    ('36.1138', '9219', '')
+    """
+    return "" if value is None else f"{value:.6g}"
 
 
 def number(value: float | None, error: float | None = None) -> str:

@@ -50,13 +50,18 @@ def compare(
     'same ordering (up to a factor of 3)'
     >>> compare([2.0, 3.0], [4.0, 1.0], reason="a misprint").text
     'differs (0 of 2 numbers within 15 %): a misprint'
+
+    Equal numbers have no order that ours could share:
+
+    >>> compare([2.0, 2.0], [4.0, 9.0]).kind
+    'differs'
     """
     off = max((_off(a, b) for a, b in zip(ours, published, strict=True)), default=math.nan)
     within = next((step for step in STEPS if 100 * off <= step), None)
     if within is not None:
         return Verdict("agrees", f"agrees within {within:g} %")
     pairs = [*zip(published, ours, strict=True), *([(baseline, baseline)] if baseline is not None else [])]
-    if len(pairs) > 1 and same_order(pairs):
+    if same_order(pairs):
         return Verdict("ordering", f"same ordering (up to a factor of {_factor(published, ours):.2g})")
     return Verdict("differs", f"differs{_some(published, ours)}: {reason or 'the model lacks what made it'}")
 
@@ -75,15 +80,14 @@ def _some(published: Sequence[float], ours: Sequence[float]) -> str:
 
 
 def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
-    """Is ours larger wherever the published number is? Near ties count for neither.
+    """Is ours larger wherever the published number is? Near ties count for neither; where all are, there is no order.
 
-    >>> same_order([(1.0, 10.0), (2.0, 11.0), (2.01, 10.9)])
-    True
+    >>> same_order([(1.0, 10.0), (2.0, 11.0), (2.01, 10.9)]), same_order([(1.0, 10.0), (1.0, 70.0)])
+    (True, False)
     """
-    for (a, x), (b, y) in itertools.permutations(pairs, 2):
-        if math.isnan(x) or (a > b * (1 + TIE) and not x > y * (1 - TIE)):
-            return False
-    return True
+    ordered = [(x, y) for (a, x), (b, y) in itertools.permutations(pairs, 2) if a > b * (1 + TIE)]
+    whole = not any(math.isnan(x) for _, x in pairs)
+    return whole and bool(ordered) and all(x > y * (1 - TIE) for x, y in ordered)
 
 
 def of_column(result: Result, column: str) -> Verdict | None:
@@ -143,13 +147,21 @@ def all_of(result: Result) -> list[tuple[str, Verdict]]:
 
 
 def _stated(result: Result) -> Verdict:
-    missed = [claim.text for claim in result.claims if not claim.holds]
+    said = len(result.claims)
+    unclear = sum(claim.holds is None for claim in result.claims)
+    missed = sum(not claim.holds for claim in result.claims) - unclear
+    why = f" ({result.reasons['claims']})" if "claims" in result.reasons else ""
     if missed:
-        why = f" ({result.reasons['claims']})" if "claims" in result.reasons else ""
+        return Verdict("differs", f"differs: {missed} of {said} {_statements(said, missed)} not hold{why}")
+    if unclear:
         return Verdict(
-            "differs", f"differs: {len(missed)} of {len(result.claims)} statements do not hold{why}"
+            "open", f"open: {unclear} of {said} statement{'s' if said > 1 else ''} within chance here{why}"
         )
-    return Verdict("holds", f"what the paper says holds ({len(result.claims)} statements)")
+    return Verdict("holds", f"what the paper says holds ({said} statement{'s' if said > 1 else ''})")
+
+
+def _statements(said: int, missed: int) -> str:
+    return f"statement{'s' if said > 1 else ''} {'does' if missed == 1 else 'do'}"
 
 
 def columns_of(result: Result) -> list[str]:

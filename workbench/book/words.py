@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from workbench.book.running import Outcome
 from workbench.book.setting import Setting
-from workbench.book.values import COLUMNS, Claim, Line, Misprint, Picture, Result, number
+from workbench.book.values import COLUMNS, Claim, Line, Misprint, Picture, Result, number, printed
 from workbench.book.verdicts import Verdict, all_of, columns_of
 
 REAL = ("recorded", "measured")
 LONG = 20  # rows from which on a table scrolls
+SHORT = 14  # characters of a row's name that stay on one line
+BREAKS = re.compile(r"([._(\[])(?=[A-Za-z])")  # code may go on in the next line after these
+CLAIMED: dict[bool | None, Verdict] = {
+    True: Verdict("holds", "holds"),
+    False: Verdict("differs", "does not hold"),
+    None: Verdict("open", "within chance"),
+}
+
+
+def code(text: str) -> str:
+    """Code in a cell, with places where its long words may break."""
+    broken = BREAKS.sub(r"\1<wbr>", escape(text))
+    return f"<code>{broken}</code>"
 
 
 def badge(verdict: Verdict) -> str:
@@ -68,11 +82,11 @@ def table(result: Result) -> str:
     if not result.lines:
         return ""
     columns = columns_of(result)
-    printed = any(line.published is not None for line in result.lines)
+    compared = any(line.published is not None for line in result.lines)
     heads = "".join(_head(column) for column in columns)
-    rows = "".join(_row(line, columns, printed) for line in result.lines)
-    paper = "<th>the paper</th>" if printed else ""
-    notes = ["In brackets: the ratio to the paper's number."] if printed else []
+    rows = "".join(_row(line, columns, compared) for line in result.lines)
+    paper = "<th>the paper</th>" if compared else ""
+    notes = ["In brackets: the ratio to the paper's number."] if compared else []
     if "measured" in columns:
         notes.append(
             "In brackets beside what is measured: the ratio to the same rounds on the virtual clock."
@@ -93,12 +107,13 @@ def _head(column: str) -> str:
     return f'<th class="{"real" if real else ""}">{escape(COLUMNS[column])} {tag}</th>'
 
 
-def _row(line: Line, columns: Sequence[str], printed: bool) -> str:
+def _row(line: Line, columns: Sequence[str], compared: bool) -> str:
     cells = "".join(_cell(line, column) for column in columns)
-    paper = f"<td class=n>{number(line.published)}</td>" if printed else ""
+    paper = f"<td class=n>{printed(line.published)}</td>" if compared else ""
+    short = " class=n" if len(line.what) <= SHORT else ""
     return (
-        f"<tr><th>{escape(line.what)}</th>{paper}{cells}<td class=n>{escape(line.unit)}</td>"
-        f"<td><code>{escape(line.by)}</code></td></tr>"
+        f"<tr><th{short}>{escape(line.what)}</th>{paper}{cells}<td class=n>{escape(line.unit)}</td>"
+        f"<td>{code(line.by)}</td></tr>"
     )
 
 
@@ -118,8 +133,8 @@ def claims(found: Sequence[Claim]) -> str:
     if not found:
         return ""
     rows = "".join(
-        f"<tr><td>{badge(Verdict('holds', 'holds') if c.holds else Verdict('differs', 'does not hold'))}</td>"
-        f"<td>{escape(c.text)}</td><td>{escape(c.found)}</td><td><code>{escape(c.by)}</code></td></tr>"
+        f"<tr><td>{badge(CLAIMED[c.holds])}</td>"
+        f"<td>{escape(c.text)}</td><td>{escape(c.found)}</td><td>{code(c.by)}</td></tr>"
         for c in found
     )
     head = "<tr><th></th><th>statement</th><th>what decides, here</th><th>computed by</th></tr>"
@@ -135,7 +150,7 @@ def misprints(found: Sequence[Misprint]) -> str:
     rows = "".join(
         f"<tr><td>{escape(m.where)}</td><td>{escape(m.printed)}</td><td>{escape(m.found)}</td>"
         f"<td>{badge(Verdict('holds', 'shown') if m.confirmed else Verdict('differs', 'not shown'))}</td>"
-        f"<td><code>{escape(m.by)}</code></td></tr>"
+        f"<td>{code(m.by)}</td></tr>"
         for m in found
     )
     head = "<tr><th>where</th><th>the paper</th><th>found</th><th></th><th>computed by</th></tr>"
@@ -145,7 +160,7 @@ def misprints(found: Sequence[Misprint]) -> str:
 
 
 def picture(name: str, place: int, each: Picture) -> str:
-    """A figure, drawn by plotly once it comes into view; its caption says whether it is real."""
+    """A figure, drawn by plotly once it comes into view; its caption says whether it is simulated, computed or real."""
     words = {
         "data": each.data,
         "darkData": each.dark_data,
@@ -153,13 +168,17 @@ def picture(name: str, place: int, each: Picture) -> str:
         "dark": each.dark,
     }
     text = json.dumps(words, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    tag = '<span class="tag real">real</span>' if each.real else '<span class="tag">simulated</span>'
     height = int(each.light.get("height", 520))
     return (
         f'<figure><div class="plot" id="{escape(name)}-{place}" style="height:{height}px" role="img"'
         f' aria-label="{escape(each.caption)}"></div><script type="application/json">{text}</script>'
-        f"<figcaption>{tag} {escape(each.caption)}</figcaption></figure>"
+        f"<figcaption>{caption(each)}</figcaption></figure>"
     )
+
+
+def caption(each: Picture) -> str:
+    """What a figure shows, and of which kind its numbers are."""
+    return f'<span class="tag {each.kind}">{each.kind}</span> {escape(each.caption)}'
 
 
 def settings(outcome: Outcome, result: Result, setting: Setting) -> str:
@@ -172,9 +191,13 @@ def settings(outcome: Outcome, result: Result, setting: Setting) -> str:
     command = f"workbench reproduce {outcome.entry.name}{' --quick' if setting.quick else ''} --fresh"
     how = "kept from an earlier run with the same inputs" if outcome.kept else "computed in this run"
     return (
-        f"<details><summary>Settings: {escape(seed)}, {len(result.specs)} experiments, {outcome.seconds:.1f} s"
+        f"<details><summary>Settings: {escape(seed)}, {_experiments(len(result.specs))}, {outcome.seconds:.1f} s"
         f" ({how})</summary><p>Again: <code>{escape(command)}</code></p><p>{escape(versions)}</p>{specs}</details>"
     )
+
+
+def _experiments(count: int) -> str:
+    return f"{count or 'no'} experiment{'' if count == 1 else 's'}"
 
 
 def _yaml(spec: Mapping[str, Any]) -> str:

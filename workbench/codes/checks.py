@@ -2,9 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
+from workbench.kinds import slip
 from workbench.settings import SettingError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def remembered(make: Callable[P, R]) -> Callable[P, R]:
+    """Keep the last 32 codes; refuse arguments of another kind than the function says.
+
+    >>> remembered(lambda workers: workers)(3)
+    3
+    """
+
+    @lru_cache(maxsize=32, typed=True)  # typed: True and 2.0 must not be found under 1 and 2
+    def known(*args: P.args, **named: P.kwargs) -> R:
+        kinds_fit(make, args, named)
+        return make(*args, **named)
+
+    @wraps(make)
+    def called(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return known(*args, **named)  # type: ignore[arg-type]  # what has no hash ends below
+        except TypeError:  # such as of a list, which cannot be looked up
+            kinds_fit(make, args, named)
+            raise
+
+    return called
+
+
+def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Refuse text, truth values and fractions where a function takes whole numbers, and so on."""
+    kinds = get_type_hints(make)
+    for name, value in inspect.signature(make).bind(*args, **named).arguments.items():
+        if wrong := slip(kinds.get(name), value):
+            raise SettingError(f"{name}{wrong.where} = {wrong.value!r:.60}: {wrong.words}")
 
 
 def between(field: str, value: float, low: float, high: float, why: str) -> None:
@@ -17,11 +55,22 @@ def between(field: str, value: float, low: float, high: float, why: str) -> None
         raise SettingError(f"{field} = {value}: {why}; take {low} to {high}, the nearest is {near}")
 
 
+def some_are_there(field: str, count: int) -> None:
+    """Refuse a code without workers, or without parts."""
+    if count < 1:
+        raise SettingError(f"{field} = {count}: a code needs at least one; take 1 or more")
+
+
 def stragglers_fit(workers: int, stragglers: int) -> None:
     """Refuse a cluster without workers, and more stragglers than leave one answer."""
-    if workers < 1:
-        raise SettingError(f"workers = {workers}: a code needs at least one; take 1 or more")
+    some_are_there("workers", workers)
     between("stragglers", stragglers, 0, workers - 1, f"of {workers} workers one must answer")
+
+
+def seed_fits(seed: int) -> None:
+    """Refuse a seed below 0."""
+    if seed < 0:
+        raise SettingError(f"seed = {seed}: a seed is not negative; take 0 or more, the nearest is 0")
 
 
 def nearest(value: int, fits: Iterable[int], count: int = 4) -> str:

@@ -15,7 +15,6 @@ Two constructions. `stable`, the default, keeps the digits:
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import gcd
 from typing import Literal
 
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.codes.base import GradientCode, Span
-from workbench.codes.checks import stragglers_fit
+from workbench.codes.checks import remembered, seed_fits, stragglers_fit
 from workbench.codes.dual import Dual, best_dual, harmonics, perturbed
 from workbench.protocol import Array
 from workbench.settings import unknown_name
@@ -31,7 +30,7 @@ from workbench.settings import unknown_name
 Construction = Literal["stable", "tandon"]
 
 
-@lru_cache(maxsize=32)
+@remembered
 def cyclic(
     workers: int, stragglers: int, seed: int = 0, construction: Construction = "stable"
 ) -> GradientCode:
@@ -45,6 +44,7 @@ def cyclic(
     [1.0, 0.0, 1.0]
     """
     stragglers_fit(workers, stragglers)
+    seed_fits(seed)
     if construction == "tandon":
         return GradientCode(textbook(workers, stragglers, seed), stragglers, instead="code = 'cyclic'")
     if construction != "stable":

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from workbench.codes.base import GradientCode
-from workbench.codes.checks import nearest, stragglers_fit
+from workbench.codes.checks import nearest, remembered, stragglers_fit
 from workbench.settings import SettingError
 
 
-@lru_cache(maxsize=32)
+@remembered
 def fractional(workers: int, stragglers: int) -> GradientCode:
     """Code of n workers and n parts, (s+1) | n; one answer of every group decodes.
 

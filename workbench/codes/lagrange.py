@@ -15,13 +15,12 @@ kept.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import gcd
 
 import numpy as np
 
 from workbench.codes.base import GradientCode
-from workbench.codes.checks import between, nearest, stragglers_fit
+from workbench.codes.checks import between, nearest, remembered, some_are_there
 from workbench.protocol import Array
 from workbench.settings import SettingError
 
@@ -47,7 +46,7 @@ class Lagrange(GradientCode):
         return self.matrix.shape[1]
 
 
-@lru_cache(maxsize=32)
+@remembered
 def lagrange(parts: int, workers: int, load: int) -> Lagrange:
     """Code of K = parts data blocks on n workers that store r = load coded blocks each.
 
@@ -79,7 +78,8 @@ def lagrange(parts: int, workers: int, load: int) -> Lagrange:
 
 
 def _check(parts: int, workers: int, load: int) -> None:
-    stragglers_fit(workers, 0)
+    some_are_there("parts", parts)
+    some_are_there("workers", workers)
     between("load", load, 1, parts, f"a worker stores as much as some of the {parts} blocks")
     threshold = 2 * -(-parts // load) - 1
     if threshold > workers:

@@ -7,17 +7,15 @@ Reed-Solomon codes", ISIT 2018.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from workbench.codes.base import GradientCode, Span
-from workbench.codes.checks import nearest, stragglers_fit
+from workbench.codes.checks import nearest, remembered, stragglers_fit
 from workbench.protocol import Array
 from workbench.settings import SettingError
 
 
-@lru_cache(maxsize=32)
+@remembered
 def mds(workers: int, stragglers: int) -> GradientCode:
     """Code of n workers and n parts, row i a cyclic shift by i of one window of s+1; any n-s answers decode.
 

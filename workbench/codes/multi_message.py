@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.codes.base import GradientCode, Span
-from workbench.codes.checks import between, stragglers_fit
+from workbench.codes.checks import between, kinds_fit, remembered, seed_fits, some_are_there
 from workbench.codes.cyclic import cyclic
 from workbench.codes.dual import best_dual, gaussian
 from workbench.protocol import Array
@@ -39,7 +38,7 @@ class MultiMessage(GradientCode):
         return len(self.matrix) - self.stragglers
 
 
-@lru_cache(maxsize=32)
+@remembered
 def correlated(parts: int, load: int, order: int, seed: int = 0) -> MultiMessage:
     """Correlated code: K coded gradients of `order` parts each, any K - order + 1 distinct ones decode; (K, K).
 
@@ -50,7 +49,7 @@ def correlated(parts: int, load: int, order: int, seed: int = 0) -> MultiMessage
     >>> code.messages[0].tolist(), code.after, code.needed
     ([0, 1], (2, 3), 5)
     """
-    stragglers_fit(parts, 0)
+    some_are_there("parts", parts)
     between("load", load, 1, parts, f"a worker computes on some of the {parts} parts")
     between(
         "order", order, 1, load, f"a message combines some of the {load} gradients that a worker computes"
@@ -76,11 +75,13 @@ def uncorrelated(
     >>> code.matrix.shape, code.needed, code.messages[1].tolist()
     ((12, 6), 8, [2, 3])
     """
+    kinds_fit(uncorrelated, (parts, orders, seed, construction), {})
     _check_orders(parts, orders)
+    seed_fits(seed)
     return _uncorrelated(parts, tuple(orders), seed, construction)
 
 
-@lru_cache(maxsize=32)
+@remembered
 def _uncorrelated(parts: int, orders: tuple[int, ...], seed: int, construction: str) -> MultiMessage:
     rows = np.arange(parts * len(orders)).reshape(parts, -1)
     instead = "fewer messages"
@@ -95,8 +96,8 @@ def _uncorrelated(parts: int, orders: tuple[int, ...], seed: int, construction: 
 
 
 def _check_orders(parts: int, orders: Sequence[int]) -> None:
-    stragglers_fit(parts, 0)
-    if not orders:
+    some_are_there("parts", parts)
+    if not len(orders):
         raise SettingError("orders = (): a worker sends at least one message; take one number for each")
     for order in orders:
         between("orders", order, 1, parts, f"a message combines some of the {parts} parts")

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from workbench.codes.base import GradientCode
 
+SETS = 500  # survivor sets that a warning looks at: sizes of weights may have a heavy tail, see `codes.dual`
 COORDINATES = 16  # of the random gradients that are coded and decoded
 Sets = int | Iterable[tuple[int, ...]]
 
@@ -67,7 +68,7 @@ def report(code: GradientCode, sets: Sets = 200) -> dict[str, float]:
 def warning(
     code: GradientCode,
     share: float = 0.5,
-    sets: Sets = 200,
+    sets: Sets = SETS,
     rng: Generator | None = None,
     dtype: DTypeLike = np.float64,
 ) -> str | None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import gcd
 from typing import Literal
 
 import numpy as np
 
 from workbench.codes.base import GradientCode
-from workbench.codes.checks import between, stragglers_fit
+from workbench.codes.checks import between, remembered, seed_fits, some_are_there
 from workbench.codes.cyclic import textbook
 from workbench.settings import unknown_name
 
 
-@lru_cache(maxsize=32)
+@remembered
 def circulant(
     workers: int, replication: int, coefficients: Literal["ones", "random"] = "ones", seed: int = 0
 ) -> GradientCode:
@@ -28,8 +27,9 @@ def circulant(
     >>> circulant(4, 2).matrix.astype(int).tolist()
     [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]]
     """
-    stragglers_fit(workers, 0)
+    some_are_there("workers", workers)
     between("replication", replication, 1, workers, f"each part is held by some of the {workers} workers")
+    seed_fits(seed)
     if coefficients == "random":
         return GradientCode(
             textbook(workers, replication - 1, seed), replication - 1, instead="coefficients = 'ones'"
@@ -42,7 +42,7 @@ def circulant(
     return GradientCode(matrix, gcd(workers, replication) - 1)
 
 
-@lru_cache(maxsize=32)
+@remembered
 def bernoulli(workers: int, parts: int, load: float, seed: int = 0) -> GradientCode:
     """Bernoulli gradient code: every worker holds every part with probability load / parts, on its own.
 
@@ -53,8 +53,9 @@ def bernoulli(workers: int, parts: int, load: float, seed: int = 0) -> GradientC
     >>> bernoulli(6, 4, load=2.0).matrix.shape
     (6, 4)
     """
-    stragglers_fit(workers, 0)
-    between("parts", parts, 1, 10**9, "there must be something to compute on")
+    some_are_there("workers", workers)
+    some_are_there("parts", parts)
     between("load", load, 0, parts, f"a worker holds some of the {parts} parts")
+    seed_fits(seed)
     held = np.random.default_rng(seed).random((workers, parts)) < load / parts
     return GradientCode(held.astype(np.float64), 0)

@@ -7,14 +7,13 @@ per worker, s stragglers, messages shorter by m; possible if and only if d >= s 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.codes.base import GradientCode, Span
-from workbench.codes.checks import between, stragglers_fit
+from workbench.codes.checks import between, remembered, seed_fits, stragglers_fit
 from workbench.codes.cyclic import cyclic_holders
 from workbench.codes.dual import Dual, best_dual, dual, harmonics, judged_sets, perturbed
 from workbench.protocol import Array
@@ -67,7 +66,7 @@ class YeAbbe(GradientCode):
         return float(sigma[0] / sigma[sigma > rounding][-1])
 
 
-@lru_cache(maxsize=32)
+@remembered
 def ye_abbe(
     workers: int, load: int, stragglers: int, reduction: int, construction: Kind = "auto", seed: int = 0
 ) -> YeAbbe:
@@ -87,6 +86,7 @@ def ye_abbe(
     [30.0, 35.0, 40.0]
     """
     _check(workers, load, stragglers, reduction)
+    seed_fits(seed)
     construction = chosen(workers, load, reduction) if construction == "auto" else construction
     code, V = _design(workers, load, reduction, construction, seed)
     return YeAbbe(

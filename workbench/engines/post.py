@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from workbench.engines.bell import Bell
 from workbench.engines.wire import HEADER, Bytes, Envelope, Refused, Unusable, room, seal, unseal
@@ -30,20 +29,20 @@ BYE = "bye"
 
 
 class Buffers:
-    """Arrays of one size, taken again once nobody holds a view of them."""
+    """Byte arrays of one size, taken again once nobody holds a view of them."""
 
-    def __init__(self, size: int, dtype: Any) -> None:
-        self.size, self.dtype = size, dtype
-        self.all: deque[NDArray[Any]] = deque()
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.all: deque[Bytes] = deque()
 
-    def take(self) -> NDArray[Any]:
+    def take(self) -> Bytes:
         """A buffer that is not in use; a new one only where all are."""
         for _ in range(len(self.all)):
             self.all.rotate(-1)
             buffer = self.all[-1]
             if sys.getrefcount(buffer) == _IDLE:
                 return buffer
-        self.all.append(np.empty(self.size, dtype=self.dtype))
+        self.all.append(np.empty(self.size, dtype=np.uint8))
         return self.all[-1]
 
 
@@ -55,6 +54,52 @@ def _idle() -> int:
 
 
 _IDLE = _idle()
+
+
+class Slots:
+    """Persistent receives from one peer: one is posted, the others' buffers are still looked at by somebody.
+
+    What has come is thus never copied; a slot is posted again once nobody holds a view of its buffer.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, peer: int, size: int) -> None:
+        self.comm, self.peer, self.size = comm, peer, size
+        self.all: list[tuple[Bytes, Any, int]] = []  # with its receive, and its references while idle
+        self.posted = 0
+        self._add()
+
+    def _add(self) -> None:
+        buffer = np.zeros(self.size, dtype=np.uint8)
+        request = self.comm.Recv_init([buffer, MPI.BYTE], self.peer, TAG)
+        self.all.append((buffer, request, sys.getrefcount(buffer)))
+
+    @property
+    def came(self) -> Bytes:
+        """The buffer of the receive that is, or was, posted."""
+        return self.all[self.posted][0]
+
+    def post(self) -> MPI.Request:
+        """Post a receive into a buffer that nobody looks at."""
+        for _ in range(len(self.all)):
+            self.posted = (self.posted + 1) % len(self.all)
+            if self._is_idle(self.posted):
+                break
+        else:
+            self._add()
+            self.posted = len(self.all) - 1
+        buffer, request, _ = self.all[self.posted]
+        buffer[:HEADER] = 0  # neither a shorter message nor none must be taken for the last one
+        request.Start()
+        return request
+
+    def _is_idle(self, place: int) -> bool:
+        buffer, _, idle = self.all[place]
+        return sys.getrefcount(buffer) <= idle
+
+    def free(self) -> None:
+        """Give the receives back."""
+        for _, request, _ in self.all:
+            request.Free()
 
 
 def _fetched() -> bool:
@@ -92,14 +137,9 @@ class Post:
         self.comm, self.run, self.peers, self.refused = comm, run, list(peers), refused
         self.bell = bell or Bell()
         self.rank = comm.rank
-        self.buffers = Buffers(room(floats), np.uint8)
-        self.values = Buffers(max(floats, 1), np.float64)
-        self.inputs = [np.zeros(room(floats), dtype=np.uint8) for _ in self.peers]
-        self.receives: list[Any] = [
-            comm.Recv_init([b, MPI.BYTE], p, TAG) for b, p in zip(self.inputs, self.peers, strict=True)
-        ]
-        for request in self.receives:
-            request.Start()
+        self.buffers = Buffers(room(floats))
+        self.slots = [Slots(comm, peer, room(floats)) for peer in self.peers]
+        self.receives: list[Any] = [slots.post() for slots in self.slots]
         self.open = [True] * len(self.peers)  # a receive is posted
         self.dead: set[int] = set()
         self.said_bye: set[int] = set()
@@ -199,7 +239,7 @@ class Post:
             try:
                 if not request.Test():
                     continue
-                if not self.inputs[i][:HEADER].any():
+                if not self.slots[i].came[:HEADER].any():
                     self.bury(self.peers[i])
                 elif (letter := self._taken(i)) is not None:
                     found.append(letter)
@@ -210,42 +250,37 @@ class Post:
     def _receive_failed(self, i: int, error: MPI.Exception) -> None:
         if error.Get_error_class() == MPI.ERR_TRUNCATE:
             self.refused(self.peers[i], -1, "too long")
-            self.receives[i].Start()
+            self.receives[i] = self.slots[i].post()
         else:
             self.bury(self.peers[i])
 
     def _taken(self, i: int) -> tuple[Envelope, Any] | None:
-        """Copy a message out of its posted buffer and post it again."""
+        """What has come from a peer; the next receive is posted."""
         if not self.open[i]:
             return None
-        peer, came = self.peers[i], self.inputs[i]
+        peer = self.peers[i]
         letter = None
         try:
-            letter = self._read(came, peer)
+            letter = self._read(self.slots[i].came, peer)
         except Unusable as error:
             self.refused(peer, error.envelope.round, error.reason)
         except Refused as error:
             self.refused(peer, -1, error.reason)
-        came[:HEADER] = 0  # neither a shorter message nor none must be taken for this one
         if letter is not None and letter[0].kind == BYE:
             self.said_bye.add(peer)
             self.open[i] = False
             return None
-        self.receives[i].Start()
+        self.receives[i] = self.slots[i].post()
         return letter
 
     def _read(self, came: Bytes, peer: int) -> tuple[Envelope, Any]:
-        """What stands in a posted buffer; a vector is copied out of it."""
-        envelope, value = unseal(came, None, self.run, peer)
+        letter = unseal(came, None, self.run, peer)
+        envelope = letter[0]
         stream = (peer, envelope.kind == MODEL)
         if envelope.serial <= self.seen_serial.get(stream, 0):
             raise Refused("sent twice")
         self.seen_serial[stream] = envelope.serial
-        if isinstance(value, np.ndarray):
-            held = self.values.take()[: len(value)]
-            held[:] = value
-            return envelope, held
-        return envelope, value
+        return letter
 
     def bury(self, peer: int) -> None:
         """Take a peer for dead: nothing is sent to it or expected of it any more."""
@@ -271,6 +306,5 @@ class Post:
 
     def free(self) -> None:
         """Give the receives back; only once it is quiet."""
-        for request in self.receives:
-            if request != MPI.REQUEST_NULL:
-                request.Free()
+        for slots in self.slots:
+            slots.free()

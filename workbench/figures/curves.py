@@ -72,7 +72,7 @@ def convergence(
     figure = new_figure(theme, _title(metric, x), shared(traces), height=640)
     names = [s.label for s in series]
     if target is not None:
-        names = _with_target(figure, series, metric, x, target, theme)
+        names = _with_target(figure, series, metric, x, target, logs[0], theme)
     figure.add_traces(_curves(series, names, metric, x, logs[0]))
     _axes(figure, series, metric, x, logs)
     return figure
@@ -184,13 +184,13 @@ def _log_y(series: Sequence[Series], metric: str) -> bool:
 
 
 def _with_target(
-    figure: go.Figure, series: Sequence[Series], metric: str, x: str, target: float, theme: str
+    figure: go.Figure, series: Sequence[Series], metric: str, x: str, target: float, log: bool, theme: str
 ) -> list[str]:
     """Draw the target and where each run meets it; returns legend entries that say so."""
     check_target(target)
     found = [crossing(s.trace, metric, target, x) for s in series]
     base = reference_of(series, found)
-    _target_line(figure, metric, target, theme)
+    _target_line(figure, metric, target, log, theme)
     places = [reached(s.trace, metric, target) for s in series]
     hits = [(s, place) for s, place in zip(series, places, strict=True) if place is not None]
     figure.add_traces([_met(s, metric, place, x, theme) for s, place in hits])
@@ -225,13 +225,14 @@ def quantity(value: float, x: str) -> str:
     return f"{value / 1000**power:.3g} {prefix}{'B' if x == 'bytes' else ''}".strip()
 
 
-def _target_line(figure: go.Figure, metric: str, target: float, theme: str) -> None:
+def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:
     line = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
-    # At the right end curves have passed the target: falling ones are below the line, rising ones above.
+    # At the right end curves have passed the target: falling ones are below the line, rising ones above. On a
+    # logarithmic axis the slowest only just has, and at the left falling ones are far above.
     side = "top" if metric in RISING else "bottom"
     label = {
         "text": f"{_short(metric)} {target:.4g}",
-        "textposition": "end",
+        "textposition": "start" if log and metric not in RISING else "end",
         "yanchor": side,
         "font": {"size": 15},
     }

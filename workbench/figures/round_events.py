@@ -51,7 +51,7 @@ class Round:
     duration: float
     dead: frozenset[int]
 
-    @property
+    @cached_property
     def early(self) -> float:
         """Start of the first event; below 0 where ranks began before the round before had ended everywhere."""
         return min(0.0, float(self.table["start"].min()) - self.start)
@@ -62,18 +62,25 @@ class Round:
             np.clip(np.asarray(t, dtype=float) - self.start, self.early, self.duration)
             for t in (starts, ends)
         )
-        return Bars(ranks, first, last, [_words(self, row) for row in rows.itertuples()])
+        columns = (
+            rows[name].tolist() for name in ("kind", "start", "begun", "end", "to", "bytes", "messages")
+        )
+        return Bars(ranks, first, last, [_words(self.start, *row) for row in zip(*columns, strict=True)])
 
-    def of(self, *kinds: str) -> Table:
-        """Events of some kinds."""
-        return self.table[self.table["kind"].isin(kinds)]
+    def of(self, kind: str) -> Table:
+        """Events of a kind."""
+        return self._kinds.get(kind, self.table.iloc[:0])
 
-    @property
+    @cached_property
+    def _kinds(self) -> dict[str, Table]:
+        return {str(kind): rows for kind, rows in self.table.groupby("kind", sort=False, observed=True)}
+
+    @cached_property
     def models(self) -> Table:
         """Messages from a parent to its child: models on their way down."""
         return self.of("send")[self.downward]
 
-    @property
+    @cached_property
     def answers(self) -> Table:
         """Accepted messages that go up or around."""
         return self.of("send")[~self.downward]
@@ -225,14 +232,13 @@ def _ranks(rows: Table, name: str = "rank") -> Ranks:
     return np.asarray(rows[name], dtype=np.int64)
 
 
-def _words(r: Round, row: object) -> str:
+def _words(
+    origin: float, kind: str, start: float, begun: float, end: float, to: int, size: int, count: int
+) -> str:
     """Say on hovering what an event was: times in s since the round's start, receiver, bytes."""
-    kind, start, begun, end, to, size, count = (
-        getattr(row, name) for name in ("kind", "start", "begun", "end", "to", "bytes", "messages")
-    )
-    text = f"{kind}: {start - r.start:.4g} s to {end - r.start:.4g} s"
+    text = f"{kind}: {start - origin:.4g} s to {end - origin:.4g} s"
     if to < 0:
         return text
     many = f"{count} messages, " if count > 1 else ""
-    port = f", at the port from {begun - r.start:.4g} s" if kind == "send" else ""
+    port = f", at the port from {begun - origin:.4g} s" if kind == "send" else ""
     return f"{text}{port}<br>to rank {to}, {many}{size} bytes"

@@ -185,22 +185,29 @@ def _commits(r: Round, unit: Unit, theme: str) -> go.Scatter:
 
 def _end(figure: go.Figure, r: Round, unit: Unit, theme: str) -> None:
     line = {"color": palette(theme).text, "width": 2}
-    figure.add_vline(x=r.duration * unit.scale, line=line)
+    lines = [(r.duration * unit.scale, line)]
     if r.early < 0:  # ranks that began before the round before had ended everywhere
-        figure.add_vline(x=0.0, line={**line, "width": 1, "dash": "dot"})
+        lines.append((0.0, {**line, "width": 1, "dash": "dot"}))
+    figure.update_layout(shapes=[_upright(x, look) for x, look in lines])
+
+
+def _upright(x: float, line: dict[str, Any]) -> dict[str, Any]:
+    """A line from bottom to top."""
+    return {"type": "line", "xref": "x", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "y domain", "line": line}
 
 
 def _axes(figure: go.Figure, r: Round, unit: Unit) -> None:
     span = [r.early * unit.scale, r.duration * unit.scale]
     room = 0.02 * (span[1] - span[0])
-    figure.update_xaxes(
-        title_text=f"time since the round’s start ({unit.name})", range=[span[0] - room, span[1] + room]
-    )
-    ticks = _ticks(min(r.plan.ranks, MOST_RANKS))
-    text = ["master" if rank == 0 else str(rank) for rank in ticks]
-    figure.update_yaxes(title_text="rank", range=[min(r.plan.ranks, MOST_RANKS) - 0.4, -0.6], showgrid=False)
-    figure.update_yaxes(tickmode="array", tickvals=ticks, ticktext=text)
-    figure.update_layout(barmode="overlay", legend={"traceorder": "normal"})
+    ranks = min(r.plan.ranks, MOST_RANKS)
+    ticks = _ticks(ranks)
+    across = {
+        "title_text": f"time since the round’s start ({unit.name})",
+        "range": [span[0] - room, span[1] + room],
+    }
+    down = {"title_text": "rank", "range": [ranks - 0.4, -0.6], "showgrid": False, "tickmode": "array"}
+    down |= {"tickvals": ticks, "ticktext": ["master" if rank == 0 else str(rank) for rank in ticks]}
+    figure.update_layout(xaxis=across, yaxis=down, barmode="overlay", legend_traceorder="normal")
 
 
 def _ticks(ranks: int) -> list[int]:

@@ -36,6 +36,10 @@ class ProblemArgs(Settings):
     def count(self) -> int:
         """Number of samples d."""
 
+    def told(self) -> int | None:
+        """Number of samples if it can be told without opening data, else None."""
+        return self.count()
+
     @abstractmethod
     def size(self, plan: Plan | None) -> int:
         """Number of parameters p."""
@@ -99,6 +103,10 @@ class OnData(ProblemArgs):
         """Number of samples d."""
         known = self.known()
         return known[0] if known else len(self.open().y)
+
+    def told(self) -> int | None:
+        """Number of samples, of data that the arguments and the catalogue tell enough of."""
+        return self.count() if self.known() else None
 
     def size(self, plan: Plan | None) -> int:
         """Number of columns."""

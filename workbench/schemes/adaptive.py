@@ -44,14 +44,18 @@ class MiniBatches(Scheme):
         """Who shares a shard."""
         return Groups(workers, 1)
 
+    def check_samples(self, workers: int, samples: int) -> None:
+        """A mini-batch fits the smallest shard."""
+        groups = self.grouping(workers).number
+        if self.batch is not None and self.batch > samples // groups:
+            raise SettingError(_too_large(self.batch, groups, samples // groups, samples))
+
     def plan(self, workers: int, samples: int) -> Plan:
         """One part per group, held by all of its workers; raises `SettingError` for a batch above the shard."""
+        self.check_samples(workers, samples)
         groups = self.grouping(workers)
         matrix = np.repeat(np.eye(groups.number), groups.size, axis=0)
-        plan = star_plan(matrix, samples)
-        if self.batch is not None and self.batch > int(plan.sizes.min()):
-            raise SettingError(_too_large(self.batch, groups, int(plan.sizes.min()), samples))
-        return replace(plan, batch=self.batch)
+        return replace(star_plan(matrix, samples), batch=self.batch)
 
 
 class DSGD(MiniBatches):
@@ -143,10 +147,10 @@ def _sum(round: int, got: Got) -> tuple[float, float]:
     return total(got), 0.0
 
 
-def _too_large(batch: int, groups: Groups, shard: int, samples: int) -> str:
+def _too_large(batch: int, groups: int, shard: int, samples: int) -> str:
     if not shard:
-        return f"scheme_args.batch = {batch}: {samples} samples do not fill {groups.number} shards; leave it empty"
+        return f"scheme_args.batch = {batch}: {samples} samples do not fill {groups} shards; leave it empty"
     return (
-        f"scheme_args.batch = {batch}: the smallest of {groups.number} shards of {samples} samples has {shard};"
+        f"scheme_args.batch = {batch}: the smallest of {groups} shards of {samples} samples has {shard};"
         f" take 1 to {shard}, or leave it empty for the whole shard"
     )

@@ -64,17 +64,22 @@ class CR(Scheme):
                 f"scheme_args.stragglers = {self.stragglers}: a parent with {self.children} children cannot"
                 f" tolerate it; take 0 to {self.children - 1}"
             )
-        size = tree_size(self.children, self.layers)
-        if workers != size:
-            raise SettingError(
-                f"workers = {workers}: the ({self.children},{self.layers}) tree has {size} workers;"
-                f" nearest regular trees: {_shapes(nearest_trees(workers))}, or a star: children {workers}, layers 1"
-            )
+        self._check_size(workers)
         if self.matrix is not None and any(len(row) != self.children for row in self.matrix):
             raise SettingError(f"scheme_args.matrix: give {self.children} rows of {self.children} numbers")
         if self.matrix is not None and not all(any(row) for row in self.matrix):
             raise SettingError("scheme_args.matrix: has a row of zeros; every child needs a part")
         self.code()
+
+    def _check_size(self, workers: int) -> None:
+        """A deep tree is not counted: it has more workers than so many however narrow it is."""
+        deep = self.layers > (workers if self.children == 1 else workers.bit_length())
+        size = None if deep else tree_size(self.children, self.layers)
+        if workers != size:
+            raise SettingError(
+                f"workers = {workers}: the ({self.children},{self.layers}) tree has {size or 'more'} workers;"
+                f" nearest regular trees: {_shapes(nearest_trees(workers))}, or a star: children {workers}, layers 1"
+            )
 
     def code(self) -> GradientCode:
         """Code between a parent and its children."""

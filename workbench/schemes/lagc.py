@@ -3,10 +3,11 @@
 J. Zhang, O. Simeone, "LAGC: Lazily aggregated gradient coding for straggler-tolerant and communication-efficient
 distributed learning", IEEE Trans. Neural Networks and Learning Systems 32 (2021), arXiv 1905.09148.
 
-The variant here is the one that contains the paper's ingredients as ends: G groups hold disjoint shards; inside a
-group the shard is coded against s stragglers; a selected group's gradient is decoded from its first M_G - s answers.
-s = M_G - 1 is grouped-LAG (the fastest is enough), s = 0 with groups of one is LAG, c = 0 is gradient coding in G
-groups. Gradients are full ones, and a worker's load grows with s, which is what G-CADA avoids.
+After the paper's abstract, as its sections were not at hand. The variant here is the one that contains the paper's
+ingredients as ends: G groups hold disjoint shards; inside a group the shard is coded against s stragglers; a selected
+group's gradient is decoded from its first M_G - s answers. s = M_G - 1 is grouped-LAG (the fastest is enough), s = 0
+with groups of one is LAG, c = 0 is gradient coding in G groups. Gradients are full ones, and a worker's load grows
+with s, which is what G-CADA avoids.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ distributed SGD", conditions (7) and (9), Algorithm 1.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -54,7 +55,9 @@ class Laziness:
         self.smoothness, self.c, self.max_age = smoothness, c, max_age
         self.ages = [max_age] * len(smoothness)  # tau: nobody has answered yet
         self._seen: list[Any] = [None] * len(smoothness)  # th_(k-tau_g)
-        self._steps: deque[float] = deque(maxlen=max_age)  # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
+        self._steps: deque[float] = deque(
+            maxlen=min(max_age, sys.maxsize)
+        )  # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
         self._before: Any = None
 
     def select(self, model: Any) -> list[int]:

@@ -194,8 +194,6 @@ class GCMMC(MultiMessageScheme):
         if isinstance(self.order, int):
             code = correlated(size, self.load, self.order, self.code_seed)
         else:
-            code = uncorrelated(
-                size, self.order, self.code_seed, self.construction if size > 1 else "separate"
-            )
+            code = uncorrelated(size, self.order, self.code_seed, self.construction)
         agenda = Agenda.of(code)
         return agenda.hybrid(self.load) if self.hybrid else agenda

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import operator
+from numbers import Real
 from typing import Any
 
+import numpy as np
+
+from workbench.protocol import Array
 from workbench.settings import SettingError
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> int:
     """Return `value` as an int within low..high, or raise; `why` explains the range."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise SettingError(f"{name} = {value!r}: must be a whole number") from None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise SettingError(f"{name} = {value!r:.60}: must be a whole number")
+    number = operator.index(value)
     if number < low or (high is not None and number > high):
         span = f"at least {low}" if high is None else f"{low} to {high}"
         raise SettingError(f"{name} = {number}: must be {span}{' (' if why else ''}{why}{')' if why else ''}")
@@ -23,10 +26,9 @@ def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "
 
 def real(name: str, value: Any, low: float = 0.0, high: float = math.inf, open_low: bool = False) -> float:
     """Return `value` as a finite float within low..high (above low, if `open_low`), or raise."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise SettingError(f"{name} = {value!r}: must be a number") from None
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SettingError(f"{name} = {value!r:.60}: must be a number")
+    number = float(value)
     inside = low < number if open_low else low <= number
     if math.isfinite(number) and inside and number <= high:
         return number
@@ -45,6 +47,24 @@ def positive(name: str, value: Any) -> float:
 def probability(name: str, value: Any) -> float:
     """Return `value` as a float from 0 to 1, or raise."""
     return real(name, value, 0.0, 1.0)
+
+
+def numbers(name: str, values: Any) -> Array:
+    """Return `values` as an array of finite floats, or raise: text, truth values and ragged lists are none."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of several lengths
+        array = np.asarray(None)
+    if array.size and (array.dtype.kind not in "iuf" or not np.isfinite(array).all()):
+        raise SettingError(f"{name} = {' '.join(repr(values).split()):.60}: must be finite numbers")
+    return array.astype(float)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False, or raise."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingError(f"{name} = {value!r:.60}: must be True or False")
+    return bool(value)
 
 
 def divides(name: str, value: int, total_name: str, total: int) -> None:

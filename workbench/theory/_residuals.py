@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from workbench.protocol import Array
 from workbench.settings import SettingError
-from workbench.theory._checks import whole
+from workbench.theory._checks import numbers, whole
 from workbench.theory.necklaces import necklaces
 
 Integers = NDArray[np.int64]
@@ -57,13 +57,11 @@ def _window(n: int, s: int) -> NDArray[np.bool_]:
 
 
 def _checked(n: int, s: int, coefficients: object) -> Array:
-    matrix = np.asarray(coefficients, dtype=float)
+    matrix = numbers("coefficients", coefficients)
     if matrix.shape != (n, n):
         raise SettingError(
             f"coefficients: shape {matrix.shape} must be ({n}, {n}), a row per worker, a column per part"
         )
-    if not np.isfinite(matrix).all():
-        raise SettingError("coefficients: every entry must be finite")
     outside = np.argwhere((matrix != 0) & ~_window(n, s))
     if len(outside):
         i, j = (int(place) for place in outside[0])

@@ -14,7 +14,7 @@ import numpy as np
 
 from workbench.protocol import Array
 from workbench.settings import SettingError
-from workbench.theory._checks import positive, real, whole
+from workbench.theory._checks import numbers, positive, real, whole
 from workbench.theory.order_statistics import exponential_order_mean, harmonic
 
 
@@ -63,8 +63,8 @@ def cada_selected(
     >>> round(cada_selected([3.0, 1.0, 0.1], c=2.0, max_age=10, form="published"), 6)
     0.090909
     """
-    squares = np.asarray(smoothness, dtype=float) ** 2
-    if squares.ndim != 1 or not len(squares) or not np.isfinite(squares).all():
+    squares = numbers("smoothness", smoothness) ** 2
+    if squares.ndim != 1 or not len(squares):
         raise SettingError(
             f"smoothness: must be a non-empty list of finite numbers, not shape {squares.shape}"
         )

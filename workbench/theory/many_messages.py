@@ -14,7 +14,7 @@ import numpy as np
 
 from workbench.protocol import Array
 from workbench.settings import SettingError
-from workbench.theory._checks import positive, real, whole
+from workbench.theory._checks import flag, positive, real, whole
 from workbench.theory._quadrature import mean_time
 from workbench.theory.multi_message import cluster_size, time_per_part
 from workbench.theory.order_statistics import last_group
@@ -77,11 +77,11 @@ def mmc_completion(
     size = cluster_size(workers, clusters)
     load = whole("load", load, 1, size, f"a cluster has {size} parts")
     shift, rate = real("shift", shift), positive("rate", rate)
-    if hybrid and load != size:
+    if flag("hybrid", hybrid) and load != size:
         raise SettingError(
             f"hybrid = True: load = {load} must be the cluster's size, {size}, or set hybrid to False"
         )
-    undone = _undone(size, load, order)
+    undone = _undone(size, load, order, hybrid)
 
     def unfinished(t: Array) -> Array:
         finished = _finished(t, load, shift, rate)
@@ -98,16 +98,31 @@ def _finished(t: Array, load: int, shift: float, rate: float) -> Array:
     return -np.diff(least, axis=1, prepend=1.0, append=0.0)  # at least 0 parts: 1, at least r + 1: 0
 
 
-def _undone(size: int, load: int, order: int | Sequence[int]) -> Undone:
+def _undone(size: int, load: int, order: int | Sequence[int], hybrid: bool) -> Undone:
     """Chance that a cluster is not done, as a function of the distribution of finished parts."""
-    if not isinstance(order, Sequence):
+    if not isinstance(order, list | tuple | range | np.ndarray):
         m = whole("order", order, 1, load, f"load = {load}")
         return lambda finished: _uncovered(_sent(finished, range(m, load + 1)), size, m)
+    orders = _checked(order, load, hybrid)
+    needed = len(orders) * size - sum(orders) + 1
+    return lambda finished: _too_few(_sent(finished, orders), size, needed)
+
+
+def _checked(order: Sequence[int] | Array, load: int, hybrid: bool) -> list[int]:
+    """The numbers of a list, ascending; what the scheme GC-MMC refuses is refused here too."""
     orders = sorted(whole("order", m, 1, load, f"load = {load}") for m in order)
     if not orders:
         raise SettingError("order = []: give at least one number of parts, such as the load")
-    needed = len(orders) * size - sum(orders) + 1
-    return lambda finished: _too_few(_sent(finished, orders), size, needed)
+    if len(set(orders)) < len(orders):
+        raise SettingError(
+            f"order = {orders}: a worker would send two messages at once; take {sorted(set(orders))}"
+        )
+    if orders[-1] < load and not hybrid:
+        raise SettingError(
+            f"order = {orders}: no message waits for more than {orders[-1]} of a worker's {load} parts; take"
+            f" load = {orders[-1]} or {[*orders, load]}"
+        )
+    return orders
 
 
 def _sent(finished: Array, after: Sequence[int]) -> Array:

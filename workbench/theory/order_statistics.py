@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 
 from workbench.protocol import Array
+from workbench.settings import SettingError
 from workbench.theory._checks import positive, real, whole
 from workbench.theory._quadrature import Survival, mean_time
 
@@ -189,7 +190,8 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
     >>> round(order_statistic_mean(pareto, 5, 10), 6)
     1.396696
     """
-    return grouped_order_mean(survival, 1, k, n)
+    n = whole("n", n, 1)
+    return grouped_order_mean(survival, 1, whole("k", k, 1, n, f"n = {n} times are compared"), n)
 
 
 def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> float:
@@ -221,6 +223,8 @@ def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> fl
     """
     groups, size = whole("groups", groups, 1), whole("size", size, 1)
     k = whole("k", k, 1, size, f"a group has size = {size} workers")
+    if not callable(survival):
+        raise SettingError(f"survival = {survival!r:.60}: must be a function of times, such as a lambda")
     return mean_time(lambda t: last_group(order_survival(survival(t), k, size), groups))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.protocol import Array
-from workbench.theory._checks import positive, real, whole
+from workbench.theory._checks import numbers, positive, real, whole
 from workbench.theory._quadrature import mean_time
 from workbench.theory.order_statistics import order_survival
 
@@ -94,7 +94,7 @@ def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: 
     d, m = whole("d", d, 1), whole("m", m, 1)
     rates = positive("lambda1", lambda1) / d, positive("lambda2", lambda2) * m
     slow, fast = min(rates), max(rates)
-    x = np.maximum(np.asarray(t) - _least(d, m, t1, t2), 0.0)
+    x = np.maximum(numbers("t", t) - _least(d, m, t1, t2), 0.0)
     gap = (fast - slow) * x
     # (1 - exp(-gap)) / gap, and its limit 1 at equal rates
     mixed = np.divide(-np.expm1(-gap), gap, out=np.ones_like(gap), where=gap > 0)

@@ -95,6 +95,15 @@ function visible(box) {
 
 const CONFIG = { displaylogo: false, toImageButtonOptions: { scale: 2 } };
 
+/** Config of a plot whose picture is kept under `name()`, asked on the click: plotly makes a figure from scratch, which
+ * takes far longer than changing it, where its config is not what it was. */
+function named(Plotly, name) {
+  const { toImageButtonOptions: options, ...others } = CONFIG;
+  const click = (plot) => Plotly.downloadImage(plot, { format: "png", ...options, filename: name() });
+  const button = { name: "picture", title: "Download plot as a PNG", icon: Plotly.Icons.camera, click };
+  return { ...others, modeBarButtonsToRemove: ["toImage"], modeBarButtonsToAdd: [button] };
+}
+
 /** A box that holds a plotly figure as wide as the page lets it be; `shown` is called when it becomes visible. */
 async function plotBox(model, parent, shown) {
   const box = element("div", { className: "wb-plot" });

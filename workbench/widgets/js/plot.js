@@ -9,7 +9,7 @@ function clicked({ points: [point] }) {
 
 /** Draws model's figure into el; `after` is called with the box after every drawing. `points`: clicks on them go back. */
 function drawPlot(model, el, after = () => {}, points = true) {
-  let plot, gone = false;
+  let plot, config, gone = false;
   const tell = () => {
     if (model.get("page") === theme()) return;
     model.set("page", theme());
@@ -18,7 +18,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
   const draw = perFrame(async () => {
     if (!plot || gone || !model.get("figure") || !visible(plot.box)) return;
     const { data, layout } = JSON.parse(model.get("figure"));
-    const config = { ...CONFIG, toImageButtonOptions: { ...CONFIG.toImageButtonOptions, filename: model.get("label") } };
+    config ??= named(plot.Plotly, () => model.get("label"));
     const first = !plot.box.data;
     await plot.Plotly.react(plot.box, data, { ...layout, autosize: true }, config);
     if (first && points) plot.box.on("plotly_click", (event) => model.send(clicked(event)));

@@ -1,0 +1,41 @@
+"""A plot whose figure the kernel replaces, in JupyterLab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.lab import Lab, Noise, Server
+
+pytestmark = pytest.mark.browser
+
+FIRST = """import plotly.graph_objects as go
+from workbench.widgets import Plot
+def show(title):
+    plot.show(lambda theme: go.Figure(go.Scatter(y=[1, 3, 2]), layout={"title": {"text": title}, "height": 400}))
+    print(title)
+plot = Plot()
+plot"""
+
+
+def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str]
+) -> None:
+    """Made from scratch, a figure takes several times as long; a mark on its elements would not survive that."""
+    lab = Lab(page, server, write(FIRST, 'show("one")', 'show("two")'))
+    lab.run_all()
+    figure = page.locator('[role=figure][aria-label="two"]')
+    figure.locator(".main-svg").first.wait_for()
+    assert lab.answer(1) == "one"
+    page.locator('[role=figure][aria-label="one"]').wait_for()
+    page.evaluate("document.querySelector('.wb-plot .main-svg').dataset.mark = 'kept'")
+    assert lab.answer(2) == "two"
+    figure.wait_for()
+    assert figure.locator(".main-svg").first.get_attribute("data-mark") == "kept"
+    figure.hover()
+    with page.expect_download() as found:
+        figure.locator('.modebar-btn[data-title="Download plot as a PNG"]').click()
+    assert found.value.suggested_filename == "two.png"
+    assert noise.errors == []
