@@ -94,6 +94,7 @@ class CADA(MiniBatches):
     """
 
     name: ClassVar[str] = "CADA"
+    selects: ClassVar[bool] = True
     title: ClassVar[str] = "Communication-adaptive distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section III"
     c: float = setting(

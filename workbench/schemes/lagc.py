@@ -38,6 +38,7 @@ class LAGC(Scheme):
     paper: ClassVar[str] = "Zhang and Simeone 2020"
     exact: ClassVar[bool] = False  # old gradients stand in for new ones
     numeric: ClassVar[bool] = True
+    selects: ClassVar[bool] = True
     c: float = setting(
         0.3, "how much a model may have moved before a gradient counts as old; 0 = at all", ge=0
     )
