@@ -320,7 +320,7 @@ class Scheme(Settings):
     paper: ClassVar[str] = ""  # source
     exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
     numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
-    selects: ClassVar[bool] = False  # whom it asks depends on the learning; a forecast shows a round that asks all
+    selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[dict[str, type[Scheme]]] = {}
 
     @classmethod
