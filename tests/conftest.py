@@ -20,3 +20,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_CACHE", str(folder))
         yield folder
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tests of one group must not run side by side: they use the same cores, ports and addresses."""
+    if getattr(session.config.option, "loadgroup", False):
+        apart = [
+            i.nodeid for i in session.items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid
+        ]
+        if apart:
+            raise pytest.UsageError(
+                f"this pytest-xdist does not group {apart[0]}; see pyproject.toml on pytest's version"
+            )

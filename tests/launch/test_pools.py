@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from workbench.launch import pools
 from workbench.launch.places import here
-from workbench.launch.supervisor import GONE
+from workbench.launch.supervisor import GONE, shared
 
 
 @pytest.fixture
@@ -55,3 +56,23 @@ def test_only_what_is_over_is_swept_away(
         (folder / pools.READY).write_text(json.dumps({"places": [place, place]}))
     pools.sweep()
     assert folder.exists() == stays
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize("abruptly", [False, True])
+def test_ranks_leave_no_shared_memory(abruptly: bool) -> None:
+    from workbench.clusters import load
+
+    pool = load("local").open_here(3)
+    assert isinstance(pool, pools.ChildPool)
+    pool.await_ready()
+    memory = shared(pool.folder)
+    if memory.parent.exists():
+        assert list(memory.iterdir())  # the ranks do share memory there
+    if abruptly:
+        for pid in [pool.supervisor.pid, *(pid for pid, _ in pool.places)]:
+            os.kill(pid, signal.SIGKILL)
+        pool.supervisor.wait()
+    pool.close()
+    assert not memory.exists()

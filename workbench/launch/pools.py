@@ -25,7 +25,7 @@ from workbench.errors import ClusterError
 from workbench.files import atomic_write
 from workbench.launch import mpiexec
 from workbench.launch.places import here, is_alive
-from workbench.launch.supervisor import GONE, LOG, PROGRESS, QUIT
+from workbench.launch.supervisor import GONE, LOG, PROGRESS, QUIT, shared
 from workbench.launch.tasks import Task
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class FolderPool(Pool):
             (self.folder / QUIT).touch()
         if not self.wait(8.0):
             self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
 
 
 @dataclass
@@ -330,8 +330,8 @@ def make_folder(
     mark
         End of its name, by which its processes are found (`Cluster.mark`).
     more
-        ``environment`` (dict of variables on top of the supervisor's own) and ``ways`` (how the other hosts are
-        reached); see `workbench.launch.supervisor`.
+        ``environment`` (dict of variables on top of the supervisor's own), ``ways`` (how the other hosts are
+        reached) and ``alone`` (there are none); see `workbench.launch.supervisor`.
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
     (folder / TASKS).mkdir(parents=True, mode=0o700)
@@ -341,9 +341,9 @@ def make_folder(
 
 
 def open_child(cluster: Cluster, ranks: int, command: Callable[[str], list[str]], **more: Any) -> ChildPool:
-    """Start mpiexec under a supervisor on this machine; see `make_folder`."""
+    """Start mpiexec, with all ranks on this machine, under a supervisor; see `make_folder`."""
     sweep()
-    folder = make_folder(ranks, command, os.getpid(), mark=cluster.mark, **more)
+    folder = make_folder(ranks, command, os.getpid(), mark=cluster.mark, alone=True, **more)
     return ChildPool(cluster, folder, ranks, supervisor=supervised(folder))
 
 
@@ -365,7 +365,13 @@ def sweep() -> None:
     for folder in pools_folder().iterdir():
         owner = folder.name.partition("-")[0]
         if owner.isdigit() and not is_alive(int(owner)) and _over(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Take away the folder of a pool that has ended, and what its ranks have left in shared memory."""
+    for left in (shared(folder), folder):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _over(folder: Path) -> bool:

@@ -5,7 +5,8 @@ mpiexec's own exit is not trusted. TERM, 5 s, KILL. If the supervisor itself is 
 ranks with mpiexec. It has a session of its own, so a notebook's restart does not end a run.
 
 What it has to know stands in ``pool.json``: `command` (mpiexec's command line), `ranks`, and perhaps `environment`
-(variables on top of its own) and `ways` (how the other hosts are reached, see `guards`).
+(variables on top of its own), `ways` (how the other hosts are reached, see `guards`), and `alone` (all ranks are on
+this machine, so the files through which they share memory can be kept together, and taken away at the end).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,6 +31,7 @@ GONE, PROGRESS, LOG = "gone.json", "progress", "log.txt"
 QUIT = "quit"
 PATIENCE = 5.0  # s
 MANY = 16  # ranks
+SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
 COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.launch.serving"
 
 
@@ -46,7 +49,7 @@ class Supervisor:
         """Start, watch, clean up, write why it ended."""
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.environ.update(self.settings.get("environment", {}))
+        os.environ.update(self.settings.get("environment", {}) | self._shared())
         with (self.folder / LOG).open("ab", buffering=0) as log:
             if self.settings["ranks"] > MANY:  # compile the modules once, and not in every rank
                 subprocess.run(
@@ -68,6 +71,7 @@ class Supervisor:
             end(process)
             reader.join(1.0)
             gone = self._cleared(guards)
+        shutil.rmtree(shared(self.folder), ignore_errors=True)
         why = {
             "reason": self.reason,
             "code": process.returncode,
@@ -77,6 +81,16 @@ class Supervisor:
         }
         with atomic_write(self.folder / GONE, "w") as out:
             out.write(json.dumps(why))
+
+    def _shared(self) -> dict[str, str]:
+        """Variables with which the ranks share memory in a folder of their own; ranks that are killed leave it full."""
+        if not self.settings.get("alone"):
+            return {}
+        try:
+            shared(self.folder).mkdir(mode=0o700)
+        except OSError:  # no such file system
+            return {}
+        return {"OMPI_MCA_btl_sm_backing_directory": str(shared(self.folder))}
 
     def _guards(self, pid: int) -> Any:
         """Start guards on the other hosts, if there are any."""
@@ -120,6 +134,11 @@ class Supervisor:
                 self.done += 1
             elif words[1] == "failed":
                 self.reason = self.reason or json.loads(words[2])
+
+
+def shared(folder: Path) -> Path:
+    """Where the ranks of a pool that is alone on this machine share memory."""
+    return SHARED / f"straggler-workbench-{folder.name}"
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
