@@ -30,6 +30,7 @@ from workbench.delays import DelayStream
 from workbench.launch import mpiexec, records
 from workbench.launch.pools import POOLS
 from workbench.launch.records import read_arrivals
+from workbench.launch.supervisor import SHARED
 from workbench.launch.vandals import HOW
 from workbench.protocol import MASTER
 from workbench.realrun import RealRun, resume, start_real
@@ -371,6 +372,11 @@ def leftovers() -> int:
     return len(mine)
 
 
+def memory_left() -> int:
+    """Folders through which ranks of ours shared memory that are still there."""
+    return len(list(SHARED.glob("straggler-workbench-*"))) if SHARED.exists() else 0
+
+
 CASES: list[tuple[Callable[[int, random.Random], Tally], int]] = [
     (deaths, 200),
     (too_many, 20),
@@ -395,8 +401,9 @@ def main() -> None:
         bad += tally.wrong + tally.hanging
         print(tally, flush=True)
     left = leftovers()
-    print(f"{'left over':28s} {left:4d} processes")
-    raise SystemExit(1 if bad or left else 0)
+    kept = memory_left()
+    print(f"{'left over':28s} {left:4d} processes, {kept} folders of shared memory")
+    raise SystemExit(1 if bad or left or kept else 0)
 
 
 if __name__ == "__main__":

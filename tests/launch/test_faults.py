@@ -47,4 +47,4 @@ def test_what_cannot_start_says_why() -> None:
 @pytest.mark.slow
 def test_nothing_is_left_over() -> None:
     held(faults.stops(2, random.Random(8)))
-    assert faults.leftovers() == 0
+    assert (faults.leftovers(), faults.memory_left()) == (0, 0)
