@@ -1,6 +1,7 @@
 """What every test shares: the hypothesis profiles and a cache folder that is not the user's."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,3 +33,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             raise pytest.UsageError(
                 f"this pytest-xdist does not group {apart[0]}; see pyproject.toml on pytest's version"
             )
+
+
+class PlainNames:
+    """Reports without the group that xdist adds to a test's name, so that --last-failed finds the test again."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        report.nodeid = re.sub(r"@\w+$", "", report.nodeid)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only where results come together: the workers' own names must stay as xdist made them."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(PlainNames())

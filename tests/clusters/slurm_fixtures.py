@@ -43,7 +43,9 @@ def lab(shared: Path) -> Callable[..., str]:
     def write(name: str = "lab", **fields: Any) -> str:
         base = {"kind": "slurm", "folder": str(shared), "nodes": NODES, "tasks_per_node": TASKS, "price": 2.0}
         path = shared / f"{name}.yaml"
-        path.write_text(json.dumps({**base, **fields}))  # JSON is YAML, too
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps({**base, **fields}))  # JSON is YAML, too
+        fresh.replace(path)  # whole at any moment: a run may be reading it
         return str(path)
 
     return write
