@@ -27,7 +27,7 @@ from playwright.sync_api import ConsoleMessage, Page, sync_playwright
 
 CHROMIUM = os.environ.get("BROWSER_PATH") or shutil.which("chromium") or shutil.which("google-chrome") or ""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"]
-PATIENCE = 60_000  # ms
+PATIENCE = 120_000  # ms
 QUIET = {  # no pop-ups over what is tested
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},

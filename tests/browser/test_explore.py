@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 import workbench as wb
-from tests.browser.lab import Lab, Noise, Server
+from tests.browser.lab import RUN_CELL, Lab, Noise, Server
 
 pytestmark = pytest.mark.browser
 
@@ -176,6 +176,12 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     me.field("children").fill("2")
     me.field("layers").fill("2")
     me.field("rounds").fill("3000")
+    for name, value in (
+        ("data", "synthetic"),
+        ("samples", "20000"),
+        ("features", "100"),
+    ):  # rounds that take a while
+        me.field(name).fill(value)
     me.tab("Run")
     me.press("Run")
     page.wait_for_function(POINTS)
@@ -219,6 +225,33 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     keep_and_delete(me, page, root, picture)
     assert noise.errors == []
     assert lab.failures() == []
+
+
+def test_run_takes_what_was_typed_while_the_kernel_was_busy(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str]
+) -> None:
+    name = write(
+        "import time\nimport workbench as wb\nexplorer = wb.explore()\nexplorer",
+        "run = explorer.running.plot.runs[0].experiment\nprint(run.rounds, run.seed, run.problem_args['data'])",
+        "time.sleep(5)",
+    )
+    lab, me = Lab(page, server, name), User(page)
+    page.evaluate(RUN_CELL, 0)
+    me.drawn("Time per round")
+    page.get_by_text("Problem and data", exact=True).click()
+    page.get_by_text("Rounds, seed, faults", exact=True).click()
+    me.tab("Run")
+    page.evaluate("run => void (" + RUN_CELL + ")(run)", 2)
+    page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.kernelDisplayStatus === 'busy'"
+    )
+    for field, value in (("seed", "7"), ("rounds", "12"), ("data", "wine"), ("rounds", "13")):
+        me.field(field).fill(value)
+    me.press("Run")
+    page.wait_for_function("() => document.querySelectorAll('.wb-status .wb-finished').length === 5")
+    assert lab.answer(1) == "13 7 wine"
+    assert [me.field(field).input_value() for field in ("seed", "rounds", "data")] == ["7", "13", "wine"]
+    assert noise.errors == []
 
 
 def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], Path]) -> None:

@@ -14,7 +14,7 @@ from tests.browser.lab import Lab, Noise, Server
 pytestmark = pytest.mark.browser
 
 LONG = """import workbench as wb
-runs = wb.start_all(wb.rivals(3, 2, 1, rounds=4000, problem_args={"samples": 20_000, "features": 200}))
+runs = wb.start_all(wb.rivals(3, 2, 1, rounds=3000, problem_args={"samples": 40_000, "features": 400}))
 plot = wb.watch(runs)
 plot"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0)"

@@ -13,11 +13,13 @@ from workbench.widgets.plot import Drawn
 
 
 def types(form: Form, **texts: str) -> None:
-    """The user types into fields of a form; the page sends all of its values, as it does."""
-    form.set_state({"values": {**form.values, **texts}})
+    """The user types into fields of a form; the page sends each, as js/form.js does."""
+    for name, text in texts.items():
+        count = form.heard.get("page", 0) + 1
+        receives(form, {"kind": "typed", "view": "page", "count": count, "name": name, "text": text})
 
 
-def receives(widget: Drawn, content: dict[str, Any]) -> None:
+def receives(widget: Drawn | Form, content: dict[str, Any]) -> None:
     """A message comes from the page."""
     widget._handle_custom_msg(content, [])
 

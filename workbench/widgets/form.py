@@ -29,6 +29,7 @@ class Form(anywidget.AnyWidget):
     fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
     values: t.Dict[str, str] = t.Dict().tag(sync=True)
     reasons: t.Dict[str, str] = t.Dict().tag(sync=True)
+    heard: t.Dict[str, int] = t.Dict().tag(sync=True)  # view -> how many of its messages are in `values`
 
     def __init__(
         self, title: str, lines: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any
@@ -39,6 +40,20 @@ class Form(anywidget.AnyWidget):
         self._quiet = False
         self.fill(values or {})
         self.observe(self._changed, "values")
+        self.on_msg(self._typed)
+
+    def _typed(self, _: object, content: dict[str, Any], buffers: object) -> None:
+        """Take what the user typed.
+
+        A message keeps its place before a later click on Run. A trait would not: a page holds changes of a trait back
+        as long as the kernel is busy with the one before.
+        """
+        name = content.get("name")
+        if content.get("kind") != "typed" or name not in self.values:
+            return
+        with self.hold_sync():
+            self.heard = {**self.heard, content["view"]: content["count"]}
+            self.values = {**self.values, name: content["text"]}
 
     def _changed(self, change: dict[str, Any]) -> None:
         if self._quiet:

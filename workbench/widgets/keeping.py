@@ -135,9 +135,10 @@ class Keeping(Pane):
 
     def _run_controls(self) -> list[w.Widget]:
         self.run = w.Dropdown(description="Run")
-        self.name = w.Text(description="Name")
-        self.about = w.Text(description="Note")
-        self.tags = w.Text(description="Tags", placeholder="separated by commas")
+        whole = {"continuous_update": False}  # sent when the field is left, so before a click on Keep
+        self.name = w.Text(description="Name", **whole)
+        self.about = w.Text(description="Note", **whole)
+        self.tags = w.Text(description="Tags", placeholder="separated by commas", **whole)
         row = [self.run, self.name, self.about, self.tags, _button("Keep run", self.keep_run)]
         return [_heading("Keep a run"), _row(row)]
 

@@ -80,14 +80,16 @@ function line(field, id, typed) {
 
 function render({ model, el }) {
   ours(el, "wb-form");
-  const mine = unique("form");
-  let lines = {};
+  const mine = unique("form"), view = Math.random().toString(36).slice(2);
+  let lines = {}, count = 0;
+  const sent = {}; // by name: what was typed last, and the number of its message
   const typed = (name) => (text) => {
-    const values = { ...model.get("values"), [name]: text };
-    model.set("values", values);
-    model.save_changes();
+    sent[name] = { text, count: ++count };
+    model.send({ kind: "typed", view, count, name, text });
     lines[name].show(text);
   };
+  /** What the kernel says, unless it has not heard yet what was typed since. */
+  const current = (name) => (sent[name]?.count > (model.get("heard")[view] ?? 0) ? sent[name].text : (model.get("values")[name] ?? ""));
   const fill = () => {
     const fields = model.get("fields"), focused = el.contains(document.activeElement) ? document.activeElement.id : "";
     lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `${mine}-${field.name}`, typed(field.name))]));
@@ -99,7 +101,7 @@ function render({ model, el }) {
     blame();
     if (focused) document.getElementById(focused)?.focus();
   };
-  const show = () => Object.entries(lines).forEach(([name, { show }]) => show(model.get("values")[name] ?? ""));
+  const show = () => Object.entries(lines).forEach(([name, { show }]) => show(current(name)));
   const blame = () => {
     const reasons = model.get("reasons");
     for (const [name, { blame, node }] of Object.entries(lines)) {
@@ -108,7 +110,7 @@ function render({ model, el }) {
     }
   };
   fill();
-  const traits = { "change:fields": fill, "change:title": fill, "change:values": show, "change:reasons": blame };
+  const traits = { "change:fields": fill, "change:title": fill, "change:values": show, "change:heard": show, "change:reasons": blame };
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   return () => {
     for (const [event, call] of Object.entries(traits)) model.off(event, call);
