@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 import workbench as wb
 from tests.browser.lab import RUN_CELL, Lab, Noise, Server
@@ -125,12 +125,12 @@ def test_settings_are_turned_and_judged(
     before = me.costs()
     me.field("published").select_option("fig9c")
     before = me.changed(before)
-    assert me.field("workers").input_value() == "156"
+    expect(me.field("workers")).to_have_value("156")
     me.field("workers").fill("150")
     page.get_by_text("nearest regular trees").locator("visible=true").first.wait_for()
     me.field("nearest trees").select_option("12,2")
     page.wait_for_function("() => !document.querySelector('.wb-explorer [aria-invalid=true]')")
-    assert me.field("workers").input_value() == "156"
+    expect(me.field("workers")).to_have_value("156")
 
     # one more scheme, and one fewer
     me.field("add a scheme").select_option("FRC")

@@ -13,10 +13,9 @@ from workbench.widgets.plot import Drawn
 
 
 def types(form: Form, **texts: str) -> None:
-    """The user types into fields of a form; the page sends each, as js/form.js does."""
-    for name, text in texts.items():
-        count = form.heard.get("page", 0) + 1
-        receives(form, {"kind": "typed", "view": "page", "count": count, "name": name, "text": text})
+    """The user types into fields of a form; the page sends them as js/form.js does."""
+    count = form.heard.get("page", 0) + 1
+    receives(form, {"kind": "typed", "view": "page", "count": count, "texts": texts})
 
 
 def receives(widget: Drawn | Form, content: dict[str, Any]) -> None:

@@ -37,9 +37,7 @@ class Form(anywidget.AnyWidget):
         self.lines = tuple(lines)
         super().__init__(title=title, fields=[line.page() for line in lines], **traits)
         self._listeners: list[Callable[[set[str]], None]] = []
-        self._quiet = False
         self.fill(values or {})
-        self.observe(self._changed, "values")
         self.on_msg(self._typed)
 
     def _typed(self, _: object, content: dict[str, Any], buffers: object) -> None:
@@ -48,20 +46,15 @@ class Form(anywidget.AnyWidget):
         A message keeps its place before a later click on Run. A trait would not: a page holds changes of a trait back
         as long as the kernel is busy with the one before.
         """
-        name = content.get("name")
-        if content.get("kind") != "typed" or name not in self.values:
+        if content.get("kind") != "typed":
             return
+        texts = {name: text for name, text in content["texts"].items() if name in self.values}
+        changed = {name for name, text in texts.items() if text != self.values[name]}
         with self.hold_sync():
             self.heard = {**self.heard, content["view"]: content["count"]}
-            self.values = {**self.values, name: content["text"]}
-
-    def _changed(self, change: dict[str, Any]) -> None:
-        if self._quiet:
-            return
-        before, after = change["old"], change["new"]
-        names = {name for name in after if after[name] != before.get(name)}
-        for listener in self._listeners if names else ():
-            listener(names)
+            self.values = {**self.values, **texts}
+        for listener in self._listeners if changed else ():
+            listener(changed)
 
     def on_change(self, listener: Callable[[set[str]], None]) -> None:
         """Call back with the names of fields that the user changed (not of those that `fill` changes)."""
@@ -78,12 +71,8 @@ class Form(anywidget.AnyWidget):
     def fill(self, values: Mapping[str, str], fresh: bool = False) -> None:
         """Write texts into fields; fields that are not named keep theirs, or get their default if `fresh`."""
         before = {} if fresh else self.values
-        texts = {line.name: values.get(line.name, before.get(line.name, line.default)) for line in self.lines}
-        self._quiet = True
-        try:
-            self.values = texts
-        finally:
-            self._quiet = False
+        texts = {line.name: before.get(line.name, line.default) for line in self.lines}
+        self.values = texts | {name: text for name, text in values.items() if name in texts}
 
     def read(self) -> dict[str, Any]:
         """Values that are not at their default, by name."""

@@ -80,19 +80,30 @@ function line(field, id, typed) {
 
 function render({ model, el }) {
   ours(el, "wb-form");
-  const mine = unique("form"), view = Math.random().toString(36).slice(2);
+  const id = unique("form"), view = Math.random().toString(36).slice(2);
+  const typed = {}; // by name: the text, and the number of the message that brings it; Infinity: not sent yet
   let lines = {}, count = 0;
-  const sent = {}; // by name: what was typed last, and the number of its message
-  const typed = (name) => (text) => {
-    sent[name] = { text, count: ++count };
-    model.send({ kind: "typed", view, count, name, text });
+  const heard = () => model.get("heard")[view] ?? 0;
+  const send = () => {
+    const waiting = Object.entries(typed).filter(([, mine]) => mine.count === Infinity);
+    if (!waiting.length) return;
+    count += 1;
+    for (const [, mine] of waiting) mine.count = count;
+    model.send({ kind: "typed", view, count, texts: Object.fromEntries(waiting.map(([name, { text }]) => [name, text])) });
+  };
+  /** While a slider moves, one message at a time; what is let go or left goes at once, so before a click that follows. */
+  const type = (name) => (text) => {
+    typed[name] = { text, count: Infinity };
+    if (heard() >= count) send();
     lines[name].show(text);
   };
+  const acknowledged = () => (heard() >= count && send(), show());
+  el.addEventListener("change", send);
   /** What the kernel says, unless it has not heard yet what was typed since. */
-  const current = (name) => (sent[name]?.count > (model.get("heard")[view] ?? 0) ? sent[name].text : (model.get("values")[name] ?? ""));
+  const current = (name) => (typed[name]?.count > heard() ? typed[name].text : (model.get("values")[name] ?? ""));
   const fill = () => {
     const fields = model.get("fields"), focused = el.contains(document.activeElement) ? document.activeElement.id : "";
-    lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `${mine}-${field.name}`, typed(field.name))]));
+    lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `${id}-${field.name}`, type(field.name))]));
     const nodes = (minor) => fields.filter((field) => field.minor === minor).map((field) => lines[field.name].node);
     const more = nodes(true).length ? [element("details", { className: "wb-more" }, element("summary", {}, "more"), ...nodes(true))] : [];
     const title = model.get("title"), inner = [...nodes(false), ...more];
@@ -110,9 +121,10 @@ function render({ model, el }) {
     }
   };
   fill();
-  const traits = { "change:fields": fill, "change:title": fill, "change:values": show, "change:heard": show, "change:reasons": blame };
+  const traits = { "change:fields": fill, "change:title": fill, "change:values": show, "change:heard": acknowledged, "change:reasons": blame };
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   return () => {
+    el.removeEventListener("change", send);
     for (const [event, call] of Object.entries(traits)) model.off(event, call);
   };
 }
