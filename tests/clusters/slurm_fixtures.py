@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clusters.slurm_machine import NODES, TASKS, SlurmMachine, missing
+from tests.clusters.slurm_runs import until
 from workbench.launch.pools import POOLS
 
 
@@ -53,8 +54,9 @@ def lab(shared: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def taken(machine: SlurmMachine) -> Iterator[str]:
-    """A foreign job that has all nodes."""
+    """A foreign job that has all nodes, and no other."""
     POOLS.close()
+    until(lambda: not machine.jobs())
     wish = (f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
     job = machine.call("sbatch", "--parsable", *wish).strip()
     yield job

@@ -64,7 +64,7 @@ def test_a_run_comes_home_while_its_job_runs(machine: SlurmMachine, far: Callabl
     shown = clusters.load(cluster).status()
     assert [(host.host, host.ranks) for host in shown.hosts] == [(f"n{i + 1}", TASKS) for i in range(NODES)]
     clusters.load(cluster).down()
-    assert machine.jobs() == []
+    until(lambda: machine.jobs() == [])
     left = [path for path in folder_of(cluster).rglob("*") if path.is_file() and "data" not in path.parts]
     assert left == []
 

@@ -5,6 +5,7 @@ Books travel as arrays, never pickled. Counts mean the same as on the virtual cl
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -24,7 +25,7 @@ class Ledger:
 
     def __init__(self, rank: int, rounds: int, record: bool = True) -> None:
         self.rank, self.rounds, self.record = rank, rounds, record
-        self.counts = {name: [0] * (rounds + 1) for name in TALLIES}
+        self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in TALLIES}
         self.commits = np.full((rounds + 1, 2), np.nan)  # when, s; residual
         self.events: list[Event] = []
         self.handled = 0
@@ -73,17 +74,20 @@ class Ledger:
         self.add("rejected", round)
 
     def pack(self) -> bytes:
-        """All of it as one archive of arrays."""
+        """All of it as one archive of arrays; rounds that nobody came to are left out."""
         columns = list(zip(*self.events, strict=True)) or [()] * len(EVENT_COLUMNS)
         events = {f"event_{name}": np.array(c) for name, c in zip(EVENT_COLUMNS, columns, strict=True)}
-        counts = {f"count_{name}": np.array(values) for name, values in self.counts.items()}
+        table = np.array([*self.counts.values()])
+        seen = np.flatnonzero(table.any(axis=0) | ~np.isnan(self.commits[:, 0]))
+        end = int(seen[-1]) + 1 if len(seen) else 0
+        counts = {f"count_{name}": row[:end] for name, row in zip(self.counts, table, strict=True)}
         rounds, senders, reasons = zip(*self.refusals, strict=True) if self.refusals else ((), (), ())
         refusals = {
             "refusal_round": np.array(rounds, dtype=np.int64),
             "refusal_sender": np.array(senders, dtype=np.int64),
             "refusal_reason": np.array(reasons, dtype=str),
         }
-        own = {"rank": self.rank, "handled": self.handled, "commits": self.commits}
+        own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[:end]}
         return to_bytes({**own, **counts, **events, **refusals})
 
 
@@ -100,8 +104,11 @@ class Books:
 
     def count(self, name: str, rounds: int) -> list[int]:
         """Sum over the ranks, for the first so many rounds."""
-        total = sum((book[f"count_{name}"] for book in self.books), np.zeros(1, dtype=np.int64))
-        return [int(n) for n in np.broadcast_to(total, (max(rounds, len(total)),))[:rounds]]
+        total = np.zeros(rounds, dtype=np.int64)
+        for book in self.books:
+            mine = book[f"count_{name}"][:rounds]
+            total[: len(mine)] += mine
+        return [int(n) for n in total]
 
     def events(self, zero: float) -> dict[str, Any]:
         """Columns of all events in order of their end; times count from `zero`."""
@@ -127,7 +134,10 @@ class Books:
 
     def timeline(self, zero: float, committers: Collection[int]) -> Timeline:
         """Rounds that every committer finished, as the virtual clock hands them back."""
-        commits = np.stack([book["commits"] for book in self.books if int(book["rank"]) in committers])
+        kept = [book["commits"] for book in self.books if int(book["rank"]) in committers]
+        commits = np.full((len(kept), max(map(len, kept)), 2), np.nan)
+        for mine, rounds in zip(commits, kept, strict=True):
+            mine[: len(rounds)] = rounds
         when = commits[:, :, 0].max(axis=0)  # not a number where somebody has not committed
         done = np.flatnonzero(~np.isnan(when))
         line = Timeline(times=(when[done] - zero).tolist(), residuals=commits[0, done, 1].tolist())
