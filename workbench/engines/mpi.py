@@ -69,8 +69,8 @@ GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
 LISTENING = Naps(1e-4, 4e-3)  # for a model
 RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
 # Who is rung need not look, but for what MPI does not move on by itself.
-RUNG = Naps(2e-3, 5e-2)
-FRESH = 1e-3  # s for which a look at what has come counts as new
+RUNG = Naps(2e-3, 1e-1)
+FRESH = 5e-3  # s for which a look at what has come counts as new
 # With emulated links, who notices a model late is not late, as long as that is before its work would be done.
 LISTENING_EMULATED, RESTING_EMULATED = Naps(1e-3, 1e-2), Naps(1.5e-2, 1.5e-2)
 

@@ -30,7 +30,7 @@ from workbench.launch.words import rebuilt
 from workbench.protocol import MASTER, Recv
 
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
-RUNG_EVERY = 2e-2  # for words, of who is rung when one comes
+RUNG_EVERY = 2e-2, 1e-1  # rank 0, the others; for words, of who is rung when one comes
 LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
 
 
@@ -79,7 +79,7 @@ class Part:
         """Called again and again: words of others, the user's stop, who is gone."""
         now = time.monotonic()
         bell = self.control.bell
-        if not bell.words and now - self.looked < (RUNG_EVERY if bell.hangs else WORDS_EVERY):
+        if not bell.words and now - self.looked < (RUNG_EVERY[self.rank != MASTER] if bell.hangs else WORDS_EVERY):
             return
         self.looked = now
         for sender, word, data in self.control.poll():
