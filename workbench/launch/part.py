@@ -79,9 +79,8 @@ class Part:
         """Called again and again: words of others, the user's stop, who is gone."""
         now = time.monotonic()
         bell = self.control.bell
-        if not bell.words and now - self.looked < (
-            RUNG_EVERY[self.rank != MASTER] if bell.hangs else WORDS_EVERY
-        ):
+        every = RUNG_EVERY[self.rank != MASTER] if bell.hangs else WORDS_EVERY
+        if not bell.words and now - self.looked < every:
             return
         self.looked = now
         for sender, word, data in self.control.poll():
