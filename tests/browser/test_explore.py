@@ -176,11 +176,8 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     me.field("children").fill("2")
     me.field("layers").fill("2")
     me.field("rounds").fill("3000")
-    for name, value in (
-        ("data", "synthetic"),
-        ("samples", "20000"),
-        ("features", "100"),
-    ):  # rounds that take a while
+    slow = {"data": "synthetic", "samples": "20000", "features": "100"}  # rounds that take a while
+    for name, value in slow.items():
         me.field(name).fill(value)
     me.tab("Run")
     me.press("Run")

@@ -133,6 +133,14 @@ class SlurmMachine:
         """Jobs that are queued or run."""
         return self.call("squeue", "-h", "-o", "%i").split()
 
+    def settled(self) -> list[str]:
+        """The same, once no job of an earlier test is still being cleared away."""
+        until = time.monotonic() + PATIENCE
+        while self.call("squeue", "-h", "-t", "COMPLETING", "-o", "%i").split():
+            assert time.monotonic() < until, self.call("squeue")
+            time.sleep(0.05)
+        return self.jobs()
+
     def cancel(self, job: str) -> None:
         """End a job from outside."""
         self.call("scancel", job)

@@ -157,7 +157,7 @@ def test_an_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Cal
     )
     assert len(ended(larger).rounds) == SPEC["rounds"]
     assert job_of(larger) != job_of(run)
-    until(lambda: machine.jobs() == [job_of(larger)])
+    assert machine.jobs() == [job_of(larger)]
 
 
 @pytest.mark.slow
@@ -165,30 +165,30 @@ def test_a_command_runs_on_every_node(machine: SlurmMachine, lab: Callable[..., 
     POOLS.close()
     found = clusters.load(lab()).run(["sh", "-c", "hostname; echo \"a 'b'\"; exit 3"])
     assert found == {f"n{i + 1}": (3, f"n{i + 1}\na 'b'\n") for i in range(NODES)}
-    until(lambda: machine.jobs() == [])
+    assert machine.jobs() == []
 
 
 def test_what_slurm_refuses_is_one_sentence_and_starts_nothing(
     machine: SlurmMachine, lab: Callable[..., str]
 ) -> None:
-    before = set(machine.jobs())
+    before = machine.settled()
     for fields, words in [
         ({"partition": "nope"}, "partition = 'nope': Slurm refuses the job"),
         ({"directives": ["--gres=gpu:1"]}, "directives = .*gres"),
     ]:
         with pytest.raises((wb.SettingError, wb.ClusterError), match=words):
             ended(start_real(wb.Experiment(**SPEC), cluster=lab("bad", **fields)))
-    assert set(machine.jobs()) <= before
+    assert machine.jobs() == before
     findings = clusters.load(lab("bad", partition="nope", python="/no/such/python")).check()
     assert [finding.what for finding in findings] == ["python", "a trial job"]
     assert clusters.load(lab()).check() == []
 
 
 def test_a_job_that_could_never_start_is_withdrawn(machine: SlurmMachine, lab: Callable[..., str]) -> None:
-    before = set(machine.jobs())
+    before = machine.settled()
     with pytest.raises(wb.ClusterError, match=r"time: job \d+ could never start \(Partition"):
         ended(start_real(wb.Experiment(**SPEC), cluster=lab("long", partition="short", time="2:00:00")))
-    assert set(machine.jobs()) <= before
+    assert machine.jobs() == before
 
 
 def test_the_queue_is_shown_and_a_job_in_it_is_withdrawn_by_stop(
@@ -203,7 +203,7 @@ def test_the_queue_is_shown_and_a_job_in_it_is_withdrawn_by_stop(
     run.stop()
     with pytest.raises(wb.ClusterError, match="stopped before it began"):
         ended(run)
-    until(lambda: machine.jobs() == [taken])
+    assert machine.jobs() == [taken]
 
 
 CHILD = """
@@ -224,7 +224,7 @@ def test_ctrl_c_withdraws_a_job_from_the_queue(
     assert child.poll() is None, child.communicate()
     child.send_signal(signal.SIGINT)
     assert b"KeyboardInterrupt" in child.communicate(timeout=PATIENCE)[1]
-    until(lambda: machine.jobs() == [taken])
+    assert machine.jobs() == [taken]
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ def test_an_idle_job_ends_by_itself_also_without_its_owner(
     machine: SlurmMachine, lab: Callable[..., str]
 ) -> None:
     POOLS.close()
-    before = set(machine.jobs())
+    before = set(machine.settled())
     script = f"{CHILD}\nimport os\nos._exit(0)"  # as a kernel that is killed
     words = [sys.executable, "-c", script, json.dumps(SPEC), lab("idle", idle=0.05)]
     subprocess.run(words, check=True, timeout=PATIENCE)
@@ -260,6 +260,6 @@ def test_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Callable[
         ended(run)
     POOLS.close()
     clusters.load(lab()).down()
-    until(lambda: machine.jobs() == [])
+    assert machine.jobs() == []
     assert list((shared / "pools").iterdir()) == []
     until(lambda: not processes(shared))

@@ -64,7 +64,7 @@ def test_a_run_comes_home_while_its_job_runs(machine: SlurmMachine, far: Callabl
     shown = clusters.load(cluster).status()
     assert [(host.host, host.ranks) for host in shown.hosts] == [(f"n{i + 1}", TASKS) for i in range(NODES)]
     clusters.load(cluster).down()
-    until(lambda: machine.jobs() == [])
+    assert machine.jobs() == []
     left = [path for path in folder_of(cluster).rglob("*") if path.is_file() and "data" not in path.parts]
     assert left == []
 
@@ -88,7 +88,7 @@ def test_a_job_in_the_queue_is_withdrawn_from_afar(
     run.stop()
     with pytest.raises(wb.ClusterError, match="stopped before it began"):
         ended(run)
-    until(lambda: machine.jobs() == [taken])
+    assert machine.jobs() == [taken]
 
 
 @pytest.mark.slow

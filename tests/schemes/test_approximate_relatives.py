@@ -49,7 +49,7 @@ def test_erasure_head_is_no_later_than_frc_and_as_good() -> None:
 def test_stochastic_gradient_coding_is_right_on_average() -> None:
     """Mean of the decoding vector over all sets of k of n survivors: all ones, for every draw of the code."""
     for seed, k in ((0, 5), (3, 2), (7, 8)):
-        scheme = wb.schemes.get("SGC")(replication=3, wait_for=k, code_seed=seed)
+        scheme = wb.schemes.get("SGC")(replication=3, wait_for=k, code_seed=seed, decoding="sum")
         code = scheme.build_code(N)
         sets = [scheme.weigh(code, answered) for answered in combinations(range(N), k)]
         sums = [
@@ -62,7 +62,7 @@ def test_stochastic_gradient_coding_is_right_on_average() -> None:
 def test_stochastic_gradient_coding_with_a_deadline_is_right_on_average() -> None:
     """No worker is slow for good here, so every answer is late with the same probability."""
     delays = {"kind": "heterogeneous", "shift": 1.0, "slow": 0.0, "active_straggles": Q}
-    e = experiment("SGC", 3000, deadline=9.0, straggling=Q, delays=delays)
+    e = experiment("SGC", 3000, deadline=9.0, straggling=Q, delays=delays, decoding="sum")
     weights = [np.ones(N) if w is None else w for w in simulated(e)[1].weights]
     spread = np.std(weights, axis=0) / 3000**0.5
     assert (np.abs(np.mean(weights, axis=0) - 1) < 4.5 * spread).all()
@@ -111,7 +111,8 @@ def test_shuffling_spreads_the_misses_of_stochastic_gradient_coding() -> None:
     """What paper 4 leaves for later: with fixed places the parts of slow workers are missed, shuffled all alike."""
     apart = {}
     for shuffle in ("none", "random"):
-        e = experiment("SGC", 600, seed=3, deadline=9.0, straggling=Q, shuffle=shuffle, active_straggles=0.3)
+        own = {"straggling": Q, "decoding": "sum", "shuffle": shuffle}
+        e = experiment("SGC", 600, seed=3, deadline=9.0, active_straggles=0.3, **own)
         apart[shuffle] = np.ptp(missed(e, simulated(e)[0]).mean(axis=0))
     assert apart["none"] > 0.4
     assert apart["random"] < 0.1
@@ -121,7 +122,11 @@ def test_shuffling_spreads_the_misses_of_stochastic_gradient_coding() -> None:
     ("scheme", "args", "words"),
     [
         ("ErasureHead", {"replication": 3}, ["scheme_args.replication = 3", "1, 2, 4, 8"]),
-        ("SGC", {"deadline": 2.0}, ["scheme_args.straggling", "0 to below 1", "'optimal'"]),
+        (
+            "SGC",
+            {"deadline": 2.0, "decoding": "sum"},
+            ["scheme_args.straggling", "0 to below 1", "'optimal'"],
+        ),
         ("SGC", {"straggling": 1.0}, ["scheme_args.straggling = 1.0", "less than 1"]),
         ("BGC", {"replication": 9}, ["scheme_args.replication = 9", "1 to 8"]),
         ("BGC", {"decoding": "sum"}, ["scheme_args.decoding = 'sum'", "'one_step'"]),

@@ -115,7 +115,7 @@ def test_waiting_for_some_answers(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", ["FRC", "CRC", "SGC", "BGC", "ErasureHead"])
 def test_real_vectors_and_coefficients_commit_the_same(scheme: str, shuffle: str) -> None:
     own = {} if scheme == "ErasureHead" else {"shuffle": shuffle}
-    own |= {"straggling": Q} if scheme == "SGC" else {}
+    own |= {"straggling": Q, "decoding": "sum"} if scheme == "SGC" else {}
     e = experiment(scheme, 15, seed=2, **own)
     coefficients, numbers = Coefficients(e.plan), Numbers(e.plan, e.build_problem(), e.build_optimiser())
     cheap, real = timeline(e, coefficients, events=False), timeline(e, numbers, events=False)

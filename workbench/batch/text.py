@@ -50,7 +50,11 @@ def parse(text: str) -> Any:
     >>> parse("{rate: 1e-3, name: no, time: 1:30}")
     {'rate': 0.001, 'name': 'no', 'time': '1:30'}
     """
-    return yaml.load(text, Loader)  # a SafeLoader: plain data only
+    loader = Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

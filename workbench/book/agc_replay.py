@@ -30,7 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # at 20 workers; schemes that are not n
     "FRC": {"replication": 2, "shuffle": "random", "wait_for": 17},
     "CRC": {"replication": 2, "shuffle": "random", "wait_for": 17},
     "ErasureHead": {"replication": 2, "wait_for": 17},
-    "SGC": {"replication": 2, "wait_for": 17},
+    "SGC": {"replication": 2, "wait_for": 17, "decoding": "sum"},  # as in its paper
     "BGC": {"replication": 2, "wait_for": 17},
     "UC-MMC": {"load": 4},
     "GC-MMC": {"load": 5, "clusters": 4, "order": 3},

@@ -30,7 +30,8 @@ from workbench.launch.words import rebuilt
 from workbench.protocol import MASTER, Recv
 
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
-RUNG_EVERY = 2e-2, 1e-1  # rank 0, the others; for words, of who is rung when one comes
+RUNG_EVERY = 1e-1  # of who is rung when a word comes
+MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
 LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
 
 
@@ -73,13 +74,18 @@ class Part:
         """Own rank."""
         return self.control.rank
 
+    @property
+    def every(self) -> float:
+        """Seconds between looks at what no bell has rung for."""
+        return MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
+
     # ---------------------------------------------------------------- while the node waits
 
     def idle(self) -> None:
         """Called again and again: words of others, the user's stop, who is gone."""
         now = time.monotonic()
         bell = self.control.bell
-        every = RUNG_EVERY[self.rank != MASTER] if bell.hangs else WORDS_EVERY
+        every = self.every if bell.hangs else WORDS_EVERY
         if not bell.words and now - self.looked < every:
             return
         self.looked = now

@@ -1,9 +1,9 @@
 """Relatives of approximate gradient coding, on the same master and workers: ErasureHead, SGC and BGC.
 
 * H. Wang, Z. Charles, D. Papailiopoulos, "ErasureHead: distributed gradient descent without delays using approximate
-  gradient coding", 2019.
+  gradient coding", arXiv 1901.09671, 2019 ([9] of paper 4). After its abstract, as its sections were not at hand.
 * R. Bitar, M. Wootters, S. El Rouayheb, "Stochastic gradient coding for straggler mitigation in distributed learning",
-  2020.
+  IEEE J. Sel. Areas Inf. Theory 1 (2020), pp. 277-291 ([11] of paper 4). After its abstract, likewise.
 * Z. Charles, D. Papailiopoulos, J. Ellenberg, "Approximate gradient coding via sparse random graphs", 2017, section 5.
 
 SGC and BGC can be shuffled, which paper 4 leaves for later (its section VI).
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ErasureHead(Approximate):
-    """Fractional repetition whose master goes on early, once every group has answered."""
+    """Fractional repetition whose master goes on early, once every group has answered (paper's abstract)."""
 
     name: ClassVar[str] = "ErasureHead"
     title: ClassVar[str] = "ErasureHead"
@@ -57,13 +57,17 @@ class ErasureHead(Approximate):
 
 
 class SGC(Shuffled):
-    """Stochastic gradient coding: parts on s random workers; the master adds up what came, right on average."""
+    """Stochastic gradient coding: every part on s random workers, so placed that any two parts share few of them.
+
+    The paper's master adds up what came, which is right on average (its abstract): decoding = "sum". By default the
+    least-squares weights of what came are committed, as in all approximate schemes here; they are never further off.
+    """
 
     name: ClassVar[str] = "SGC"
     title: ClassVar[str] = "Stochastic gradient coding"
     paper: ClassVar[str] = "Bitar, Wootters, El Rouayheb 2020"
-    decoding: Literal["sum", "optimal"] = setting(
-        "sum", "the plain sum of the answers, as in the paper, or the least-squares weights"
+    decoding: Literal["optimal", "sum"] = setting(
+        "optimal", "least-squares weights, or the plain sum of the answers, as in the paper"
     )
     straggling: float | None = setting(
         None,
