@@ -6,15 +6,18 @@ another plan, another rule and another way to combine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from workbench.errors import QuorumLost
 from workbench.protocol import (
     CODED,
     LOST,
     MODEL,
+    Array,
     Close,
     Commit,
     Compute,
@@ -30,6 +33,7 @@ Answer = tuple[int, int]  # rank, number of its message in the round
 Got = dict[Answer, Message]
 Combine = Callable[[int, Got], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
 INFINITY = float("inf")
+CACHED = 2**19  # bytes of values that are added up at a time
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,19 @@ def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: Lost) ->
         raise lost.quorum_lost(node.rank, round, missing)
 
 
+def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
+    """Sum of weight * value, weights (k,), in the order given; a few at a time, as a core's cache has room for copies.
+
+    >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
+    array([3., 5.])
+    """
+    few = max(16, CACHED // max(values[0].nbytes, 1))
+    total = weights[:few] @ np.stack(values[:few])
+    for i in range(few, len(values), few):
+        total += weights[i : i + few] @ np.stack(values[i : i + few])
+    return np.asarray(total)
+
+
 def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
     """The master: send the model, gather, decode, commit, round after round."""
     model, lost = node.model, Lost()
@@ -144,25 +161,26 @@ def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
 def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
     """A worker: take the newest model, pass it on, compute, add what the children sent, send it up."""
     lost, newer, ask = Lost(), None, Recv({MODEL: 0}, latest=True)
+    children, parent, work = node.children, node.parent, node.work
     while True:
         job = newer if newer is not None else (yield ask)
         newer, r = None, job.round
-        if node.children:
+        if children:
             yield Close(CODED, r)
-            yield Send(node.children, MODEL, r, job.value, floats=0 if r == node.rounds else None)
+            yield Send(children, MODEL, r, job.value, floats=0 if r == node.rounds else None)
         if r == node.rounds:
             return
-        value = yield Compute(node.work, job.value, r, unless={MODEL: r + 1})
+        value = yield Compute(work, job.value, r, unless={MODEL: r + 1})
         if value is None:
             continue
-        if node.children:
+        if children:
             got, newer = yield from gather(node, r, rule, lost)
             if newer is not None:
                 continue
             decoded, _ = combine(r, got)
             yield Decode(len(got) * node.floats)
             value = decoded + value
-        yield Send(node.parent, CODED, r, value)
+        yield Send(parent, CODED, r, value)
 
 
 def worker_program(node: Node, answer: Callable[[Node, Message], Program]) -> Program:

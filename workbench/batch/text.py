@@ -50,11 +50,7 @@ def parse(text: str) -> Any:
     >>> parse("{rate: 1e-3, name: no, time: 1:30}")
     {'rate': 0.001, 'name': 'no', 'time': '1:30'}
     """
-    loader = Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
+    return Loader(text).get_single_data()
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

@@ -74,18 +74,14 @@ class Part:
         """Own rank."""
         return self.control.rank
 
-    @property
-    def every(self) -> float:
-        """Seconds between looks at what no bell has rung for."""
-        return MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
-
     # ---------------------------------------------------------------- while the node waits
 
     def idle(self) -> None:
         """Called again and again: words of others, the user's stop, who is gone."""
         now = time.monotonic()
         bell = self.control.bell
-        every = self.every if bell.hangs else WORDS_EVERY
+        rung = MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
+        every = rung if bell.hangs else WORDS_EVERY
         if not bell.words and now - self.looked < every:
             return
         self.looked = now

@@ -27,7 +27,7 @@ BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in c
 LARGE = 32 * 2**20  # bytes of data from which on two requests share tiles
 TILE = 80  # samples: 3 MB of 5000 features
 RANGES = 4  # worked on by as many threads as there are cores
-GATHERED = 16  # slices shorter than this on average are copied together
+GATHERED = 16  # slices shorter than this on average are brought together
 DENSE = 256  # features up to which the Gram matrix is formed
 
 
@@ -97,13 +97,16 @@ class LinearProblem(ABC):
         return total
 
     def _gathered(self, slices: Sequence[Slice], model: Array) -> Array:
-        """The same for many short slices, such as a mini-batch: their rows are copied together first."""
+        """The same for many short slices, such as a mini-batch: their rows are brought together first."""
         if (
             self._excerpt is None or self._excerpt[0] is not slices
         ):  # a worker asks for the same again and again
             rows = np.concatenate([np.arange(a, b) for a, b, _ in slices])
             weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
-            self._excerpt = slices, self.X[rows], self.y[rows], weights
+            taken: Any = rows
+            if len(rows) and (np.diff(rows) == 1).all():
+                taken = slice(rows[0], rows[-1] + 1)  # no copy: the ranks of a host share the file's pages
+            self._excerpt = slices, self.X[taken], self.y[taken], weights
         _, X, y, weights = self._excerpt
         slope = self.slope(self._scores(X, model), y)
         return self._back((slope.T * weights).T, X)

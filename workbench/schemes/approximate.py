@@ -30,7 +30,7 @@ from workbench.protocol import (
     star_plan,
 )
 from workbench.settings import SettingError, setting
-from workbench.subprograms import Got, Rule, after, at_least, parent_program, worker_program
+from workbench.subprograms import Got, Rule, after, at_least, parent_program, weighted_sum, worker_program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,7 +127,7 @@ class Approximate(Scheme):
         values = {int(places[src - 1]): message.value for (src, _), message in got.items()}
         answered = tuple(sorted(values))
         weights, residual = self.weigh(code, answered)
-        return weights @ np.stack([values[row] for row in answered]), residual
+        return weighted_sum(weights, [values[row] for row in answered]), residual
 
     def odds(self, setting: Setting, workers: int) -> Odds:
         """The deadline, or the k-th answer."""

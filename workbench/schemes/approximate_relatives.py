@@ -57,7 +57,7 @@ class ErasureHead(Approximate):
 
 
 class SGC(Shuffled):
-    """Stochastic gradient coding: every part on s random workers, so placed that any two parts share few of them.
+    """Stochastic gradient coding: every part on s random workers, any two parts on few of the same on average.
 
     The paper's master adds up what came, which is right on average (its abstract): decoding = "sum". By default the
     least-squares weights of what came are committed, as in all approximate schemes here; they are never further off.
@@ -71,7 +71,7 @@ class SGC(Shuffled):
     )
     straggling: float | None = setting(
         None,
-        "probability that an answer is missing (p); empty = 1 - wait_for/n, which a deadline lacks",
+        "probability that an answer is missing (p), for the plain sum; empty = 1 - wait_for/n, which a deadline lacks",
         ge=0,
         lt=1,
     )

@@ -19,7 +19,15 @@ from workbench.codes.cyclic import Construction
 from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, some, star_plan
 from workbench.schemes.uncoded import check_stragglers
 from workbench.settings import SettingError, setting
-from workbench.subprograms import Combine, Got, at_least, child_program, one_of_each, parent_program
+from workbench.subprograms import (
+    Combine,
+    Got,
+    at_least,
+    child_program,
+    one_of_each,
+    parent_program,
+    weighted_sum,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -147,6 +155,6 @@ def decoder(code: GradientCode, first: int) -> Combine:
     def combine(round: int, got: Got) -> tuple[Any, float]:
         keys = sorted(got)
         weights, residual = code.decode(tuple(rank - first for rank, _ in keys))
-        return weights @ np.stack([got[key].value for key in keys]), residual
+        return weighted_sum(weights, [got[key].value for key in keys]), residual
 
     return combine

@@ -17,7 +17,7 @@ import numpy as np
 from workbench.codes import GradientCode, Lagrange, lagrange
 from workbench.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes, some
 from workbench.settings import SettingError, setting
-from workbench.subprograms import Combine, Got, at_least, child_program, parent_program
+from workbench.subprograms import Combine, Got, at_least, child_program, parent_program, weighted_sum
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting
@@ -105,6 +105,6 @@ def interpolate(code: Lagrange, constant: Any) -> Combine:
     def combine(round: int, got: Got) -> tuple[Any, float]:
         keys = sorted(got)
         weights, residual = code.decode(tuple(rank - 1 for rank, _ in keys))
-        return weights @ np.stack([got[key].value for key in keys]) + constant, residual
+        return weighted_sum(weights, [got[key].value for key in keys]) + constant, residual
 
     return combine

@@ -29,7 +29,7 @@ from workbench.protocol import (
     Send,
     Work,
 )
-from workbench.subprograms import Lost, worker_program
+from workbench.subprograms import Lost, weighted_sum, worker_program
 
 SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
 Step = tuple[
@@ -130,7 +130,7 @@ class Tally:
             return self.values[SUM], 0.0
         rows = tuple(sorted(self.values))
         weights, residual = self.agenda.code.decode(rows)
-        return weights @ np.stack([self.values[row] for row in rows]), residual
+        return weighted_sum(weights, [self.values[row] for row in rows]), residual
 
 
 def clusters_master(node: Node, clusters: Clusters) -> Program:
@@ -206,5 +206,5 @@ def _answer(node: Node, job: Message, steps: list[Step], kind: str) -> Program:
             return
         gradients.append(gradient)
         for number, taken, coefficients in sends:
-            value = coefficients @ np.stack([gradients[k] for k in taken])
+            value = weighted_sum(coefficients, [gradients[k] for k in taken])
             yield Send(node.parent, kind, job.round, value, number=number)
