@@ -40,6 +40,29 @@ def test_gradient_is_the_slope_of_the_loss(kind: str, seed: int, l2: float) -> N
     assert (loss(1e-5) - loss(-1e-5)) / 2e-5 == pytest.approx(slope, rel=1e-5, abs=1e-7)
 
 
+@given(KINDS, st.integers(0, 999), st.lists(st.integers(0, 35), min_size=1, max_size=9))
+def test_short_slices_in_any_order_add_up(kind: str, seed: int, starts: list[int]) -> None:
+    """Repeated, overlapping, sorted or not: the same as one slice after the other."""
+    f = problem(kind, seed)
+    rng = np.random.default_rng(seed)
+    model = rng.standard_normal(f.size)
+    slices = [(a, a + 2, float(rng.standard_normal())) for a in starts]
+    one_by_one = sum(w * f.evaluate([Request(model, within(a, b))])[0].gradient for a, b, w in slices)
+    np.testing.assert_allclose(f.gradient(slices, model), one_by_one, atol=1e-11)
+
+
+def within(first: int, last: int) -> np.ndarray:
+    return np.where((np.arange(37) >= first) & (np.arange(37) < last), 1.0, 0.0)
+
+
+@pytest.mark.parametrize(("starts", "shared"), [((4, 6, 8), True), ((0, 2, 36), False), ((6, 4), False)])
+def test_rows_that_follow_one_another_are_not_copied(starts: tuple[int, ...], shared: bool) -> None:
+    f = problem("least_squares", 0)
+    f.gradient([(a, a + 1 if a == 36 else a + 2, 1.0) for a in starts], np.zeros(f.size))
+    assert f._excerpt is not None
+    assert np.shares_memory(f._excerpt[1], f.X) is shared
+
+
 @given(KINDS, st.integers(0, 999), st.lists(st.integers(0, 37), min_size=2, max_size=6), st.integers(1, 40))
 def test_weighted_pass_equals_the_workers_sum(kind: str, seed: int, cuts: list[int], block: int) -> None:
     f = problem(kind, seed)
