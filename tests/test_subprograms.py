@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench import subprograms
 from workbench.subprograms import weighted_sum
 
 
+@example(17, 3, 0)  # a last piece of one
 @given(st.integers(1, 70), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_pieces_add_up_to_the_whole(count: int, floats: int, seed: int) -> None:
     """Up to five pieces here: of values that leave no room for more, 16 are taken at a time."""
