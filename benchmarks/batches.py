@@ -3,8 +3,9 @@
     python benchmarks/batches.py [--runs 100] [--jobs 2] [--rounds 300] [--fresh 6]
 
 The runs' own time: the same experiments in one warm process (run, save the run folder, draw the three figures of
-`notebooks/run.ipynb`), divided by the number of jobs. A sweep adds kernels, notebooks, pages and its own start. On a
-machine that is busy otherwise the ratio of the clock says little; that of the processors' time then says more.
+`notebooks/run.ipynb`), divided by the number of jobs; one half of them before the sweep, one after it, for the speed
+of a shared machine changes within minutes. A sweep adds kernels, notebooks, pages and its own start. On a machine that
+is busy otherwise the ratio of the clock says little; that of the processors' time then says more.
 """
 
 from __future__ import annotations
@@ -56,9 +57,8 @@ def alone(experiment: wb.Experiment, folder: Path) -> None:
         figure.to_json()
 
 
-def own(plan: Sweep, folder: Path) -> tuple[float, float]:
+def own(experiments: list[wb.Experiment], folder: Path) -> tuple[float, float]:
     """Cost of the runs alone, the first of which warms up."""
-    experiments = [item.experiment for item in plan.items()]
     alone(experiments[0], folder / "warm")
     cost = Cost()
     for i, experiment in enumerate(experiments):
@@ -83,13 +83,17 @@ def main() -> None:
     with TemporaryDirectory() as root:
         for count, fresh in ((given.runs, False), (given.fresh, True)):
             plan = Sweep(base={**BASE, "rounds": given.rounds}, seeds=count)
-            single = own(plan, Path(root) / f"own-{fresh}")
+            experiments = [item.experiment for item in plan.items()]
+            before = own(experiments[::2], Path(root) / f"before-{fresh}")
             whole = swept(plan, Path(root) / f"sweep-{fresh}", given.jobs, fresh)
+            after = own(experiments[1::2], Path(root) / f"after-{fresh}")
+            clock, used = (sum(pair) for pair in zip(before, after, strict=True))
             kind = "every kernel anew" if fresh else "kernels forked"
+            drift = after[0] / len(experiments[1::2]) / (before[0] / len(experiments[::2]))
             print(
-                f"{count} runs of {single[0] / count:.2f} s, -j {given.jobs}, {kind}: {whole[0]:.1f} s,"
-                f" {whole[0] * given.jobs / single[0]:.2f} times their own time;"
-                f" processors {whole[1] / single[1]:.2f} times"
+                f"{count} runs of {clock / count:.2f} s, -j {given.jobs}, {kind}: {whole[0]:.1f} s,"
+                f" {whole[0] * given.jobs / clock:.2f} times their own time; processors {whole[1] / used:.2f} times;"
+                f" runs alone afterwards {drift:.2f} of before"
             )
 
 

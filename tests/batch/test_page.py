@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import nbformat
 import plotly.graph_objects as go
 import pytest
 
-from workbench.batch.page import SCRIPT, write_page, write_script
+from workbench.batch.page import SCRIPT, TEMPLATE, write_page, write_script
 
 NASTY = "</script><script>document.title = 'broken'</script> & \"odd\" ✓"
 
@@ -54,6 +55,46 @@ def test_the_script_is_written_once(page: Path) -> None:
     script.write_text("half")
     write_script(script.parent)
     assert script.stat().st_size > 1e6
+
+
+def test_pages_are_what_nbconvert_makes(tmp_path: Path) -> None:
+    """Ours leaves out the parser of its last step, and does not clean highlighted code: nothing else differs."""
+    from bs4 import BeautifulSoup
+    from nbconvert import HTMLExporter
+
+    new = nbformat.v4.new_output
+    outputs = [
+        new("display_data", {"image/png": "iVBORw0KGgo="}),
+        new("display_data", {"text/html": '<b class="x">bold</b><img src="a.png"><img alt="b" src="b.png">'}),
+        new(
+            "display_data",
+            {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "bar"},
+        ),
+        new("stream", name="stdout", text="<img src=1> & more"),
+        new("error", ename="E", evalue="<b>", traceback=["<b> \x1b[31mred\x1b[0m"]),
+    ]
+    cells = [
+        nbformat.v4.new_code_cell(f'x = "{NASTY}"  # <b>', outputs=outputs),
+        nbformat.v4.new_code_cell("%%bash\nls <a>", metadata={"magics_language": "bash"}),
+        nbformat.v4.new_code_cell(""),
+        nbformat.v4.new_markdown_cell("# One\n\n`<b>` ![](data:image/png;base64,iVBORw0KGgo=)"),
+    ]
+    kernel = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+    (tmp_path / "run").mkdir()
+    nbformat.write(notebook, tmp_path / "run" / "run.ipynb")
+    write_page(tmp_path / "run" / "run.ipynb", tmp_path / "run" / "run.html")
+    usual, _ = HTMLExporter(raw_template=TEMPLATE).from_notebook_node(notebook, {"metadata": {"name": "run"}})
+    ours = (tmp_path / "run" / "run.html").read_text()
+    assert _parsed(BeautifulSoup(ours, "html.parser")) == _parsed(BeautifulSoup(usual, "html.parser"))
+    assert ours.count("No description") == 2
+    assert ours.count('tabindex="0"') == 4 + 5
+
+
+def _parsed(soup: Any) -> list[Any]:
+    """Every element with its attributes, in order, and every text."""
+    elements = [(tag.name, {**tag.attrs, "id": ""}) for tag in soup.find_all(True)]
+    return [elements, " ".join(soup.get_text().split())]
 
 
 @pytest.mark.browser

@@ -86,12 +86,11 @@ def end(pid: int) -> None:
 def _prepare() -> None:
     """Import, and rehearse a run, so that what is imported late is there as well."""
     import workbench as wb
+    from workbench.batch.imports import grammar_put_off
 
-    # nbformat's validation would build a grammar of URIs with it, for a second; it does without where it is not there.
-    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-    for name in PRELOADED:
-        import_module(name)
-    del sys.modules["rfc3987_syntax"]
+    with grammar_put_off():
+        for name in PRELOADED:
+            import_module(name)
     # The unit problem: products of large matrices would start threads.
     trace = wb.run(wb.Experiment(problem="unit", rounds=2))
     for figure in (wb.figures.convergence, wb.figures.round_times, wb.figures.gantt):

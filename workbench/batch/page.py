@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -18,7 +19,7 @@ _FIGURE = "application/vnd.plotly.v1+json"
 SCRIPT = "plotly.min.js"
 _ONE_AT_A_TIME = Lock()  # an exporter keeps notes on the notebook it is at
 # The usual page loads mathematics, diagrams and a loader of scripts from other hosts.
-_TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
+TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
 {{% block html_head_js %}}<script charset="utf-8" src="../{SCRIPT}"></script>{{% endblock %}}
 {{% block jupyter_widgets %}}{{% endblock %}}
 {{% block html_head_js_mathjax %}}{{% endblock %}}
@@ -28,14 +29,23 @@ _TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
 
 def write_page(notebook: Path, page: Path) -> None:
     """Write the page of a notebook; its figures are drawn by the script in the folder above."""
+    body = _page(notebook, page.parent.name)
+    with atomic_write(page, "w") as out:
+        out.write(body)
+
+
+def rehearse(notebook: Path) -> None:
+    """Make a page and throw it away: a process's first takes a second, later ones 20 ms."""
+    _page(notebook, notebook.stem)
+
+
+def _page(notebook: Path, title: str) -> str:
     import nbformat
 
     content = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
     _draw(content)
     with _ONE_AT_A_TIME:
-        body, _ = exporter().from_notebook_node(content, {"metadata": {"name": page.parent.name}})
-    with atomic_write(page, "w") as out:
-        out.write(body)
+        return str(exporter().from_notebook_node(content, {"metadata": {"name": title}})[0])
 
 
 def write_script(folder: Path) -> None:
@@ -52,11 +62,46 @@ def write_script(folder: Path) -> None:
 @lru_cache(maxsize=1)
 def exporter() -> HTMLExporter:
     """Exporter whose pages load plotly's script from the folder above, and nothing else."""
-    from nbconvert import HTMLExporter
-    from nbconvert.filters import clean_html
+    from nbconvert import HTMLExporter, TemplateExporter
+    from nbconvert.filters import Highlight2HTML, clean_html
+    from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
 
-    once = lru_cache(maxsize=64)(clean_html)  # the runs of a sweep have most cells in common
-    return HTMLExporter(raw_template=_TEMPLATE, filters={"clean_html": once})  # type: ignore[no-untyped-call]
+    class Exporter(HTMLExporter):
+        """Without nbconvert's last step, which reads the page it has made once more and takes as long as all others."""
+
+        def from_notebook_node(
+            self, nb: NotebookNode, resources: dict[str, Any] | None = None, **options: Any
+        ) -> tuple[str, dict[str, Any]]:
+            resources = self._init_resources(resources)
+            shown = WidgetsDataTypeFilter(self._nb_metadata, resources, parent=self)
+            self.register_filter("filter_data_type", shown)
+            body, resources = TemplateExporter.from_notebook_node(self, nb, resources, **options)
+            return _accessible(body), resources
+
+    highlight = Highlight2HTML(pygments_lexer="ipython3")
+
+    @lru_cache(maxsize=64)  # the runs of a sweep have most cells in common
+    def highlighted(source: str, language: str | None) -> _Clean:
+        return _Clean(highlight(source, metadata={"magics_language": language} if language else None))
+
+    filters = {
+        "clean_html": lambda text: text if isinstance(text, _Clean) else clean_html(text),
+        "highlight_code": lambda source, metadata: highlighted(source, metadata.get("magics_language")),
+    }
+    return Exporter(raw_template=TEMPLATE, filters=filters, optimistic_validation=True)
+
+
+class _Clean(str):
+    """What the highlighter made: it has escaped the code already."""
+
+
+def _accessible(body: str) -> str:
+    """What nbconvert does with a parser: the Tab key stops at cells and outputs, pictures without words say so."""
+    body = re.sub(r'(<div class="jp-Cell-inputWrapper")', r'\1 tabindex="0"', body)
+    body = re.sub(r'(<div [^<>]*class="[^"<>]*jp-OutputArea-output[^"<>]*")', r'\1 tabindex="0"', body)
+    return re.sub(
+        r"<img (?![^<>]*\balt=)", '<img alt="No description has been provided for this image" ', body
+    )
 
 
 def _draw(notebook: NotebookNode) -> None:

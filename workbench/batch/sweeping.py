@@ -7,7 +7,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.batch.execution import Executor
 from workbench.batch.folder import PLAN, Status, alone, read_plan, write_plan
+from workbench.batch.imports import grammar_put_off
 from workbench.batch.kernels import Kernels
 from workbench.batch.notebook import OTHERS
-from workbench.batch.page import write_script
+from workbench.batch.page import rehearse, write_script
 from workbench.batch.plan import KEY, Item, Sweep
 from workbench.experiment import Experiment
 from workbench.settings import SettingError
@@ -160,7 +161,8 @@ def _check(notebook: Path) -> None:
 
 def parameters(notebook: Path) -> list[str]:
     """Names that a notebook declares in its parameters cell."""
-    import papermill
+    with grammar_put_off():
+        import papermill
 
     if not notebook.is_file():
         raise SettingError(
@@ -199,6 +201,7 @@ def _work(executor: Executor, todo: list[Item], total: int, jobs: int, progress:
     if not todo:
         return {}
     write_script(executor.folder)
+    rehearse(executor.notebook)  # now, while the kernels' process is still importing
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # it would print errors across the bar
     bar = tqdm(total=total, initial=total - len(todo), desc="runs", unit="run", disable=not progress)
     # Papermill changes the working folder while it reads and writes: with this one around, to what it is anyway.
@@ -225,8 +228,11 @@ def _state(future: Future[Status] | None) -> Status:
 
 
 def _watch(futures: Iterable[Future[Status]], bar: Any) -> None:
-    failed = 0
-    for future in as_completed(futures):
-        failed += future.result().state == "failed"
-        bar.set_postfix({"failed": failed}, refresh=False)
-        bar.update()
+    failed, pending = 0, set(futures)
+    while pending:
+        # Not without end: a Ctrl-C that comes just before a thread falls asleep is only seen when that wakes.
+        done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+        for future in done:
+            failed += future.result().state == "failed"
+            bar.set_postfix({"failed": failed}, refresh=False)
+            bar.update()
