@@ -28,7 +28,7 @@ print(json.dumps({
     "group": os.getpgid(0) == os.getpid(),
     "parent": me.ppid(),
     "hosts": sorted({c.laddr.ip for c in me.net_connections(kind="inet")} - {"127.0.0.1", "::1"}),
-    "threads": max(pool["num_threads"] for pool in threadpoolctl.threadpool_info()),
+    "threads": sorted({pool["num_threads"] for pool in threadpoolctl.threadpool_info()}),
     "seen": "left" in globals(),
     "loaded": "workbench.runner" in sys.modules,
 }))
@@ -45,8 +45,9 @@ def ask(kernels: Kernels, name: str, log: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path) -> None:
-    with Kernels(threads=1) as kernels:
+@pytest.mark.parametrize("threads", sorted({1, min(2, os.cpu_count() or 1)}))
+def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path, threads: int) -> None:
+    with Kernels(threads) as kernels:
         kernels.warm()
         first, second = (ask(kernels, name, tmp_path / name) for name in "ab")
         nursery = first["parent"]
@@ -58,7 +59,7 @@ def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path) -> None:
                 "group": True,
                 "parent": nursery,
                 "hosts": [],
-                "threads": 1,
+                "threads": [threads],
                 "seen": False,
                 "loaded": True,
             }
@@ -82,8 +83,8 @@ def test_a_batch_that_is_stopping_starts_no_kernel(tmp_path: Path) -> None:
 
 
 def test_a_nursery_ends_with_its_input_however_young_its_kernels_are(tmp_path: Path) -> None:
-    nursery = Nursery(tmp_path)
-    words = {"environment": dict(os.environ), "folder": str(tmp_path), "threads": 1}
+    nursery = Nursery(tmp_path, threads=1)
+    words = {"environment": dict(os.environ), "folder": str(tmp_path)}
     forked = [
         nursery.fork(arguments=["-f", str(tmp_path / f"{i}.json")], log=str(tmp_path / f"{i}.log"), **words)
         for i in range(5)

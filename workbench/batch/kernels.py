@@ -25,7 +25,8 @@ from workbench.batch.nursery import end
 from workbench.errors import RunError
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
-_PLOTS = {"PLOTLY_RENDERER": "plotly_mimetype"}  # figures as data; the page draws them
+# Figures as data: the page draws them. Read when plotly is loaded.
+_PLOTS = {"PLOTLY_RENDERER": "plotly_mimetype"}
 
 
 class Kernel:
@@ -68,10 +69,18 @@ class Kernel:
         self.born.set()
 
 
-class Nursery:
-    """Our end of the process that forks kernels; see `nursery.py`. sockets: the folder of their sockets."""
+def _blas(threads: int) -> dict[str, str]:
+    """Read when NumPy is loaded."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
 
-    def __init__(self, sockets: Path) -> None:
+
+class Nursery:
+    """Our end of the process that forks kernels; see `nursery.py`.
+
+    sockets: the folder of the kernels' sockets. threads: of linear algebra, in each.
+    """
+
+    def __init__(self, sockets: Path, threads: int) -> None:
         # -P: a file of the user's called json.py does not stand in for the library's. A session of its own: Ctrl-C
         # in a terminal goes to us alone.
         self.process = subprocess.Popen(
@@ -79,7 +88,7 @@ class Nursery:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env=os.environ | _PLOTS,  # read when plotly is imported
+            env=os.environ | _PLOTS | _blas(threads),
         )
         self.kernels: dict[int, Kernel] = {}
         self.ready = self.gone = False
@@ -168,7 +177,7 @@ class Kernels:
     def fork(self, **request: Any) -> Kernel:
         """Fork a kernel; a nursery that was killed is replaced."""
         for _ in range(3):
-            if kernel := self._warm().fork(threads=self.threads, **request):
+            if kernel := self._warm().fork(**request):
                 return kernel
         raise RunError(
             "the process that starts the kernels is killed again and again; is there enough memory?"
@@ -184,7 +193,7 @@ class Kernels:
             if self.stopping:
                 raise RunError("the batch is stopping")
             if self._nursery is None or self._nursery.gone:
-                self._nursery = Nursery(self.folder)
+                self._nursery = Nursery(self.folder, self.threads)
             return self._nursery
 
     def code(self, name: str) -> int | None:
@@ -219,7 +228,7 @@ class _Provisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         if self.owner.stopping:
             raise RunError("the batch is stopping")
-        kwargs["env"] = {**kwargs.get("env", os.environ), **_PLOTS}
+        kwargs["env"] = {**kwargs.get("env", os.environ), **_PLOTS, **_blas(self.owner.threads)}
         if self.owner.fresh:
             await self._start(cmd, kwargs)
         else:
@@ -228,7 +237,6 @@ class _Provisioner(LocalProvisioner):
         return self.connection_info
 
     async def _start(self, cmd: list[str], kwargs: dict[str, Any]) -> None:
-        kwargs["env"]["OMP_NUM_THREADS"] = kwargs["env"]["OPENBLAS_NUM_THREADS"] = str(self.owner.threads)
         with self.log_file.open("ab") as out:
             await super().launch_kernel(cmd, **{**kwargs, "stdout": out, "stderr": out})
 

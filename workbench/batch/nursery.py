@@ -1,7 +1,7 @@
 """A process that has imported everything once and then forks a kernel whenever it is asked for one.
 
-`python -m workbench.batch.nursery SOCKETS` reads one JSON object a line: number, arguments, environment, folder, log,
-threads. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and
+`python -m workbench.batch.nursery SOCKETS` reads one JSON object a line: number, arguments, environment, folder, log.
+It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and
 takes its kernels and the folder of their sockets with it, so that nothing is left behind when whoever asked for them is
 gone, be it by kill -9.
 """
@@ -42,7 +42,6 @@ PRELOADED = (
     "psutil",
     "pyarrow.parquet",
     "sqlite3",
-    "threadpoolctl",
     "tornado.platform.asyncio",
     "tqdm.auto",
     "workbench.batch",
@@ -88,9 +87,12 @@ def _prepare() -> None:
     import workbench as wb
     from workbench.batch.imports import grammar_put_off
 
+    # Nobody steps through these kernels: without a debugger they start sooner.
+    sys.modules["debugpy"] = None  # type: ignore[assignment]
     with grammar_put_off():
         for name in PRELOADED:
             import_module(name)
+    del sys.modules["debugpy"]
     # The unit problem: products of large matrices would start threads.
     trace = wb.run(wb.Experiment(problem="unit", rounds=2))
     for figure in (wb.figures.convergence, wb.figures.round_times, wb.figures.gantt):
@@ -145,7 +147,7 @@ def _be_a_kernel(request: dict[str, Any]) -> None:
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
-        _kernel(request["arguments"], request["threads"])
+        _kernel(request["arguments"])
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -161,11 +163,9 @@ def _redirect(log: str) -> None:
         os.dup2(source, target)
 
 
-def _kernel(arguments: list[str], threads: int) -> None:
+def _kernel(arguments: list[str]) -> None:
     from ipykernel.kernelapp import IPKernelApp
-    from threadpoolctl import threadpool_limits
 
-    threadpool_limits(threads)
     IPKernelApp.launch_instance(arguments)
 
 
