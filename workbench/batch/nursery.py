@@ -52,9 +52,9 @@ PRELOADED = (
 
 def main() -> None:
     """Serve until the input ends."""
-    # Read when these are imported: whom a kernel ends with, and a warning that would be in every kernel's log.
-    os.environ["JPY_PARENT_PID"] = str(os.getpid())
-    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    os.environ["JPY_PARENT_PID"] = str(
+        os.getpid()
+    )  # whom a kernel ends with; read when ipykernel is imported
     _prepare()
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
