@@ -52,9 +52,8 @@ PRELOADED = (
 
 def main() -> None:
     """Serve until the input ends."""
-    os.environ["JPY_PARENT_PID"] = str(
-        os.getpid()
-    )  # whom a kernel ends with; read when ipykernel is imported
+    # Whom a kernel ends with; read when ipykernel is imported.
+    os.environ["JPY_PARENT_PID"] = str(os.getpid())
     _prepare()
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
