@@ -82,8 +82,9 @@ def main() -> None:
     given = options.parse_args()
     with TemporaryDirectory() as root:
         for count, fresh in ((given.runs, False), (given.fresh, True)):
-            plan = Sweep(base={**BASE, "rounds": given.rounds}, seeds=count)
+            plan = Sweep(base={**BASE, "rounds": given.rounds}, seeds=max(count, 2))
             experiments = [item.experiment for item in plan.items()]
+            count = len(experiments)
             before = own(experiments[::2], Path(root) / f"before-{fresh}")
             whole = swept(plan, Path(root) / f"sweep-{fresh}", given.jobs, fresh)
             after = own(experiments[1::2], Path(root) / f"after-{fresh}")

@@ -31,6 +31,7 @@ print(json.dumps({
     "threads": sorted({pool["num_threads"] for pool in threadpoolctl.threadpool_info()}),
     "seen": "left" in globals(),
     "loaded": "workbench.runner" in sys.modules,
+    "debugger": [name for name in sys.modules if name.startswith(("debugpy", "pydevd", "_pydevd"))],
 }))
 left = 1
 """
@@ -62,6 +63,7 @@ def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path, threads: int) -
                 "threads": [threads],
                 "seen": False,
                 "loaded": True,
+                "debugger": [],
             }
         )
         assert nursery != os.getpid()

@@ -17,6 +17,7 @@ class _Later(ModuleType):
     @staticmethod
     def is_valid_syntax(rule: str, text: str) -> bool:
         """Import it now, and ask it."""
+        _let_in()
         from rfc3987_syntax import is_valid_syntax
 
         return bool(is_valid_syntax(rule, text))
@@ -35,4 +36,9 @@ def grammar_put_off() -> Iterator[None]:
     try:
         yield
     finally:
-        del sys.modules[_GRAMMAR]
+        _let_in()
+
+
+def _let_in() -> None:
+    if isinstance(sys.modules.get(_GRAMMAR), _Later):
+        sys.modules.pop(_GRAMMAR, None)

@@ -23,6 +23,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from workbench.batch.nursery import end
 from workbench.errors import RunError
+from workbench.launch.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
 # Figures as data: the page draws them. Read when plotly is loaded.
@@ -71,7 +72,7 @@ class Kernel:
 
 def _blas(threads: int) -> dict[str, str]:
     """Read when NumPy is loaded."""
-    return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+    return dict.fromkeys(THREADS, str(threads))
 
 
 class Nursery:

@@ -87,11 +87,12 @@ def _prepare() -> None:
     from workbench.batch.imports import grammar_put_off
 
     # Nobody steps through these kernels: without a debugger they start sooner.
-    sys.modules["debugpy"] = None  # type: ignore[assignment]
+    sys.modules.setdefault("debugpy", None)  # type: ignore[arg-type]
     with grammar_put_off():
         for name in PRELOADED:
             import_module(name)
-    del sys.modules["debugpy"]
+    if sys.modules["debugpy"] is None:
+        del sys.modules["debugpy"]
     # The unit problem: products of large matrices would start threads.
     trace = wb.run(wb.Experiment(problem="unit", rounds=2))
     for figure in (wb.figures.convergence, wb.figures.round_times, wb.figures.gantt):

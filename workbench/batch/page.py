@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -35,7 +34,7 @@ def write_page(notebook: Path, page: Path) -> None:
 
 
 def rehearse(notebook: Path) -> None:
-    """Make a page and throw it away: a process's first takes a second, later ones 20 ms."""
+    """Make a page and throw it away: a process's first takes a second or more, later ones some 40 ms."""
     _page(notebook, notebook.stem)
 
 
@@ -62,46 +61,26 @@ def write_script(folder: Path) -> None:
 @lru_cache(maxsize=1)
 def exporter() -> HTMLExporter:
     """Exporter whose pages load plotly's script from the folder above, and nothing else."""
-    from nbconvert import HTMLExporter, TemplateExporter
+    from nbconvert import HTMLExporter
     from nbconvert.filters import Highlight2HTML, clean_html
-    from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
-
-    class Exporter(HTMLExporter):
-        """Without nbconvert's last step, which reads the page it has made once more and takes as long as all others."""
-
-        def from_notebook_node(
-            self, nb: NotebookNode, resources: dict[str, Any] | None = None, **options: Any
-        ) -> tuple[str, dict[str, Any]]:
-            resources = self._init_resources(resources)
-            shown = WidgetsDataTypeFilter(self._nb_metadata, resources, parent=self)
-            self.register_filter("filter_data_type", shown)
-            body, resources = TemplateExporter.from_notebook_node(self, nb, resources, **options)
-            return _accessible(body), resources
 
     highlight = Highlight2HTML(pygments_lexer="ipython3")
 
     @lru_cache(maxsize=64)  # the runs of a sweep have most cells in common
-    def highlighted(source: str, language: str | None) -> _Clean:
+    def highlighted(source: str, language: str) -> _Clean:
         return _Clean(highlight(source, metadata={"magics_language": language} if language else None))
 
     filters = {
         "clean_html": lambda text: text if isinstance(text, _Clean) else clean_html(text),
-        "highlight_code": lambda source, metadata: highlighted(source, metadata.get("magics_language")),
+        "highlight_code": lambda source, metadata: highlighted(
+            source, str(metadata.get("magics_language", ""))
+        ),
     }
-    return Exporter(raw_template=TEMPLATE, filters=filters, optimistic_validation=True)
+    return HTMLExporter(raw_template=TEMPLATE, filters=filters, optimistic_validation=True)
 
 
 class _Clean(str):
     """What the highlighter made: it has escaped the code already."""
-
-
-def _accessible(body: str) -> str:
-    """What nbconvert does with a parser: the Tab key stops at cells and outputs, pictures without words say so."""
-    body = re.sub(r'(<div class="jp-Cell-inputWrapper")', r'\1 tabindex="0"', body)
-    body = re.sub(r'(<div [^<>]*class="[^"<>]*jp-OutputArea-output[^"<>]*")', r'\1 tabindex="0"', body)
-    return re.sub(
-        r"<img (?![^<>]*\balt=)", '<img alt="No description has been provided for this image" ', body
-    )
 
 
 def _draw(notebook: NotebookNode) -> None:

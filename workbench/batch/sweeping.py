@@ -6,11 +6,13 @@ import logging
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
@@ -201,7 +203,6 @@ def _work(executor: Executor, todo: list[Item], total: int, jobs: int, progress:
     if not todo:
         return {}
     write_script(executor.folder)
-    rehearse(executor.notebook)  # now, while the kernels' process is still importing
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # it would print errors across the bar
     bar = tqdm(total=total, initial=total - len(todo), desc="runs", unit="run", disable=not progress)
     # Papermill changes the working folder while it reads and writes: with this one around, to what it is anyway.
@@ -209,6 +210,9 @@ def _work(executor: Executor, todo: list[Item], total: int, jobs: int, progress:
     with bar, local_file_io_cwd(), ThreadPoolExecutor(2 * jobs, "workbench-run") as pool:
         futures: dict[str, Future[Status]] = {}
         try:
+            if not executor.kernels.fresh:  # the kernels' process is still importing
+                with suppress(Exception):  # what no page can be made of is said with each run
+                    rehearse(executor.notebook)
             for item in todo:
                 futures[item.name] = pool.submit(executor.run, item)
             _watch(futures.values(), bar)
@@ -227,12 +231,15 @@ def _state(future: Future[Status] | None) -> Status:
     return Status("missing") if future is None or future.cancelled() else future.result()
 
 
-def _watch(futures: Iterable[Future[Status]], bar: Any) -> None:
-    failed, pending = 0, set(futures)
-    while pending:
+def _watch(futures: Collection[Future[Status]], bar: Any) -> None:
+    failed, ended = 0, SimpleQueue[Future[Status]]()
+    for future in futures:
+        future.add_done_callback(ended.put)
+    left = len(futures)
+    while left:
         # Not without end: a Ctrl-C that comes just before a thread falls asleep is only seen when that wakes.
-        done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-        for future in done:
-            failed += future.result().state == "failed"
+        with suppress(Empty):
+            failed += ended.get(timeout=0.5).result().state == "failed"
+            left -= 1
             bar.set_postfix({"failed": failed}, refresh=False)
             bar.update()

@@ -15,9 +15,8 @@ from pathlib import Path
 from workbench.errors import ClusterError
 
 MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
-_ONE_THREAD = dict.fromkeys(
-    ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"], "1"
-)
+# Variables that say how many threads linear algebra may have.
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def find_mpiexec() -> str:
@@ -45,7 +44,7 @@ def command(ranks: int, module: str, *arguments: str) -> list[str]:
 def settings(btl: str = "self,sm") -> dict[str, str]:
     """Variables for mpiexec and the ranks; `btl`: how messages travel, with "tcp" where there are several hosts."""
     found = {
-        **_ONE_THREAD,
+        **dict.fromkeys(THREADS, "1"),
         "OMPI_MCA_pml": "ob1",
         "OMPI_MCA_btl": btl,  # sm alone: no ports; never the ofi module, which alone costs a second at the start
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
