@@ -2,10 +2,11 @@
 
     python benchmarks/batches.py [--runs 100] [--jobs 2] [--rounds 300] [--fresh 6]
 
-The runs' own time: the same experiments in one warm process (run, save the run folder, draw the three figures of
-`notebooks/run.ipynb`), divided by the number of jobs; one half of them before the sweep, one after it, for the speed
-of a shared machine changes within minutes. A sweep adds kernels, notebooks, pages and its own start. On a machine that
-is busy otherwise the ratio of the clock says little; that of the processors' time then says more.
+The runs' own time: the same experiments in warm processes (run, save the run folder, draw the three figures of
+`notebooks/run.ipynb`), divided by the number of jobs: one at a time, and as many at a time as the sweep runs, for two
+runs on two cores of a shared machine can slow each other by a fifth. One half of them before the sweep, one after it,
+for the speed of such a machine changes within minutes. A sweep adds kernels, notebooks, pages and its own start. On a
+machine that is busy otherwise the ratio of the clock says little; that of the processors' time then says more.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import argparse
 import os
 import resource
 import time
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 # As a sweep that uses all cores gives its runs; read when NumPy is loaded.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -33,45 +36,49 @@ BASE = {
 }
 
 
-class Cost:
-    """Seconds on the clock, and of all processors in this process and its children, since it was made."""
+class Cost(NamedTuple):
+    """Seconds on the clock, and of the processors."""
 
-    def __init__(self) -> None:
-        self.begin, self.used = time.perf_counter(), self._used()
-
-    @staticmethod
-    def _used() -> float:
-        every = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(usage.ru_utime + usage.ru_stime for usage in every)
-
-    def so_far(self) -> tuple[float, float]:
-        """Clock, processors."""
-        return time.perf_counter() - self.begin, self._used() - self.used
+    clock: float
+    used: float
 
 
-def alone(experiment: wb.Experiment, folder: Path) -> None:
+def _used() -> float:
+    every = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in every)
+
+
+def alone(experiment: wb.Experiment) -> Cost:
     """What a notebook does, without one."""
-    trace = wb.run(experiment)
-    trace.save(folder)
-    for figure in (wb.figures.convergence([trace]), wb.figures.round_times([trace]), wb.figures.gantt(trace)):
-        figure.to_json()
+    clock, used = time.perf_counter(), _used()
+    with TemporaryDirectory() as folder:
+        trace = wb.run(experiment)
+        trace.save(Path(folder) / "run")
+        for figure in (
+            wb.figures.convergence([trace]),
+            wb.figures.round_times([trace]),
+            wb.figures.gantt(trace),
+        ):
+            figure.to_json()
+    return Cost(time.perf_counter() - clock, _used() - used)
 
 
-def own(experiments: list[wb.Experiment], folder: Path) -> tuple[float, float]:
-    """Cost of the runs alone, the first of which warms up."""
-    alone(experiments[0], folder / "warm")
-    cost = Cost()
-    for i, experiment in enumerate(experiments):
-        alone(experiment, folder / str(i))
-    return cost.so_far()
+def own(experiments: list[wb.Experiment], at_once: int) -> Cost:
+    """Cost of a run, `at_once` of them at a time, each in a process that has done one before."""
+    with get_context("spawn").Pool(at_once) as pool:
+        pool.map(alone, experiments[:at_once], chunksize=1)
+        costs = pool.map(alone, experiments, chunksize=1)
+        pool.close()
+        pool.join()
+    return Cost(*(sum(part) / len(experiments) for part in zip(*costs, strict=True)))
 
 
-def swept(plan: Sweep, folder: Path, jobs: int, fresh: bool = False) -> tuple[float, float]:
+def swept(plan: Sweep, folder: Path, jobs: int, fresh: bool = False) -> Cost:
     """Cost of the sweep."""
-    cost = Cost()
+    clock, used = time.perf_counter(), _used()
     summary = sweep(plan, folder, jobs=jobs, fresh=fresh, progress=False)
     assert len(summary.named("done")) == len(plan.items())
-    return cost.so_far()
+    return Cost(time.perf_counter() - clock, _used() - used)
 
 
 def main() -> None:
@@ -84,18 +91,20 @@ def main() -> None:
         for count, fresh in ((given.runs, False), (given.fresh, True)):
             plan = Sweep(base={**BASE, "rounds": given.rounds}, seeds=max(count, 2))
             experiments = [item.experiment for item in plan.items()]
-            count = len(experiments)
-            before = own(experiments[::2], Path(root) / f"before-{fresh}")
+            ways = sorted({1, given.jobs})
+            before = [own(experiments[::2], at_once) for at_once in ways]
             whole = swept(plan, Path(root) / f"sweep-{fresh}", given.jobs, fresh)
-            after = own(experiments[1::2], Path(root) / f"after-{fresh}")
-            clock, used = (sum(pair) for pair in zip(before, after, strict=True))
+            after = [own(experiments[1::2], at_once) for at_once in ways]
             kind = "every kernel anew" if fresh else "kernels forked"
-            drift = after[0] / len(experiments[1::2]) / (before[0] / len(experiments[::2]))
-            print(
-                f"{count} runs of {clock / count:.2f} s, -j {given.jobs}, {kind}: {whole[0]:.1f} s,"
-                f" {whole[0] * given.jobs / clock:.2f} times their own time; processors {whole[1] / used:.2f} times;"
-                f" runs alone afterwards {drift:.2f} of before"
-            )
+            print(f"{len(experiments)} runs, -j {given.jobs}, {kind}: {whole.clock:.1f} s")
+            for at_once, early, late in zip(ways, before, after, strict=True):
+                clock, used = (len(experiments) * sum(pair) / 2 for pair in zip(early, late, strict=True))
+                print(
+                    f"  {whole.clock * given.jobs / clock:.2f} times their own time, processors"
+                    f" {whole.used / used:.2f} times: {clock / len(experiments):.2f} s a run, {at_once} at a time"
+                    f" (after the sweep {late.clock / early.clock:.2f} of before)",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ def install_with_uv():
     only_uv = VENV / "uv.txt"
     only_uv.write_text(entry.group() + "\n")
     run(PYTHON, "-m", "pip", "install", "-q", "--require-hashes", "-r", only_uv)
-    install = [UV, "pip", "install", "-q", "--python", PYTHON]
+    # Else every process compiles all that it imports, where PYTHONDONTWRITEBYTECODE is set, as in many containers.
+    install = [UV, "pip", "install", "-q", "--compile-bytecode", "--python", PYTHON]
     run(*install, "--require-hashes", "-r", LOCK, env=uv_environment())
     run(*install, *PROJECT, env=uv_environment())
 
@@ -62,6 +63,7 @@ def make_env():
         print("uv could not install the environment; pip does it, more slowly")
         tool = "pip"
         install_with_pip()
+    run(PYTHON, "-m", "compileall", "-q", "workbench")
     print(f"{VENV.name} is ready: installed by {tool} in {time.time() - start:.0f} s")
 
 

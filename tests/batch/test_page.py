@@ -58,7 +58,7 @@ def test_the_script_is_written_once(page: Path) -> None:
 
 
 def test_pages_are_what_nbconvert_makes(tmp_path: Path) -> None:
-    """Ours keeps highlighted code from page to page, and does not clean it again."""
+    """Ours shows nbconvert's parser neither styles nor code, and keeps highlighted code from page to page."""
     from bs4 import BeautifulSoup
     from nbconvert import HTMLExporter
 
@@ -90,6 +90,26 @@ def test_pages_are_what_nbconvert_makes(tmp_path: Path) -> None:
     assert _parsed(BeautifulSoup(ours, "html.parser")) == _parsed(BeautifulSoup(usual, "html.parser"))
     assert ours.count("No description") == 2
     assert "var a = \"<img src='x'>\"" in ours
+
+
+@pytest.mark.parametrize(
+    "broken", ["<script>var a = 1", "<script>", "rank &# 3", "<!-- open", '<div class="x']
+)
+def test_what_an_output_leaves_open_ends_at_the_next_figure(broken: str, tmp_path: Path) -> None:
+    new, figure = nbformat.v4.new_output, json.loads(go.Figure(go.Bar(y=[1, 2])).to_json())
+    drawn = new("display_data", {"application/vnd.plotly.v1+json": figure})
+    cells = [
+        nbformat.v4.new_code_cell("a", outputs=[new("display_data", {"text/html": broken}), drawn]),
+        nbformat.v4.new_code_cell("b", outputs=[drawn]),
+        nbformat.v4.new_markdown_cell("## Conclusion"),
+    ]
+    (tmp_path / "run").mkdir()
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "run" / "run.ipynb")
+    write_page(tmp_path / "run" / "run.ipynb", tmp_path / "run" / "run.html")
+    page = (tmp_path / "run" / "run.html").read_text()
+    assert page.count("Plotly.newPlot(") == 2
+    assert "Conclusion</h2>" in page or "Conclusion<a" in page
+    assert "aside-" not in page
 
 
 def _parsed(soup: Any) -> list[Any]:

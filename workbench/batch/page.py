@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from workbench.files import atomic_write
 
 if TYPE_CHECKING:
-    from nbconvert import HTMLExporter
     from nbformat import NotebookNode
 
 _FIGURE = "application/vnd.plotly.v1+json"
 SCRIPT = "plotly.min.js"
-_ONE_AT_A_TIME = Lock()  # an exporter keeps notes on the notebook it is at
 # The usual page loads mathematics, diagrams and a loader of scripts from other hosts.
 TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
 {{% block html_head_js %}}<script charset="utf-8" src="../{SCRIPT}"></script>{{% endblock %}}
@@ -24,6 +24,7 @@ TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
 {{% block html_head_js_mathjax %}}{{% endblock %}}
 {{% block html_head_js_mermaidjs %}}{{% endblock %}}
 """
+_STYLES_ASIDE = "{% block notebook_css %}{{ super() | aside }}{% endblock %}"
 
 
 def write_page(notebook: Path, page: Path) -> None:
@@ -34,7 +35,7 @@ def write_page(notebook: Path, page: Path) -> None:
 
 
 def rehearse(notebook: Path) -> None:
-    """Make a page and throw it away: a process's first takes a second or more, later ones some 40 ms."""
+    """Make a page and throw it away: a process's first takes a second or more, later ones some 20 ms."""
     _page(notebook, notebook.stem)
 
 
@@ -42,9 +43,7 @@ def _page(notebook: Path, title: str) -> str:
     import nbformat
 
     content = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
-    _draw(content)
-    with _ONE_AT_A_TIME:
-        return str(exporter().from_notebook_node(content, {"metadata": {"name": title}})[0])
+    return _maker().page(content, title)
 
 
 def write_script(folder: Path) -> None:
@@ -58,42 +57,72 @@ def write_script(folder: Path) -> None:
             out.write(script)
 
 
+class _Name(str):
+    """Stands for a text that is set aside."""
+
+
+class _Maker:
+    """Makes pages that load plotly's script from the folder above, and nothing else.
+
+    nbconvert parses the page that it made and writes it anew, which took most of the time. Styles, highlighted code
+    and what is drawn are well-formed as they are: a name stands for each of them until the parser is done.
+    """
+
+    def __init__(self) -> None:
+        from nbconvert import HTMLExporter
+        from nbconvert.filters import clean_html
+
+        filters = {
+            "aside": self._aside,
+            "clean_html": lambda text: text if isinstance(text, _Name) else clean_html(text),
+            "highlight_code": lambda source, metadata: self._aside(
+                _highlighted(source, str(metadata.get("magics_language", "")))
+            ),
+        }
+        self._exporter = HTMLExporter(
+            raw_template=TEMPLATE + _STYLES_ASIDE, filters=filters, optimistic_validation=True
+        )
+        self._texts: dict[str, str] = {}
+        self._one_at_a_time = Lock()
+
+    def page(self, notebook: NotebookNode, title: str) -> str:
+        """The page of a notebook, whose figures become drawings."""
+        with self._one_at_a_time:
+            self._texts.clear()
+            self._draw(notebook)
+            page, _ = self._exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
+            return re.sub("aside-[0-9a-f]{32}", lambda name: self._texts.get(name[0], name[0]), page)
+
+    def _aside(self, text: str) -> _Name:
+        name = _Name(f"aside-{uuid4().hex}")
+        self._texts[name] = text
+        return name
+
+    def _draw(self, notebook: NotebookNode) -> None:
+        """Put a drawing in place of every figure."""
+        every = (output for cell in notebook.cells for output in cell.get("outputs", []))
+        figures = [output for output in every if _FIGURE in output.get("data", {})]
+        for number, output in enumerate(figures):
+            output["data"] = {"text/html": self._drawing(output["data"][_FIGURE], f"figure-{number}")}
+
+    def _drawing(self, figure: dict[str, Any], name: str) -> str:
+        """The tags are for the parser: they end a script that an output above has left open."""
+        layout = figure["layout"]
+        config = {"responsive": True, "displaylogo": False}
+        # "</script>" in a text would end the script.
+        words = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
+        drawn, height = self._aside(", ".join(words)), layout.get("height", 450)
+        return f'<div id="{name}" style="height:{height}px"></div><script>Plotly.newPlot({drawn});</script>'
+
+
 @lru_cache(maxsize=1)
-def exporter() -> HTMLExporter:
-    """Exporter whose pages load plotly's script from the folder above, and nothing else."""
-    from nbconvert import HTMLExporter
-    from nbconvert.filters import Highlight2HTML, clean_html
+def _maker() -> _Maker:
+    return _Maker()
+
+
+@lru_cache(maxsize=64)  # the runs of a sweep have most cells in common
+def _highlighted(source: str, language: str) -> str:
+    from nbconvert.filters import Highlight2HTML
 
     highlight = Highlight2HTML(pygments_lexer="ipython3")
-
-    @lru_cache(maxsize=64)  # the runs of a sweep have most cells in common
-    def highlighted(source: str, language: str) -> _Clean:
-        return _Clean(highlight(source, metadata={"magics_language": language} if language else None))
-
-    filters = {
-        "clean_html": lambda text: text if isinstance(text, _Clean) else clean_html(text),
-        "highlight_code": lambda source, metadata: highlighted(
-            source, str(metadata.get("magics_language", ""))
-        ),
-    }
-    return HTMLExporter(raw_template=TEMPLATE, filters=filters, optimistic_validation=True)
-
-
-class _Clean(str):
-    """What the highlighter made: it has escaped the code already."""
-
-
-def _draw(notebook: NotebookNode) -> None:
-    """Put a drawing in place of every figure."""
-    outputs = [o for cell in notebook.cells for o in cell.get("outputs", []) if _FIGURE in o.get("data", {})]
-    for number, output in enumerate(outputs):
-        output["data"] = {"text/html": _html(output["data"][_FIGURE], f"figure-{number}")}
-
-
-def _html(figure: dict[str, Any], name: str) -> str:
-    layout = figure["layout"]
-    config = {"responsive": True, "displaylogo": False}
-    # "</script>" in a text would end the script.
-    words = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
-    height = layout.get("height", 450)
-    return f'<div id="{name}" style="height:{height}px"></div><script>Plotly.newPlot({", ".join(words)});</script>'
+    return str(highlight(source, metadata={"magics_language": language} if language else None))
