@@ -12,10 +12,13 @@ from workbench.runner import timeline
 
 
 def test_shuffling_changes_places_not_stragglers() -> None:
-    lines = {k: simulated(experiment("FRC", 40, shuffle=k, seed=2))[0] for k in ("none", "random", "cyclic")}
+    """With this seed a fixed code loses a whole group of parts in most rounds; moved about, workers lose it seldom."""
+    lines = {k: simulated(experiment("FRC", 40, shuffle=k, seed=0))[0] for k in ("none", "random", "cyclic")}
+    lossy = {kind: np.array(line.residuals) > 0.5 for kind, line in lines.items()}
     for kind in ("random", "cyclic"):
         np.testing.assert_array_equal(came(lines["none"], N), came(lines[kind], N))
-        assert lines[kind].residuals != lines["none"].residuals
+        assert (lossy[kind] != lossy["none"]).any()
+        assert lossy[kind].sum() < lossy["none"].sum()
 
 
 def test_cyclic_shuffling_moves_every_worker_on_by_one() -> None:
