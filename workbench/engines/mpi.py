@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it sta
 
 Emulate = Literal["all", "delays", "nothing"]
 COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
-SLACK = 0.025  # s by which a node's clock may be behind the machine's
+SLACK = 0.05  # s by which a node's clock may be behind the machine's
 TOLERANCE = 1e-4  # s after which work counts as longer than drawn
 GROWTH = 1.6  # of naps while nothing comes
 
