@@ -35,7 +35,7 @@ def write_page(notebook: Path, page: Path) -> None:
 
 
 def rehearse(notebook: Path) -> None:
-    """Make a page and throw it away: a process's first takes a second or more, later ones some 20 ms."""
+    """Make a page and throw it away: a process's first takes a second or more, later ones some 35 ms."""
     _page(notebook, notebook.stem)
 
 
