@@ -11,6 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 import psutil
 
 import workbench as wb
+from workbench.delays import DelayStream
 from workbench.launch import mpiexec
 from workbench.launch.pools import POOLS
 from workbench.realrun import RealRun, start_real
@@ -86,6 +88,30 @@ def overhead(rounds: int) -> None:
                     f" overrun {trace.info['overrun_share']:.1%}, late answers {trace.columns['stale'].sum()}",
                     flush=True,
                 )
+        floor = bare_star(experiment(workers, rounds, schemes(workers)[0], (0.05, 0.02)))
+        print(f"  a bare star loop, GC's draws N={workers:3d}: {floor:.3f}", flush=True)
+
+
+def bare_star(e: wb.Experiment) -> float:
+    """The same ratio for a loop that does nothing but pass numbers on, with the same draws."""
+    POOLS.close()  # its idle ranks would be in the way
+    stream = DelayStream(e.delays, e.seed, e.workers)
+    seconds = np.array([stream.whole(round, e.plan.loads[1:]) for round in range(e.rounds)])
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/seconds.npy", seconds)
+        words = baseline("bare_star.py", e.workers, STARS[e.workers], FEATURES, f"{folder}/seconds.npy")
+    return float(words[0]) / float(wb.run(e, events=False).columns["time"][-1])
+
+
+def baseline(script: str, workers: int, *arguments: object, blocks: bool = False) -> list[str]:
+    """What a script of plain mpi4py prints. `blocks`: its calls wait for messages, and should give up the core."""
+    host = [] if blocks else ["--host", f"localhost:{workers + 1}"]  # see `mpiexec.command`
+    start = [mpiexec.find_mpiexec(), *host, "-n", str(workers + 1), sys.executable]
+    command = [*start, str(Path(__file__).with_name(script)), *map(str, arguments)]
+    environment = {**mpiexec.environment(), "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment["OMPI_MCA_mpi_yield_when_idle"] = str(int(blocks))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout.split()
 
 
 def figure8(rounds: int) -> None:
@@ -151,13 +177,8 @@ def our_rate(workers: int, rounds: int) -> tuple[float, float]:
 def their_rate(workers: int, rounds: int, what: str) -> tuple[float, float]:
     """The same of the baseline."""
     POOLS.close()  # its idle ranks would be in the way
-    script = str(Path(__file__).with_name("textbook_master.py"))
-    start = [mpiexec.find_mpiexec(), "-n", str(workers + 1), sys.executable, script]
-    command = [*start, str(STARS[workers]), str(FEATURES), str(rounds), what]
-    root = str(Path(__file__).parent.parent)
-    environment = {**mpiexec.environment(), "OMPI_MCA_mpi_yield_when_idle": "1", "PYTHONPATH": root}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
-    rate, used = (float(word) for word in done.stdout.split())
+    words = baseline("textbook_master.py", workers, STARS[workers], FEATURES, rounds, what, blocks=True)
+    rate, used = (float(word) for word in words)
     return rate, used
 
 

@@ -16,7 +16,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from workbench.engines.wire import Envelope, room, seal, unseal
+from workbench.engines.wire import Envelope, Sheet, seal, unseal
 
 
 class Bare:
@@ -36,13 +36,14 @@ class Checked(Bare):
     """Messages say whose they are and what their numbers add up to."""
 
     def __init__(self, features: int) -> None:
-        self.buffer = np.zeros(room(features), dtype=np.uint8)
+        self.sheet = Sheet(features)
+        self.buffer = self.sheet.bytes
 
     def put(self, numbers: np.ndarray, sender: int) -> None:
-        seal(self.buffer, Envelope(1, 0, sender, 0, 0, len(numbers), 0.0, 0.0, "answer"), numbers)
+        seal(self.sheet, Envelope(1, 0, sender, 0, 0, len(numbers), 0.0, 0.0, "answer"), numbers)
 
     def get(self, sender: int) -> np.ndarray:
-        return np.asarray(unseal(self.buffer, None, 1, sender)[1])
+        return np.asarray(unseal(self.sheet, None, 1, sender)[1])
 
 
 def cpu() -> float:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.engines.ports import Delivered, OpenPort, Port
+from workbench.engines.ports import Delivered, Port
 from workbench.links import Link
 from workbench.protocol import CODED, LOST, MODEL, Message
 
@@ -19,7 +19,7 @@ def message(src: int = 1, kind: str = CODED, round: int = 0) -> Message:
     return Message(src, kind, round, 0, None)
 
 
-def drained(port: Port | OpenPort, now: float) -> list[Delivered]:
+def drained(port: Port, now: float) -> list[Delivered]:
     found = []
     while (got := port.next(now)) is not None:
         found.append(got)
@@ -83,14 +83,3 @@ def test_word_of_the_dead_comes_at_once() -> None:
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(2, LOST), 0.0, 2.0, 0)
     assert [g.parcel.message.kind for g in drained(port, 2.0)] == [LOST]
-
-
-def test_without_a_link_all_are_through_at_once_in_order_and_what_is_late_is_told() -> None:
-    port = OpenPort(lambda message: message.round < 1)
-    for src, round in ((3, 1), (1, 0), (2, 1)):
-        port.put(message(src, round=round), 0.0, 5.0, 100)
-    assert port.wake() <= 5.0
-    assert port.cut(5.0) is None
-    got = [(g.parcel.message.src, g.end, g.late) for g in drained(port, 5.0)]
-    assert got == [(3, 5.0, False), (1, 5.0, True), (2, 5.0, False)]
-    assert port.wake() == float("inf")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.engines.wire import HEADER, Envelope, Refused, Unusable, finite, room, seal, unseal
+from workbench.engines.wire import HEADER, Envelope, Refused, Sheet, Unusable, seal, unseal
 
 FLOATS = 12
 VALUES = st.one_of(
@@ -25,15 +25,15 @@ def envelope(**fields: Any) -> Envelope:
 
 
 def sealed(value: Any, **fields: Any) -> tuple[Any, int]:
-    buffer = np.zeros(room(FLOATS), dtype=np.uint8)
-    return buffer, seal(buffer, envelope(**fields), value)
+    sheet = Sheet(FLOATS)
+    return sheet, seal(sheet, envelope(**fields), value)
 
 
 @given(VALUES, st.integers(-1, 10**9), st.integers(0, 2**62))
 def test_what_goes_in_comes_out(value: Any, round: int, run: int) -> None:
-    buffer, length = sealed(value, round=round, run=run)
-    assert unseal(buffer, None, run, 2)[0] == unseal(buffer, length, run, 2)[0]
-    found, back = unseal(buffer, length, run, 2)
+    sheet, length = sealed(value, round=round, run=run)
+    assert unseal(sheet, None, run, 2)[0] == unseal(sheet, length, run, 2)[0]
+    found, back = unseal(sheet, length, run, 2)
     assert found == envelope(round=round, run=run, floats=(length - HEADER) // 8)
     np.testing.assert_array_equal(back, value) if value is not None else None
     assert (back is None) == (value is None)
@@ -41,38 +41,43 @@ def test_what_goes_in_comes_out(value: Any, round: int, run: int) -> None:
 
 @given(st.data())
 def test_any_flipped_bit_is_seen(data: st.DataObject) -> None:
-    buffer, length = sealed(np.arange(1.0, 6.0))
-    buffer[data.draw(st.integers(0, length - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    sheet, length = sealed(np.arange(1.0, 6.0))
+    sheet.bytes[data.draw(st.integers(0, length - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(Refused):
-        unseal(buffer, length, 7, 2)
+        unseal(sheet, length, 7, 2)
 
 
 @given(st.integers(0, HEADER + 39))
 def test_any_truncation_is_seen(length: int) -> None:
-    buffer, _ = sealed(np.arange(5.0))
-    buffer[length:] = 0
-    with pytest.raises(Refused):
-        unseal(buffer, length, 7, 2)
+    sheet, _ = sealed(np.arange(5.0))
+    sheet.bytes[length:] = 0
+    for known in (length, None):
+        with pytest.raises(Refused):
+            unseal(sheet, known, 7, 2)
 
 
 @pytest.mark.parametrize(("run", "sender", "reason"), [(8, 2, "of another run"), (7, 3, "of another sender")])
 def test_foreign_messages_are_named(run: int, sender: int, reason: str) -> None:
-    buffer, length = sealed(np.arange(5.0))
+    sheet, length = sealed(np.arange(5.0))
     with pytest.raises(Refused, match=reason):
-        unseal(buffer, length, run, sender)
+        unseal(sheet, length, run, sender)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_refused_with_their_envelope(bad: float) -> None:
-    buffer, length = sealed(np.array([1.0, bad, 2.0]))
+    sheet, length = sealed(np.array([1.0, bad, 2.0]))
     with pytest.raises(Unusable) as error:
-        unseal(buffer, length, 7, 2)
+        unseal(sheet, length, 7, 2)
     assert error.value.envelope.round == 3
 
 
 def test_a_sum_that_overflows_is_looked_at_closely() -> None:
-    assert finite(np.array([1.7e308, 1.7e308]))
-    assert not finite(np.array([np.inf, -np.inf]))
+    large = np.array([1.7e308, 1.7e308])
+    sheet, length = sealed(large)
+    np.testing.assert_array_equal(unseal(sheet, length, 7, 2)[1], large)
+    sheet, length = sealed(np.array([np.inf, -np.inf]))
+    with pytest.raises(Unusable):
+        unseal(sheet, length, 7, 2)
 
 
 @pytest.mark.parametrize("value", [np.zeros(FLOATS + 1), np.zeros((2, 2))])

@@ -62,10 +62,11 @@ class Learner(Numbers):
 
     def steps(self, rank: int, effect: Compute) -> Iterator[Any]:
         """Sums over the first piece, the first two, ..., all of them."""
-        total: Any = None
-        for piece in self.pieces(effect):
-            value = self.compute(rank, piece)
-            total = value if total is None else total + value
+        first, *others = self.pieces(effect)
+        total = self.compute(rank, first)
+        yield total
+        for piece in others:
+            total = total + self.compute(rank, piece)
             yield total
         self.latest = (effect.round, effect.model, total)
 
@@ -78,7 +79,8 @@ class Learner(Numbers):
 
     def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
         """Update the model. A scheme that got nothing may commit 0."""
-        estimate = np.array(np.broadcast_to(gradient, self.model.shape), dtype=float)
+        estimate = np.empty(self.model.shape)
+        estimate[...] = gradient
         self.model, self.state = self.optimiser.update(self.state, self.model, estimate, self.problem, round)
         self.gradient = estimate
         return self.model, residual

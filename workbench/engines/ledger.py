@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from workbench.arrays import from_bytes, to_bytes
-from workbench.engines.ports import Delivered
 from workbench.engines.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
 from workbench.links import BYTES_PER_FLOAT
-from workbench.protocol import LOST, MODEL
+from workbench.protocol import LOST, MODEL, Message
 
+COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
 TALLIES = (*COUNTS, "computed", "overrun", "rejected", "abandoned")
 
 
@@ -35,6 +35,15 @@ class Ledger:
         """Raise a count of a round."""
         self.counts[name][min(max(round, 0), self.rounds)] += amount
 
+    def computed(self, round: int, samples: int, start: float, end: float) -> None:
+        """Some work was done."""
+        counts, place = self.counts, min(max(round, 0), self.rounds)
+        self.handled += 1
+        counts["computed"][place] += 1
+        counts["samples"][place] += samples
+        if self.record:
+            self.events.append((round, self.rank, "compute", start, start, end, -1, 0, 0))
+
     def log(self, *event: Any) -> None:
         """Keep an event: see `EVENT_COLUMNS`."""
         if self.record:
@@ -44,11 +53,12 @@ class Ledger:
         """Note that this node committed a round."""
         self.commits[round] = when, residual
 
-    def received(self, got: Delivered) -> None:
+    def received(
+        self, message: Message, floats: int, sent: float, begun: float, end: float, late: bool = False
+    ) -> None:
         """A message was taken in, or dropped as too late."""
-        (_, _, message, sent, floats), begun, end, late = got
-        src, kind, round = message[:3]
-        if kind == LOST or round >= self.rounds:
+        src, kind, round, _, _ = message
+        if kind in (LOST, COMMITTED) or round >= self.rounds:
             return
         if late and kind == MODEL:
             return

@@ -25,7 +25,7 @@ from workbench.delays import DelayStream
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
 from workbench.engines.pace import Pace
-from workbench.engines.ports import OpenPort, Port
+from workbench.engines.ports import Port
 from workbench.engines.wire import Envelope
 from workbench.errors import QuorumLost
 from workbench.links import BYTES_PER_FLOAT, Link
@@ -41,6 +41,7 @@ from workbench.protocol import (
     Message,
     Node,
     Plan,
+    Program,
     Recv,
     Scheme,
     Send,
@@ -50,10 +51,11 @@ from workbench.ring import ring_steps
 if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
     from workbench.engines.post import Post
 
+INFINITY = float("inf")
 Emulate = Literal["all", "delays", "nothing"]
-COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
 SLACK = 0.05  # s by which a node's clock may be behind the machine's
 TOLERANCE = 1e-4  # s after which work counts as longer than drawn
+_new = tuple.__new__  # a named tuple without the detour through Python
 GROWTH = 1.6  # of naps while nothing comes
 
 
@@ -98,8 +100,9 @@ Reduce = Callable[["RankEngine", AllReduce], Any]
 class RankEngine:
     """Drives one node's program. The callbacks are the surroundings' business.
 
-    `idle()` is called again and again while the node waits: it may raise to end the run. `committed` hears of this
-    node's commits, `arrived` of the answers that its program took. `reduce` is the MPI library's all-reduce.
+    `idle()` is called again and again while the node waits: it may raise to end the run, and says at what moment to
+    call it again, if nobody rings for a word before. `committed` hears of this node's commits, `arrived` of the answers
+    that its program took. `reduce` is the MPI library's all-reduce.
     """
 
     def __init__(
@@ -109,7 +112,7 @@ class RankEngine:
         post: Post,
         learner: Learner,
         ledger: Ledger,
-        idle: Callable[[], None],
+        idle: Callable[[], float],
         committed: Callable[[RankEngine, int, float], None],
         reduce: Reduce,
         crash: Callable[[str], None],
@@ -117,14 +120,16 @@ class RankEngine:
     ) -> None:
         self.setup, self.rank, self.post, self.learner, self.ledger = setup, rank, post, learner, ledger
         self.idle, self.committed, self.reduce, self.crash = idle, committed, reduce, crash
+        self.idle_at = 0.0  # when to call it next
         self.arrived = arrived
         self.answers: list[tuple[int, int, int]] = []  # round, rank, number: what the program took, in order
         plan = setup.plan
         self.emulated = setup.emulate == "all"
         self.pace = None if setup.emulate == "nothing" else Pace(setup.scheme, plan, setup.delays)
-        self.inbox: list[tuple[Message, float]] = []  # with the time at which it was through the port
+        # with the time at which it was through the port, when it was sent, and its length
+        self.inbox: list[tuple[Message, float, float, int]] = []
         self.floor: dict[str, int] = {}
-        self.port: Port | OpenPort = Port(setup.link, self._late) if self.emulated else OpenPort(self._late)
+        self.port = Port(setup.link, self._late) if self.emulated else None  # real links have their own
         self.pumped = 0.0  # when this rank looked last
         self.told = False  # something came to the port since
         self.zero = self.logical = time.monotonic()
@@ -143,9 +148,9 @@ class RankEngine:
         self.listening = LISTENING_EMULATED if self.emulated else LISTENING
         self.resting = RESTING_EMULATED if self.emulated else RESTING
 
-    def run(self, zero: float) -> None:
-        """Go through the whole program; `zero` is the run's beginning on the machine's clock, s."""
-        self.zero = self.logical = zero
+        self.program = self._program()  # what it makes once must not fall into the first round
+
+    def _program(self) -> Program:
         setup, learner = self.setup, self.learner
         node = Node(
             rank=self.rank,
@@ -158,7 +163,12 @@ class RankEngine:
             constant=learner.constant,
             first=setup.first,
         )
-        self.drive(setup.scheme.program(node))
+        return setup.scheme.program(node)
+
+    def run(self, zero: float) -> None:
+        """Go through the whole program; `zero` is the run's beginning on the machine's clock, s."""
+        self.zero = self.logical = zero
+        self.drive(self.program)
 
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
         """Answer a program's effects until it ends; returns what it returns."""
@@ -177,7 +187,7 @@ class RankEngine:
         now = time.monotonic()
         self.logical = max(self.logical, moment, now - SLACK) if self.emulated else now
 
-    def wait(self, check: Callable[[], Any], naps: Naps, until: float = float("inf")) -> Any:
+    def wait(self, check: Callable[[], Any], naps: Naps, until: float = INFINITY) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
         answer = check()  # what is here already is taken first
         return self._poll(check, naps, until) if answer is None else answer
@@ -195,25 +205,33 @@ class RankEngine:
                 return None
             if rung:
                 nap = RUNG.shortest if post.needs_looks else RUNG.longest
-            pause = min(nap, until - now, port.wake() - now)
+            pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
             if pause > 0 and not (rung and moved):
                 post.bell.sleep(pause)
             nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
 
     def _pump(self) -> bool:
         """Take in what has come; True if something has."""
-        self.idle()
         self.pumped = now = time.monotonic()
+        if now >= self.idle_at or self.post.bell.words:
+            self.idle_at = self.idle()
         letters = self.post.poll(now)
         if letters and not self.emulated:
             now = time.monotonic()  # nothing comes before it was sent
         for (_, round, sender, number, _, floats, sent, arrives, kind), value in letters:
-            message = Message(sender, kind, round, number, value)
-            self.port.put(message, sent, arrives if self.emulated else now, floats)
+            message = _new(Message, (sender, kind, round, number, value))
+            if self.port is not None:
+                self.port.put(message, sent, arrives, floats)
+            elif round < self.floor.get(kind, 0):
+                self.ledger.received(message, floats, sent, now, now, late=True)
+            else:
+                self.inbox.append((message, now, sent, floats))
         if len(self.post.dead) > len(self.known_dead):
             self._bury()
-        told, self.told = self.told, False
-        return told or bool(letters)
+        if self.told:
+            self.told = False
+            return True
+        return bool(letters)
 
     def _bury(self) -> None:
         """Tell the program of dead children; a ring ends when anybody dies."""
@@ -228,8 +246,12 @@ class RankEngine:
     def tell_lost(self, rank: int, reason: str | None, round: int) -> None:
         """Word of a child that will not answer: for good, or (with a reason) in one round."""
         self.told = True
-        at = self.logical if self.emulated else time.monotonic()
-        self.port.put(Message(rank, LOST, round, 0, reason), at, at, 0)
+        message = Message(rank, LOST, round, 0, reason)
+        if self.port is not None:
+            self.port.put(message, self.logical, self.logical, 0)
+        else:
+            now = time.monotonic()
+            self.inbox.append((message, now, now, 0))
 
     def refused(self, sender: int, round: int, reason: str) -> None:
         """A message of `sender` was no good. What was sent twice, or for another run, replaces nothing."""
@@ -243,36 +265,34 @@ class RankEngine:
     def _late(self, message: Message) -> bool:
         return message.round < self.floor.get(message.kind, 0)
 
-    def _take_in(self) -> bool:
+    def _take_in(self, port: Port) -> bool:
         """Move one message from the port to the inbox, or drop it; False if none is through."""
-        got = self.port.next(time.monotonic())
+        got = port.next(time.monotonic())
         if got is None:
             return False
-        (_, _, message, _, _), _, end, late = got
-        if message.kind != COMMITTED:
-            self.ledger.received(got)
+        (_, _, message, sent, floats), begun, end, late = got
+        self.ledger.received(message, floats, sent, begun, end, late)
         if not late:
-            self.inbox.append((message, end))
+            self.inbox.append((message, end, sent, floats))
         return True
 
     def _find(self, match: Match) -> int | None:
-        for i, (message, _) in enumerate(self.inbox):
-            if message.round >= match.get(message.kind, message.round + 1):
+        for i, ((_, kind, round, _, _), *_) in enumerate(self.inbox):
+            if kind in match and round >= match[kind]:
                 return i
         return None
 
     def _match(self, match: Match) -> int | None:
         """Place of the first message in the inbox that matches; takes in what is through until there is one."""
-        if not self.inbox and not self.port:
-            return None
-        while (place := self._find(match)) is None and self._take_in():
-            pass
+        place = self._find(match) if self.inbox else None
+        while place is None and self.port and self._take_in(self.port):
+            place = self._find(match)
         return place
 
     def _recv(self, effect: Recv) -> Message | None:
         match = effect.match
         if (place := self._match(match)) is None:
-            until = float("inf") if effect.until is None else self.zero + effect.until
+            until = INFINITY if effect.until is None else self.zero + effect.until
 
             def check() -> int | None:
                 return self._match(match)
@@ -281,9 +301,9 @@ class RankEngine:
             if place is None:
                 self._reach(until)
                 return None
-        message, through = self.inbox.pop(place)
+        message, through = self._taken(place)
         while effect.latest and (place := self._newer(match)) is not None:
-            message, through = self.inbox.pop(place)
+            message, through = self._taken(place)
         if message.kind != LOST:
             self.round = max(self.round, message.round)
         if message.kind not in (MODEL, LOST):
@@ -295,8 +315,15 @@ class RankEngine:
         gathers = any(kind not in (MODEL, LOST) for kind in match)
         return GATHERING if gathers else self.listening
 
+    def _taken(self, place: int) -> tuple[Message, float]:
+        """Hand a message of the inbox to the program; what came over a real link is in the books from now on."""
+        message, through, sent, floats = self.inbox.pop(place)
+        if self.port is None:
+            self.ledger.received(message, floats, sent, through, through)
+        return message, through
+
     def _newer(self, match: Match) -> int | None:
-        while self.port and self._take_in():
+        while self.port and self._take_in(self.port):
             pass
         return self._find(match) if self.inbox else None
 
@@ -306,15 +333,17 @@ class RankEngine:
             self.arrived(self.answers)
             self.answers = []
         self.floor[kind] = max(round, self.floor.get(kind, 0))
-        for message, _ in [held for held in self.inbox if self._late(held[0])]:
+        if late := [held for held in self.inbox if self._late(held[0])]:
+            self.inbox = [held for held in self.inbox if not self._late(held[0])]
+        for message, through, sent, floats in late:  # they were received, for nothing
+            if self.port is None:
+                self.ledger.received(message, floats, sent, through, through)
+            now = self.logical
             self.ledger.add("stale", message.round)
-            self.ledger.log(
-                message.round, message.src, "drop", self.logical, self.logical, self.logical, self.rank, 0, 1
-            )
-        self.inbox = [held for held in self.inbox if not self._late(held[0])]
-        cut = self.port.cut(self.logical if self.emulated else time.monotonic())
-        if cut is not None:
-            self.ledger.received(cut)
+            self.ledger.log(message.round, message.src, "drop", now, now, now, self.rank, 0, 1)
+        if self.port is not None and (cut := self.port.cut(self.logical)) is not None:
+            (_, _, message, sent, floats), begun, end, _ = cut
+            self.ledger.received(message, floats, sent, begun, end, late=True)
 
     # ---------------------------------------------------------------- sending
 
@@ -323,24 +352,14 @@ class RankEngine:
         floats = setup.floats if effect.floats is None else effect.floats
         sent = self.logical if self.emulated else time.monotonic()
         to = (effect.to,) if isinstance(effect.to, int) else effect.to
-        envelope = Envelope(
-            0,
-            effect.round,
-            self.rank,
-            effect.number,
-            0,
-            floats,
-            sent,
-            sent + self._way(effect, floats),
-            effect.kind,
-        )
-        self.post.send(to, envelope, effect.value, newest=effect.kind == MODEL)
+        arrives = sent + self._way(effect, floats) if self.emulated else sent
+        kind = effect.kind
+        words = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
+        self.post.send(to, _new(Envelope, words), effect.value, newest=kind == MODEL)
 
     def _way(self, effect: Send, floats: int) -> float:
         """Seconds until a message is at the receiver's port, or, of a model, until the receiver has it."""
         setup, link = self.setup, self.setup.link
-        if not self.emulated:
-            return 0.0
         if effect.kind == MODEL:
             return link.latency + link.transfer(floats) if link.downloads else 0.0
         share = floats / setup.floats if effect.share is None else effect.share
@@ -354,8 +373,7 @@ class RankEngine:
         if self.rank in setup.crashes and effect.round >= setup.crashes[self.rank][0]:
             self.crash(setup.crashes[self.rank][1])
         self.round = max(self.round, effect.round)
-        self._look()
-        if self._overtaken(effect.unless):
+        if self._given_up(effect.unless):
             return None
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
         ledger.add("started", effect.round, samples)
@@ -365,31 +383,30 @@ class RankEngine:
         if value is None:
             ledger.add("abandoned", effect.round)
             return None
-        if self.pace is not None and time.monotonic() > end + TOLERANCE:
-            ledger.add("overrun", effect.round)
-        if end > time.monotonic() and self._rest(effect.unless, end):
-            ledger.add("abandoned", effect.round)
-            return None
+        if self.pace is not None:
+            now = time.monotonic()
+            if now > end + TOLERANCE:
+                ledger.add("overrun", effect.round)
+            elif now < end and self._rest(effect.unless, end):
+                ledger.add("abandoned", effect.round)
+                return None
         self._reach(end)
-        ledger.handled += 1
-        ledger.add("computed", effect.round)
-        ledger.add("samples", effect.round, samples)
-        ledger.log(effect.round, self.rank, "compute", start, start, self.logical, -1, 0, 0)
+        ledger.computed(effect.round, samples, start, self.logical)
         return value
 
     def _really(self, effect: Compute) -> Any:
         """The value, or None where it is given up at a part border."""
         value = None
         for value in self.learner.steps(self.rank, effect):  # noqa: B007 - the last one counts
-            self._look()
-            if self._overtaken(effect.unless):
+            if self._given_up(effect.unless):
                 return None
         return value
 
-    def _look(self) -> None:
-        """Take in what has come, unless this rank has looked a moment ago."""
+    def _given_up(self, unless: Match | None) -> bool:
+        """Is work overtaken? Takes in what has come, unless this rank has looked a moment ago."""
         if time.monotonic() - self.pumped > FRESH:
             self._pump()
+        return bool(self.inbox or self.port) and self._overtaken(unless)
 
     def _overtaken(self, unless: Match | None) -> bool:
         return unless is not None and self._match(unless) is not None

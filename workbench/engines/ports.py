@@ -8,12 +8,14 @@ has a way of its own. Times are absolute seconds on the run's clock.
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from workbench.links import Link
 from workbench.protocol import LOST, MODEL, Message
+
+INFINITY = float("inf")
+_new = tuple.__new__  # a named tuple without the detour through Python
 
 
 class Parcel(NamedTuple):
@@ -54,7 +56,8 @@ class Port:
         """Take in a message that is at the port at `at` or later."""
         self._serial += 1
         down = message.kind in (MODEL, LOST)
-        insort(self.above if down else self.queue, Parcel(at, self._serial, message, sent, floats))
+        parcel = _new(Parcel, (at, self._serial, message, sent, floats))
+        insort(self.above if down else self.queue, parcel)
 
     def next(self, now: float) -> Delivered | None:
         """The first message that is through by now; one at a time, as the program may close the door in between."""
@@ -105,34 +108,3 @@ class Port:
         if self.current is None and self.queue:
             below = max(self.free, self.queue[0].at)
         return min(below, self.above[0].at if self.above else float("inf"))
-
-
-class OpenPort:
-    """The port of a real link, with the face of `Port`: what is here is through, in the order in which it came."""
-
-    def __init__(self, late: Callable[[Message], bool]) -> None:
-        self.late = late
-        self.queue: deque[Parcel] = deque()
-
-    def __bool__(self) -> bool:
-        """Is there anything?"""
-        return bool(self.queue)
-
-    def put(self, message: Message, sent: float, at: float, floats: int) -> None:
-        """Take in a message that is here."""
-        self.queue.append(Parcel(at, 0, message, sent, floats))
-
-    def next(self, now: float) -> Delivered | None:
-        """The first message that the program has not got yet."""
-        if not self.queue:
-            return None
-        parcel = self.queue.popleft()
-        return Delivered(parcel, parcel.at, parcel.at, self.late(parcel.message))
-
-    def cut(self, now: float) -> Delivered | None:
-        """Nothing is under way."""
-        return None
-
-    def wake(self) -> float:
-        """Nothing has to be waited for."""
-        return 0.0 if self.queue else float("inf")

@@ -11,94 +11,85 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from workbench.engines.bell import Bell
-from workbench.engines.wire import HEADER, Bytes, Envelope, Refused, Unusable, room, seal, unseal
+from workbench.engines.wire import WORDS, Envelope, Refused, Sheet, Unusable, seal, unseal
 from workbench.protocol import MODEL
 
+Words = NDArray[np.uint64]
 TAG = 1
 SENDS_EVERY = 2e-2  # s between looks at what is being sent
 BYE = "bye"
 
 
-class Buffers:
-    """Byte arrays of one size, taken again once nobody holds a view of them."""
+class Sheets:
+    """Sheets of one size, taken again once nobody holds a view of them."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.all: deque[Bytes] = deque()
+    def __init__(self, floats: int) -> None:
+        self.floats = floats
+        self.all: list[Sheet] = []
+        self.newest = 0
+        self.idle = 0  # references that the interpreter counts of a sheet's memory, if nobody looks at it
 
-    def take(self) -> Bytes:
-        """A buffer that is not in use; a new one only where all are."""
-        for _ in range(len(self.all)):
-            self.all.rotate(-1)
-            buffer = self.all[-1]
-            if sys.getrefcount(buffer) == _IDLE:
-                return buffer
-        self.all.append(np.empty(self.size, dtype=np.uint8))
-        return self.all[-1]
+    def take(self) -> Sheet:
+        """A sheet that is not in use, the longest unused first; a new one only where all are in use."""
+        for _ in self.all:
+            self.newest = (self.newest + 1) % len(self.all)
+            sheet = self.all[self.newest]
+            if sys.getrefcount(sheet.words) <= self.idle:
+                return sheet
+        return self.add()
+
+    def add(self) -> Sheet:
+        """One more."""
+        sheet = Sheet(self.floats)
+        self.newest = len(self.all)
+        self.all.append(sheet)
+        self.idle = sys.getrefcount(sheet.words)
+        return sheet
 
 
-def _idle() -> int:
-    """How many references the interpreter counts of a buffer that only the pool holds."""
-    pool = deque([np.empty(1)])
-    buffer = pool[-1]
-    return sys.getrefcount(buffer)
+class Slots(Sheets):
+    """Persistent receives from one peer: one is posted, the others' sheets are still looked at by somebody.
 
-
-_IDLE = _idle()
-
-
-class Slots:
-    """Persistent receives from one peer: one is posted, the others' buffers are still looked at by somebody.
-
-    What has come is thus never copied; a slot is posted again once nobody holds a view of its buffer.
+    What has come is thus never copied; a slot is posted again once nobody holds a view of its sheet.
     """
 
-    def __init__(self, comm: MPI.Intracomm, peer: int, size: int) -> None:
-        self.comm, self.peer, self.size = comm, peer, size
-        self.all: list[tuple[Bytes, Any, int]] = []  # with its receive, and its references while idle
-        self.posted = 0
-        self._add()
+    def __init__(self, comm: MPI.Intracomm, peer: int, floats: int) -> None:
+        super().__init__(floats)
+        self.comm, self.peer = comm, peer
+        self.receives: list[MPI.Prequest] = []
+        self.seen = [0, 0]  # newest serial number: of what is no model, of models, which may be overtaken
 
-    def _add(self) -> None:
-        buffer = np.zeros(self.size, dtype=np.uint8)
-        request = self.comm.Recv_init([buffer, MPI.BYTE], self.peer, TAG)
-        self.all.append((buffer, request, sys.getrefcount(buffer)))
+    def add(self) -> Sheet:
+        """One more, with its receive."""
+        sheet = super().add()
+        self.receives.append(self.comm.Recv_init([sheet.words, MPI.BYTE], self.peer, TAG))
+        self.idle = sys.getrefcount(sheet.words)
+        return sheet
 
     @property
-    def came(self) -> Bytes:
-        """The buffer of the receive that is, or was, posted."""
-        return self.all[self.posted][0]
+    def came(self) -> Sheet:
+        """The sheet of the receive that is, or was, posted."""
+        return self.all[self.newest]
 
     def post(self) -> MPI.Request:
-        """Post a receive into a buffer that nobody looks at."""
-        for _ in range(len(self.all)):
-            self.posted = (self.posted + 1) % len(self.all)
-            if self._is_idle(self.posted):
-                break
-        else:
-            self._add()
-            self.posted = len(self.all) - 1
-        buffer, request, _ = self.all[self.posted]
-        buffer[:HEADER] = 0  # neither a shorter message nor none must be taken for the last one
+        """Post a receive onto a sheet that nobody looks at."""
+        self.take().words[:WORDS] = 0  # neither a shorter message nor none must be taken for the last one
+        request = self.receives[self.newest]
         request.Start()
         return request
 
-    def _is_idle(self, place: int) -> bool:
-        buffer, _, idle = self.all[place]
-        return sys.getrefcount(buffer) <= idle
-
     def free(self) -> None:
         """Give the receives back."""
-        for _, request, _ in self.all:
+        for request in self.receives:
             request.Free()
 
 
@@ -137,44 +128,43 @@ class Post:
         self.comm, self.run, self.peers, self.refused = comm, run, list(peers), refused
         self.bell = bell or Bell()
         self.rank = comm.rank
-        self.buffers = Buffers(room(floats))
-        self.slots = [Slots(comm, peer, room(floats)) for peer in self.peers]
+        self.sheets = Sheets(floats)
+        self.slots = [Slots(comm, peer, floats) for peer in self.peers]
         self.receives: list[Any] = [slots.post() for slots in self.slots]
         self.open = [True] * len(self.peers)  # a receive is posted
         self.dead: set[int] = set()
         self.said_bye: set[int] = set()
         self.sent_serial = 0
         self.look_at = 0.0  # when to look at what is being sent
-        self.seen_serial: dict[tuple[int, bool], int] = {}  # models may be overtaken by what is no model
-        self.outputs: list[tuple[MPI.Request, Bytes, int]] = []  # with what it reads from, and to whom
+        self.outputs: list[tuple[MPI.Request, Words, int]] = []  # with what it reads from, and to whom
         self.model_out: dict[int, MPI.Request] = {}  # the model on its way to a peer
-        self.model_next: dict[int, tuple[Bytes, int]] = {}  # the newest that waits until then
+        self.model_next: dict[int, tuple[Sheet, int, Words]] = {}  # the newest that waits until then
 
     # ---------------------------------------------------------------- sending
 
     def send(self, to: Sequence[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
         """Send to each peer; returns at once. `newest`: what is not on its way yet gives way to what is sent later."""
         self.sent_serial += 1
-        buffer = self.buffers.take()
-        length = seal(buffer, envelope, value, self.run, self.sent_serial)
+        sheet = self.sheets.take()
+        length = seal(sheet, envelope, value, self.run, self.sent_serial)
         if newest and self.outputs:
             self._progress_sends()  # most of the last models have arrived
         for peer in to:
             if peer in self.dead:
                 continue
             if newest and peer in self.model_out:
-                self.model_next[peer] = (buffer, length)
+                self.model_next[peer] = (sheet, length, sheet.words)
             else:
-                self._isend(peer, buffer, length, newest)
+                self._isend(peer, sheet, length, newest)
         self.bell.ring(to)
 
-    def _isend(self, peer: int, buffer: Bytes, length: int, newest: bool) -> None:
+    def _isend(self, peer: int, sheet: Sheet, length: int, newest: bool) -> None:
         try:
-            request = self.comm.Isend([buffer, length, MPI.BYTE], peer, TAG)
+            request = self.comm.Isend([sheet.words, length, MPI.BYTE], peer, TAG)
         except MPI.Exception:
             self.bury(peer)
             return
-        self.outputs.append((request, buffer, peer))
+        self.outputs.append((request, sheet.words, peer))
         if newest:
             self.model_out[peer] = request
 
@@ -190,11 +180,11 @@ class Post:
                 if self.model_out.get(peer) is request:
                     del self.model_out[peer]
         for peer in [p for p in self.model_next if p not in self.model_out]:
-            buffer, length = self.model_next.pop(peer)
-            self._isend(peer, buffer, length, newest=True)
+            sheet, length, _ = self.model_next.pop(peer)
+            self._isend(peer, sheet, length, newest=True)
             self.bell.ring([peer])
 
-    def _sent(self, request: MPI.Request, buffer: Bytes, peer: int) -> bool:
+    def _sent(self, request: MPI.Request, words: Words, peer: int) -> bool:
         try:
             done = bool(request.Test())
         except MPI.Exception:
@@ -214,7 +204,7 @@ class Post:
     def poll(self, now: float = float("inf")) -> list[tuple[Envelope, Any]]:
         """Move everything on; return what has come, each value a view that stays valid as long as it is held.
 
-        `now`: so that what is being sent is not looked at every time; it costs, and nobody waits for the buffers.
+        `now`: so that what is being sent is not looked at every time; it costs, and nobody waits for the sheets.
         """
         if self.outputs and (self.model_next or now >= self.look_at):
             self.look_at = now + SENDS_EVERY
@@ -239,7 +229,7 @@ class Post:
             try:
                 if not request.Test():
                     continue
-                if not self.slots[i].came[:HEADER].any():
+                if not self.slots[i].came.words[:WORDS].any():
                     self.bury(self.peers[i])
                 elif (letter := self._taken(i)) is not None:
                     found.append(letter)
@@ -258,28 +248,24 @@ class Post:
         """What has come from a peer; the next receive is posted."""
         if not self.open[i]:
             return None
-        peer = self.peers[i]
-        letter = None
+        peer, slots, letter = self.peers[i], self.slots[i], None
         try:
-            letter = self._read(self.slots[i].came, peer)
+            letter = unseal(slots.came, None, self.run, peer)
+            envelope = letter[0]
+            stream = envelope.kind == MODEL
+            if envelope.serial <= slots.seen[stream]:
+                raise Refused("sent twice")
+            slots.seen[stream] = envelope.serial
+            if envelope.kind == BYE:
+                self.said_bye.add(peer)
+                self.open[i] = False
+                return None
         except Unusable as error:
             self.refused(peer, error.envelope.round, error.reason)
         except Refused as error:
+            letter = None
             self.refused(peer, -1, error.reason)
-        if letter is not None and letter[0].kind == BYE:
-            self.said_bye.add(peer)
-            self.open[i] = False
-            return None
-        self.receives[i] = self.slots[i].post()
-        return letter
-
-    def _read(self, came: Bytes, peer: int) -> tuple[Envelope, Any]:
-        letter = unseal(came, None, self.run, peer)
-        envelope = letter[0]
-        stream = (peer, envelope.kind == MODEL)
-        if envelope.serial <= self.seen_serial.get(stream, 0):
-            raise Refused("sent twice")
-        self.seen_serial[stream] = envelope.serial
+        self.receives[i] = slots.post()
         return letter
 
     def bury(self, peer: int) -> None:

@@ -16,8 +16,8 @@ from mpi4py import MPI
 
 from workbench.engines.control import Control
 from workbench.engines.learner import Learner
-from workbench.engines.ledger import Ledger
-from workbench.engines.mpi import COMMITTED, LISTENING_EMULATED, RankEngine, peers
+from workbench.engines.ledger import COMMITTED, Ledger
+from workbench.engines.mpi import LISTENING_EMULATED, RankEngine, peers
 from workbench.engines.post import Post
 from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope
@@ -61,7 +61,6 @@ class Part:
     arrived: Arrivals | KeptArrivals | None = None
     ahead: float = 0.0  # s by which this host's clock is ahead of the master's
     record: Record | None = None
-    looked: float = 0.0
     asked: float = 0.0
     progress: float = field(default_factory=time.monotonic)  # when the newest round was done
     zero: float | None = None
@@ -76,15 +75,11 @@ class Part:
 
     # ---------------------------------------------------------------- while the node waits
 
-    def idle(self) -> None:
-        """Called again and again: words of others, the user's stop, who is gone."""
+    def idle(self) -> float:
+        """Called again and again: words of others, the user's stop, who is gone; says when to call it again."""
         now = time.monotonic()
-        bell = self.control.bell
         rung = MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
-        every = rung if bell.hangs else WORDS_EVERY
-        if not bell.words and now - self.looked < every:
-            return
-        self.looked = now
+        every = rung if self.control.bell.hangs else WORDS_EVERY
         for sender, word, data in self.control.poll():
             self._hear(sender, word, data)
         self._mourn()
@@ -95,6 +90,7 @@ class Part:
         if self.record is not None:
             self.record.keep_up(now)
             self._heed(self.record, now)
+        return now + every
 
     def _heed(self, record: Record, now: float) -> None:
         """The user's stop, and the end of patience."""
@@ -281,7 +277,7 @@ def part_of(
         post,
         learner,
         ledger,
-        idle=lambda: None,
+        idle=lambda: 0.0,
         committed=lambda *what: part.committed(*what),
         reduce=reduce,
         crash=crash,

@@ -16,7 +16,7 @@ import numpy as np
 
 from workbench.arrays import to_bytes
 from workbench.engines.post import Post
-from workbench.engines.wire import HEADER, Bytes, Envelope, Unusable, seal, unseal
+from workbench.engines.wire import HEADER, Envelope, Sheet, Unusable, seal, unseal
 from workbench.files import atomic_write
 from workbench.launch.records import CHECKPOINT, Record
 from workbench.optimisers import State
@@ -38,20 +38,20 @@ class Vandal(Post):
             value[len(value) // 2] = np.nan if how == "nan" else np.inf
         super().send(to, envelope, value, newest)
 
-    def _isend(self, peer: int, buffer: Bytes, length: int, newest: bool) -> None:
-        envelope, value = unseal_any(buffer, length, self.run, self.rank)
+    def _isend(self, peer: int, sheet: Sheet, length: int, newest: bool) -> None:
+        envelope, value = unseal_any(sheet, length, self.run, self.rank)
         how = None if newest or np.ndim(value) != 1 else self.plans.get(envelope.round)
         if how == "flip":
-            buffer[(HEADER + length) // 2] ^= 1
+            sheet.bytes[(HEADER + length) // 2] ^= 1
         elif how == "truncate":
             length -= 8 * max(1, (length - HEADER) // 16)
         elif how == "foreign":
-            seal(buffer, envelope._replace(run=self.run ^ 1), np.array(value))
+            seal(sheet, envelope._replace(run=self.run ^ 1), np.array(value))
         elif how == "impostor":
-            seal(buffer, envelope._replace(sender=self.rank + 1), np.array(value))
-        super()._isend(peer, buffer, length, newest)
+            seal(sheet, envelope._replace(sender=self.rank + 1), np.array(value))
+        super()._isend(peer, sheet, length, newest)
         if how == "twice":
-            super()._isend(peer, buffer, length, newest)
+            super()._isend(peer, sheet, length, newest)
 
 
 class Torn(Record):
@@ -73,9 +73,9 @@ class Torn(Record):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def unseal_any(buffer: Bytes, length: int, run: int, sender: int) -> tuple[Envelope, Any]:
+def unseal_any(sheet: Sheet, length: int, run: int, sender: int) -> tuple[Envelope, Any]:
     """Read a message of one's own, be its numbers finite or not."""
     try:
-        return unseal(buffer, length, run, sender)
+        return unseal(sheet, length, run, sender)
     except Unusable as spoilt:
-        return spoilt.envelope, buffer[HEADER:length].view(np.float64)
+        return spoilt.envelope, sheet.numbers[: (length - HEADER) // 8]

@@ -154,7 +154,7 @@ class CR(Scheme):
     def program(self, node: Node) -> Program:
         """Master, relay or leaf: the same program, the leaf has no children."""
         rule = at_least(self.children - self.stragglers)
-        combine = decoder(self.code(), first=node.children[0] if node.children else 0)
+        combine = decoder(self.code, first=node.children[0] if node.children else 0)
         return (
             parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
         )

@@ -8,7 +8,7 @@ coding from cyclic MDS codes and expander graphs", ICML 2018; W. Halbawi et al.,
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -106,7 +106,7 @@ class GC(Scheme):
             rule = one_of_each(lambda rank: (rank - 1) // (self.stragglers + 1), n // (self.stragglers + 1))
         else:
             rule = at_least(n - self.stragglers)
-        combine = decoder(self.build_code(n), first=1)
+        combine = decoder(lambda: self.build_code(n), first=1)
         return (
             parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
         )
@@ -149,12 +149,16 @@ def _named(make: Callable[..., object], *numbers: int) -> None:
         raise SettingError(f"scheme_args.{error}") from None
 
 
-def decoder(code: GradientCode, first: int) -> Combine:
-    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set."""
+def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
+    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set.
+
+    The code is made by who decodes first: a hundred leaves of a real run have no use for it.
+    """
+    code = cache(make)
 
     def combine(round: int, got: Got) -> tuple[Any, float]:
         keys = sorted(got)
-        weights, residual = code.decode(tuple(rank - first for rank, _ in keys))
+        weights, residual = code().decode(tuple(rank - first for rank, _ in keys))
         return weighted_sum(weights, [got[key].value for key in keys]), residual
 
     return combine

@@ -12,6 +12,7 @@ with s, which is what G-CADA avoids.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -86,7 +87,8 @@ class LAGC(Scheme):
         groups = self.grouping(node.plan.workers)
         if node.rank != MASTER:
             return lazy_worker(node, groups)
-        combine = [decoder(self.code(node.plan.workers), groups.members(g)[0]) for g in range(self.groups)]
+        code = partial(self.code, node.plan.workers)
+        combine = [decoder(code, groups.members(g)[0]) for g in range(self.groups)]
 
         def decoded(group: int, got: Got) -> Any:
             return combine[group](0, got)[0]

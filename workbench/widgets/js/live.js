@@ -142,7 +142,8 @@ function statusTable(model) {
 function render({ model, el }) {
   const store = new Store(model);
   const types = { x: "linear", y: "linear" };
-  let plot, shown = "", span = [1, 1], gone = false;
+  const spans = { x: [1, 1], y: [1, 1] }; // least and largest number that a logarithmic axis has to show
+  let plot, shown = "", gone = false;
 
   const layout = () => {
     const look = model.get("looks")[theme()];
@@ -150,8 +151,8 @@ function render({ model, el }) {
     const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name] });
     return {
       ...look,
-      xaxis: { ...axis("x", model.get("titles")[x]), tickformat: x === "time" ? "~g" : "~s" },
-      yaxis: { ...axis("y", model.get("metrics")[y] ?? y), ...ticks() },
+      xaxis: { ...axis("x", model.get("titles")[x]), ...ticks("x"), tickformat: x === "time" ? "~g" : "~s" },
+      yaxis: { ...axis("y", model.get("metrics")[y] ?? y), ...ticks("y") },
       annotations: model.get("curves").length ? [] : [{ text: "no runs yet", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 20 } }],
       shapes: target === null ? [] : [targetLine(target, look.font.color)],
       uirevision: `${shown}`,
@@ -159,10 +160,12 @@ function render({ model, el }) {
     };
   };
 
-  /** Digits of one size where the curves span few decades, powers of ten where they span many. */
-  const ticks = () => {
-    if (types.y !== "log") return {};
-    return span[1] < 1e3 * span[0] ? { dtick: "D2", tickformat: "~g" } : { exponentformat: "power" };
+  /** 1, 2, 5, 10, ... where the curves span few decades, powers of ten where they span many: as `log_ticks` in figures/style.py. */
+  const ticks = (axis) => {
+    if (types[axis] !== "log") return {};
+    const ratio = spans[axis][1] / spans[axis][0];
+    if (!(ratio >= 8)) return { nticks: 10, tickformat: "~g" }; // also where nothing is drawn
+    return ratio < 1e4 ? { dtick: "D2", tickformat: "~g" } : { dtick: Math.ceil(Math.log10(ratio) / 10), exponentformat: "power" };
   };
 
   const draw = perFrame(async () => {
@@ -174,7 +177,7 @@ function render({ model, el }) {
     const drawn = store.curves.map((columns) => points(columns, x, y));
     const some = drawn.filter((d) => d.x.length);
     types.x = x === "time" ? scale(model.get("scale_x"), "x", some.map((d) => [d.x[0], d.x.at(-1)]).map(([a, b]) => [a > 0 ? b : 0, b]), types.x) : model.get("scale_x") === "log" ? "log" : "linear";
-    span = extent(some.flatMap((d) => extent(d.y)));
+    for (const axis of ["x", "y"]) spans[axis] = extent(some.flatMap((d) => extent(d[axis].filter((value) => value > 0))));
     types.y = RISING.includes(y) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
     const first = !plot.box.data;
     await plot.Plotly.react(plot.box, traces(model.get("curves"), drawn), layout(), { ...CONFIG, edits: { shapePosition: true } });

@@ -1,0 +1,83 @@
+"""What a rank without emulated links takes out of its post, in which order, and how it is booked; no MPI runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from workbench.delays import DelayStream
+from workbench.engines.bell import Bell
+from workbench.engines.learner import Learner
+from workbench.engines.ledger import Ledger
+from workbench.engines.wire import Envelope
+from workbench.protocol import CODED, LOST, Close, Message, Recv
+
+pytest.importorskip("mpi4py")
+
+from workbench.engines.mpi import RankEngine, Setup
+
+ROUNDS = 5
+
+
+class Letters:
+    """A post office in which letters lie ready, some to a look."""
+
+    def __init__(self, *looks: list[tuple[int, int]]) -> None:
+        self.looks = list(looks)  # sender and round of each letter
+        self.bell, self.dead, self.needs_looks = Bell(), set[int](), False
+
+    def poll(self, now: float) -> list[tuple[Envelope, Any]]:
+        found = self.looks.pop(0) if self.looks else []
+        return [(Envelope(1, r, src, 0, 1, 3, 0.5, 0.5, CODED), (src, r)) for src, r in found]
+
+
+def master(post: Any) -> RankEngine:
+    e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4, rounds=ROUNDS)
+    problem, optimiser = e.build_problem(), e.build_optimiser()
+    learner = Learner(e.plan, problem, optimiser, 0, problem.start(), optimiser.start(problem))
+    delays = DelayStream(e.delays, 0, e.workers)
+    setup = Setup(e.build_scheme(), e.plan, ROUNDS, 3, delays, e.link, emulate="nothing")
+    nothing: Any = lambda *what: float("inf")  # noqa: E731
+    return RankEngine(setup, 0, post, learner, Ledger(0, ROUNDS), nothing, nothing, nothing, nothing)
+
+
+def taken(engine: RankEngine, round: int) -> tuple[int, int]:
+    message: Message = engine.handlers[Recv](Recv({CODED: round, LOST: 0}))
+    return message.src, message.round
+
+
+def counts(engine: RankEngine, round: int) -> dict[str, int]:
+    return {name: engine.ledger.counts[name][round] for name in ("messages", "bytes", "stale")}
+
+
+def test_letters_are_taken_in_the_order_in_which_they_came() -> None:
+    engine = master(Letters([(3, 1), (1, 0)], [(2, 0), (4, 0)]))
+    assert [taken(engine, 0) for _ in range(4)] == [(3, 1), (1, 0), (2, 0), (4, 0)]
+    assert counts(engine, 0) == {"messages": 3, "bytes": 72, "stale": 0}
+
+
+def test_what_comes_after_its_round_was_closed_is_only_stale() -> None:
+    engine = master(Letters([(1, 0)], [(2, 0), (3, 1)]))
+    assert taken(engine, 0) == (1, 0)
+    engine.handlers[Close](Close(CODED, 1))
+    assert taken(engine, 1) == (3, 1)
+    assert counts(engine, 0) == {"messages": 1, "bytes": 24, "stale": 1}
+    assert [event[2] for event in engine.ledger.events] == ["send", "drop", "send"]
+
+
+def test_what_had_come_when_its_round_was_closed_was_received_for_nothing() -> None:
+    engine = master(Letters([(1, 0), (2, 0), (3, 1)]))
+    assert taken(engine, 0) == (1, 0)
+    engine.handlers[Close](Close(CODED, 1))
+    assert counts(engine, 0) == {"messages": 2, "bytes": 48, "stale": 1}
+    assert taken(engine, 1) == (3, 1)
+
+
+def test_word_of_a_dead_child_is_heard_and_not_counted() -> None:
+    post = Letters([])
+    engine = master(post)
+    post.dead.add(2)
+    assert taken(engine, 0) == (2, 0)
+    assert counts(engine, 0) == {"messages": 0, "bytes": 0, "stale": 0}
