@@ -3,6 +3,11 @@
 const PAGE = Symbol.for("workbench.plotly");
 const PATIENCE = 5000; // ms after which another widget asks again
 
+/** When the page has nothing else to do, or soon: reading plotly.js takes a slow page seconds, and a widget that begins
+ * meanwhile is given up by anywidget after two: it then hears nothing of its kernel. */
+const idle = () =>
+  new Promise((done) => ("requestIdleCallback" in globalThis ? requestIdleCallback(done, { timeout: 3000 }) : setTimeout(done, 100)));
+
 /** plotly.js. Whoever comes first asks its kernel for it, all others wait; nothing of it is kept in the notebook. */
 function library(model) {
   const page = (globalThis[PAGE] ??= {});
@@ -15,12 +20,15 @@ function library(model) {
     const text = await new Response(unpacked).text();
     const wrapped = ["const module = {exports: {}}, exports = module.exports;\n", text, "\n;export default module.exports;"];
     const url = URL.createObjectURL(new Blob(wrapped, { type: "text/javascript" }));
+    await idle();
     page.resolve((await import(url)).default);
     URL.revokeObjectURL(url);
   };
+  let asked = 0; // who has asked for nothing lets others go first: on a slow page, a widget may be deaf from the start
   const ask = () => {
-    if (page.begun || Date.now() - (page.asked ?? -PATIENCE) < PATIENCE) return;
+    if (page.begun || Date.now() - (page.asked ?? -Infinity) < PATIENCE * (1 + asked)) return;
     page.asked = Date.now();
+    asked += 1;
     model.send({ kind: "library" });
   };
   model.on("msg:custom", take);
