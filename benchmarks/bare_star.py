@@ -1,10 +1,11 @@
 """A measure for `benchmarks/real.py overhead`: a star's fastest N - S in as few lines as a careful loop needs.
 
-    mpiexec -n N+1 python benchmarks/bare_star.py STRAGGLERS FEATURES SECONDS.npy
+    mpiexec -n N+1 python benchmarks/bare_star.py STRAGGLERS DATA.npy SECONDS.npy
 
 Ranks poll and nap, a worker gives up its work when a newer model comes, and messages carry their round and nothing
-else: no checks, no decoding, no records, no deaths. SECONDS.npy says how long each worker takes in each round, (rounds,
-N). Prints the seconds that all rounds took.
+else: no checks, no decoding, no records, no deaths. DATA.npy: a row a worker, (N, p), whose pages all ranks share; each
+computes with S + 1 of them. SECONDS.npy: how long each worker takes in each round, (rounds, N). Prints the seconds that
+all rounds took.
 """
 
 from __future__ import annotations
@@ -96,11 +97,11 @@ class Master:
         until(lambda: MPI.Request.Testall(self.sends), GATHERING)
 
 
-def worker(comm: MPI.Intracomm, s: int, features: int, seconds: Array) -> None:
+def worker(comm: MPI.Intracomm, s: int, data: Array, seconds: Array) -> None:
     """Take the newest model, compute S + 1 rows, wait for the drawn time, answer; give up when a newer model comes."""
-    rng = np.random.default_rng(comm.rank)
-    X, row, y = rng.standard_normal((s + 1, features)), rng.standard_normal(s + 1), np.ones(s + 1)
-    news, answer = np.zeros(features + 1), np.zeros(features + 1)
+    first = min(comm.rank - 1, len(data) - s - 1)
+    X, row, y = data[first : first + s + 1], np.full(s + 1, 0.5), np.ones(s + 1)
+    news, answer = np.zeros(data.shape[1] + 1), np.zeros(data.shape[1] + 1)
     sent = MPI.REQUEST_NULL
 
     def newer() -> bool:
@@ -126,13 +127,13 @@ def worker(comm: MPI.Intracomm, s: int, features: int, seconds: Array) -> None:
 
 def main() -> None:
     comm = MPI.COMM_WORLD
-    s, features = (int(word) for word in sys.argv[1:3])
-    seconds = np.load(sys.argv[3])
+    s = int(sys.argv[1])
+    data, seconds = np.load(sys.argv[2], mmap_mode="r"), np.load(sys.argv[3])
     comm.Barrier()
     if comm.rank == 0:
-        print(Master(comm, features).run(s, len(seconds)))
+        print(Master(comm, data.shape[1]).run(s, len(seconds)))
     else:
-        worker(comm, s, features, seconds[:, comm.rank - 1])
+        worker(comm, s, data, seconds[:, comm.rank - 1])
 
 
 if __name__ == "__main__":

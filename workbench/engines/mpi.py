@@ -14,6 +14,7 @@ links) can be put on top of what really happens:
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
 from workbench.engines.pace import Pace
 from workbench.engines.ports import Port
-from workbench.engines.wire import Envelope
+from workbench.engines.wire import Envelope, named
 from workbench.errors import QuorumLost
 from workbench.links import BYTES_PER_FLOAT, Link
 from workbench.protocol import (
@@ -51,11 +52,9 @@ from workbench.ring import ring_steps
 if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
     from workbench.engines.post import Post
 
-INFINITY = float("inf")
 Emulate = Literal["all", "delays", "nothing"]
 SLACK = 0.05  # s by which a node's clock may be behind the machine's
 TOLERANCE = 1e-4  # s after which work counts as longer than drawn
-_new = tuple.__new__  # a named tuple without the detour through Python
 GROWTH = 1.6  # of naps while nothing comes
 
 
@@ -131,7 +130,7 @@ class RankEngine:
         self.floor: dict[str, int] = {}
         self.port = Port(setup.link, self._late) if self.emulated else None  # real links have their own
         self.pumped = 0.0  # when this rank looked last
-        self.told = False  # something came to the port since
+        self.told = False  # word of a child came since
         self.zero = self.logical = time.monotonic()
         self.round = setup.first
         self.known_dead: set[int] = set()
@@ -147,7 +146,6 @@ class RankEngine:
         self.rung = post.bell.hangs
         self.listening = LISTENING_EMULATED if self.emulated else LISTENING
         self.resting = RESTING_EMULATED if self.emulated else RESTING
-
         self.program = self._program()  # what it makes once must not fall into the first round
 
     def _program(self) -> Program:
@@ -187,7 +185,7 @@ class RankEngine:
         now = time.monotonic()
         self.logical = max(self.logical, moment, now - SLACK) if self.emulated else now
 
-    def wait(self, check: Callable[[], Any], naps: Naps, until: float = INFINITY) -> Any:
+    def wait(self, check: Callable[[], Any], naps: Naps, until: float = math.inf) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
         answer = check()  # what is here already is taken first
         return self._poll(check, naps, until) if answer is None else answer
@@ -219,7 +217,7 @@ class RankEngine:
         if letters and not self.emulated:
             now = time.monotonic()  # nothing comes before it was sent
         for (_, round, sender, number, _, floats, sent, arrives, kind), value in letters:
-            message = _new(Message, (sender, kind, round, number, value))
+            message = named(Message, (sender, kind, round, number, value))
             if self.port is not None:
                 self.port.put(message, sent, arrives, floats)
             elif round < self.floor.get(kind, 0):
@@ -292,7 +290,7 @@ class RankEngine:
     def _recv(self, effect: Recv) -> Message | None:
         match = effect.match
         if (place := self._match(match)) is None:
-            until = INFINITY if effect.until is None else self.zero + effect.until
+            until = math.inf if effect.until is None else self.zero + effect.until
 
             def check() -> int | None:
                 return self._match(match)
@@ -355,7 +353,7 @@ class RankEngine:
         arrives = sent + self._way(effect, floats) if self.emulated else sent
         kind = effect.kind
         words = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
-        self.post.send(to, _new(Envelope, words), effect.value, newest=kind == MODEL)
+        self.post.send(to, named(Envelope, words), effect.value, newest=kind == MODEL)
 
     def _way(self, effect: Send, floats: int) -> float:
         """Seconds until a message is at the receiver's port, or, of a model, until the receiver has it."""

@@ -11,11 +11,9 @@ from bisect import insort
 from collections.abc import Callable
 from typing import NamedTuple
 
+from workbench.engines.wire import named
 from workbench.links import Link
 from workbench.protocol import LOST, MODEL, Message
-
-INFINITY = float("inf")
-_new = tuple.__new__  # a named tuple without the detour through Python
 
 
 class Parcel(NamedTuple):
@@ -56,7 +54,7 @@ class Port:
         """Take in a message that is at the port at `at` or later."""
         self._serial += 1
         down = message.kind in (MODEL, LOST)
-        parcel = _new(Parcel, (at, self._serial, message, sent, floats))
+        parcel = named(Parcel, (at, self._serial, message, sent, floats))
         insort(self.above if down else self.queue, parcel)
 
     def next(self, now: float) -> Delivered | None:

@@ -28,7 +28,7 @@ _EMPTY, _SCALAR, _VECTOR = b"n", b"s", b"d"
 _MAGIC = 0x57420003
 _MODULUS = 2**64
 _add = np.add.reduce
-_new = tuple.__new__  # a named tuple without the detour through Python
+named = tuple.__new__  # makes a named tuple without the detour through Python
 
 
 class Envelope(NamedTuple):
@@ -127,7 +127,7 @@ def unseal(sheet: Sheet, length: int | None, run: int, sender: int) -> tuple[Env
         raise Refused("of another run")
     if sender_ != sender:
         raise Refused("of another sender")
-    envelope = _new(Envelope, (run_, round, sender_, number, serial, floats, sent, arrives, _text(kind)))
+    envelope = named(Envelope, (run_, round, sender_, number, serial, floats, sent, arrives, _text(kind)))
     if code == _EMPTY:
         return envelope, None
     numbers = sheet.numbers[:floats]
