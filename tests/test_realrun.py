@@ -179,3 +179,22 @@ def test_nothing_ends_before_it_begins(emulate: Any) -> None:
     assert (events["end"] >= events["begun"]).all()
     sent = events[events["kind"] == "send"]
     assert (sent["end"] >= sent["start"]).all()
+
+
+def test_who_is_late_and_who_gives_up_is_as_on_the_virtual_clock(tmp_path: Path) -> None:
+    """Four are quick, one's answers are on their way when the next model comes, one is never through with its work."""
+    seconds = [0.2, 0.2, 0.2, 0.2, 0.32, 2.0]
+    table = tmp_path / "times.csv"
+    rows = [f"{worker},0,{time}" for worker, time in enumerate(seconds)]
+    table.write_text("\n".join(["worker,iteration,seconds", *rows]))
+    delays = {"kind": "replay", "path": str(table), "samples": 3.0}
+    spec: dict[str, Any] = {"workers": 6, "rounds": 8, "problem_args": {"samples": 6, "features": 60}}
+    e = wb.Experiment(**{**SPEC, **spec, "delays": delays, "link": {"latency": 0.2}})
+    sim, real = wb.run(e).rounds[:-1], start_real(e).result()
+    for name in ("messages", "stale", "started", "samples"):
+        np.testing.assert_array_equal(real.rounds[name][:-1], sim[name], err_msg=name)
+    assert (sim["stale"][1:] == 1).all()
+    assert (real.rounds["abandoned"][:-1] == 1).all()
+    computed = real.events[real.events["kind"] == "compute"]
+    assert computed["rank"].nunique() == 5
+    np.testing.assert_allclose(computed.groupby("rank")["end"].count(), [8] * 4 + [8], atol=1)

@@ -4,11 +4,11 @@ The very programs that run on the virtual clock run here, with real vectors, rea
 never blocks: it polls, and naps in between, the longer the less there is to do. What is drawn (computing times,
 links) can be put on top of what really happens:
 
-* emulate = "all": a rank sleeps what is left of its drawn time after really computing; messages carry the time at
-  which they would be at the receiver's port on the emulated link, and are held until then. A node's own clock follows
-  those times, so what the machine needs for passing messages is hidden behind the waits, where they are long enough.
-  Where they are not, the node is late, by SLACK at most: then its clock is set forward.
-* emulate = "delays": computing times only; messages take what they take.
+* emulate = "all": messages carry the time at which they would be at the receiver's port on the emulated link, and are
+  held until then. A node's own clock follows those times, so what the machine needs for passing messages is hidden
+  behind the waits, where they are long enough. Where they are not, the node is late, by SLACK at most: then its clock
+  is set forward. A relay sleeps what is left of its drawn time after really computing, a leaf sends ahead (`ahead`).
+* emulate = "delays": computing times only, slept by all; messages take what they take.
 * emulate = "nothing": a real cluster as it is.
 """
 
@@ -20,16 +20,15 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-
 from workbench.delays import DelayStream
+from workbench.engines.ahead import Ahead, Told, leaves
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
 from workbench.engines.pace import Pace
 from workbench.engines.ports import Port
 from workbench.engines.wire import Envelope, named
 from workbench.errors import QuorumLost
-from workbench.links import BYTES_PER_FLOAT, Link
+from workbench.links import Link
 from workbench.protocol import (
     LOST,
     MODEL,
@@ -128,9 +127,14 @@ class RankEngine:
         # with the time at which it was through the port, when it was sent, and its length
         self.inbox: list[tuple[Message, float, float, int]] = []
         self.floor: dict[str, int] = {}
-        self.port = Port(setup.link, self._late) if self.emulated else None  # real links have their own
+        self.port: Port | None = None  # real links have their own
+        self.ahead: Ahead | None = None
+        if self.emulated:
+            ahead = leaves(plan)
+            self.port = Port(setup.link, self._late, Told(ahead))
+            self.ahead = Ahead(ledger) if rank in ahead else None
         self.pumped = 0.0  # when this rank looked last
-        self.told = False  # word of a child came since
+        self.heard = False  # word of a child came since
         self.zero = self.logical = time.monotonic()
         self.round = setup.first
         self.known_dead: set[int] = set()
@@ -146,7 +150,9 @@ class RankEngine:
         self.rung = post.bell.hangs
         self.listening = LISTENING_EMULATED if self.emulated else LISTENING
         self.resting = RESTING_EMULATED if self.emulated else RESTING
-        self.program = self._program()  # what it makes once must not fall into the first round
+        self.program = self._program()  # what is made once must not fall into the first round
+        if self.pace is not None and rank > 0:
+            self.pace.draw(setup.first)
 
     def _program(self) -> Program:
         setup, learner = self.setup, self.learner
@@ -166,7 +172,10 @@ class RankEngine:
     def run(self, zero: float) -> None:
         """Go through the whole program; `zero` is the run's beginning on the machine's clock, s."""
         self.zero = self.logical = zero
-        self.drive(self.program)
+        try:
+            self.drive(self.program)
+        finally:
+            self._settle(time.monotonic())  # what is still open
 
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
         """Answer a program's effects until it ends; returns what it returns."""
@@ -226,8 +235,8 @@ class RankEngine:
                 self.inbox.append((message, now, sent, floats))
         if len(self.post.dead) > len(self.known_dead):
             self._bury()
-        if self.told:
-            self.told = False
+        if self.heard:
+            self.heard = False
             return True
         return bool(letters)
 
@@ -243,7 +252,7 @@ class RankEngine:
 
     def tell_lost(self, rank: int, reason: str | None, round: int) -> None:
         """Word of a child that will not answer: for good, or (with a reason) in one round."""
-        self.told = True
+        self.heard = True
         message = Message(rank, LOST, round, 0, reason)
         if self.port is not None:
             self.port.put(message, self.logical, self.logical, 0)
@@ -306,6 +315,7 @@ class RankEngine:
             self.round = max(self.round, message.round)
         if message.kind not in (MODEL, LOST):
             self.answers.append((message.round, message.src, message.number))
+        self._settle(through)
         self._reach(through)
         return message
 
@@ -352,6 +362,8 @@ class RankEngine:
         to = (effect.to,) if isinstance(effect.to, int) else effect.to
         arrives = sent + self._way(effect, floats) if self.emulated else sent
         kind = effect.kind
+        if kind == MODEL and self.port is not None:
+            self.port.sent_down(effect.round, arrives, to)
         words = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
         self.post.send(to, named(Envelope, words), effect.value, newest=kind == MODEL)
 
@@ -374,23 +386,53 @@ class RankEngine:
         if self._given_up(effect.unless):
             return None
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
-        ledger.add("started", effect.round, samples)
         start = self.logical if self.emulated else time.monotonic()
         end = start if self.pace is None else self.pace.end(start, self.rank, effect, samples)
+        if self.ahead is not None and effect.unless is not None:
+            return self._compute_ahead(effect, samples, start, end, self.ahead)
+        ledger.add("started", effect.round, samples)
         value = self._really(effect)
-        if value is None:
+        if value is None or (self.pace is not None and self._cut(effect, end)):
             ledger.add("abandoned", effect.round)
             return None
-        if self.pace is not None:
-            now = time.monotonic()
-            if now > end + TOLERANCE:
-                ledger.add("overrun", effect.round)
-            elif now < end and self._rest(effect.unless, end):
-                ledger.add("abandoned", effect.round)
-                return None
         self._reach(end)
         ledger.computed(effect.round, samples, start, self.logical)
         return value
+
+    def _compute_ahead(self, effect: Compute, samples: int, start: float, end: float, ahead: Ahead) -> Any:
+        """Really compute, then go on as if the drawn time were over already."""
+        value = self._really(effect)
+        if value is None:
+            end = math.inf
+        else:
+            self._is_over(effect, end)
+            self._reach(end)
+            end = self.logical
+        ahead.add(effect.round, samples, start, end)
+        return value
+
+    def _settle(self, moment: float) -> None:
+        """A leaf has a newer model: what it has done ahead of that moment, it has not done."""
+        if self.ahead is not None and self.ahead.work:
+            self.ahead.settle(moment)
+            self.logical = min(self.logical, moment)
+
+    def _cut(self, effect: Compute, end: float) -> bool:
+        """Sleep what is left of the drawn time; True if that was cut short."""
+        if self._is_over(effect, end):
+            return False
+
+        def overtaken() -> bool | None:
+            return self._overtaken(effect.unless) or None
+
+        return bool(self.wait(overtaken, self.resting, end))
+
+    def _is_over(self, effect: Compute, end: float) -> bool:
+        """Is the drawn time over? What took longer is counted."""
+        now = time.monotonic()
+        if now > end + TOLERANCE:
+            self.ledger.add("overrun", effect.round)
+        return now >= end
 
     def _really(self, effect: Compute) -> Any:
         """The value, or None where it is given up at a part border."""
@@ -408,10 +450,6 @@ class RankEngine:
 
     def _overtaken(self, unless: Match | None) -> bool:
         return unless is not None and self._match(unless) is not None
-
-    def _rest(self, unless: Match | None, end: float) -> bool:
-        """Sleep what is left of the drawn time; True if that was cut short."""
-        return bool(self.wait(lambda: True if self._overtaken(unless) else None, self.resting, end))
 
     def _decode(self, effect: Decode) -> None:
         if self.setup.decode_rate is not None and self.emulated:
@@ -445,25 +483,3 @@ class RankEngine:
         self.ledger.log(effect.round, self.rank, "commit", now, now, now, -1, 0, 0)
         self.committed(self, effect.round, residual)
         return model
-
-
-def peers(plan: Plan, rank: int) -> list[int]:
-    """With whom a rank exchanges messages: parent and children; in a ring its neighbours and the master."""
-    near = set(plan.children[rank])
-    if plan.parent[rank] >= 0:
-        near.add(int(plan.parent[rank]))
-    if plan.committers != (0,):
-        n = plan.workers
-        first = plan.committers[0]
-        if rank == 0:
-            near.add(first)
-        else:
-            near |= {1 + rank % n, 1 + (rank - 2) % n}
-            near |= {0} if rank == first else set()
-    return sorted(near - {rank})
-
-
-def slice_bytes(floats: int, n: int, place: int) -> int:
-    """Bytes that the node at a place in the ring sends in one all-reduce: all slices twice, but for one each way."""
-    sizes = floats // n + (np.arange(n) < floats % n)
-    return int(BYTES_PER_FLOAT * (2 * floats - sizes[(place + 1) % n] - sizes[(place + 2) % n]))

@@ -23,7 +23,7 @@ class Pace:
     def end(self, now: float, r: int, effect: Compute, samples: int) -> float:
         """When a rank will be through with some work, begun now."""
         if effect.round not in self.computing:
-            self._draw(effect.round)
+            self.draw(effect.round)
         held, seconds = self.computing[effect.round]
         own = held.work[r]
         if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
@@ -61,8 +61,11 @@ class Pace:
         self.stretches[r] = (effect.round, last, end, begun)
         return end
 
-    def _draw(self, round: int) -> None:
-        """Look up who holds what in a round, and how long everybody's whole load takes."""
+    def draw(self, round: int) -> None:
+        """Look up who holds what in a round, and how long everybody's whole load takes.
+
+        A first round may be drawn beforehand: the first time can take a second, for a table of recorded times.
+        """
         self.computing.pop(round - 2, None)
         held = self.scheme.held(self.plan, round)
         apart = held if held.batch is None else None  # a mini-batch has one draw, whatever the parts

@@ -8,9 +8,10 @@ has a way of its own. Times are absolute seconds on the run's clock.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from workbench.engines.ahead import Told
 from workbench.engines.wire import named
 from workbench.links import Link
 from workbench.protocol import LOST, MODEL, Message
@@ -36,10 +37,13 @@ class Delivered(NamedTuple):
 
 
 class Port:
-    """What has come in and is not yet with the program. `late(message)` tells what is no longer wanted."""
+    """What has come in and is not yet with the program.
 
-    def __init__(self, link: Link, late: Callable[[Message], bool]) -> None:
-        self.link, self.late = link, late
+    `late(message)` tells what is no longer wanted; `told`, when models that this node sent reach those who send ahead.
+    """
+
+    def __init__(self, link: Link, late: Callable[[Message], bool], told: Told | None = None) -> None:
+        self.link, self.late, self.told = link, late, told or Told(())
         self.free = 0.0
         self.queue: list[Parcel] = []  # what comes from below
         self.above: list[Parcel] = []  # models, and word of the dead
@@ -54,6 +58,8 @@ class Port:
         """Take in a message that is at the port at `at` or later."""
         self._serial += 1
         down = message.kind in (MODEL, LOST)
+        if not down and self._unsent(message, sent):
+            return
         parcel = named(Parcel, (at, self._serial, message, sent, floats))
         insort(self.above if down else self.queue, parcel)
 
@@ -91,6 +97,14 @@ class Port:
                 self.queue.pop(0)
                 return Delivered(parcel, turn, turn, True)
         return None
+
+    def sent_down(self, round: int, arrives: float, to: Sequence[int]) -> None:
+        """A model leaves this node: forget what its children will not send any more."""
+        self.told.add(round, arrives, to)
+        self.queue = [parcel for parcel in self.queue if not self._unsent(parcel.message, parcel.sent)]
+
+    def _unsent(self, message: Message, sent: float) -> bool:
+        return self.late(message) and self.told.newer(message.src, message.round, sent)
 
     def cut(self, now: float) -> Delivered | None:
         """End the transfer under way if its message is no longer wanted."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from workbench.engines.mpi import SPINNING, RankEngine, slice_bytes
+from workbench.engines.mpi import SPINNING, RankEngine
 from workbench.links import Link
 from workbench.protocol import AllReduce
-from workbench.ring import ring_finish
+from workbench.ring import bytes_sent, ring_finish
 
 
 class Reduce:
@@ -36,7 +36,7 @@ class Reduce:
         if self.link is not None:
             end = engine.zero + self._ring_end(engine, floats)
             engine.wait(lambda: None, engine.resting, end)
-        engine.booked_ring(effect.round, entry, end, slice_bytes(floats, n, me), 2 * (n - 1))
+        engine.booked_ring(effect.round, entry, end, bytes_sent(floats, n, me), 2 * (n - 1))
         return total
 
     def _ring_end(self, engine: RankEngine, floats: int) -> float:

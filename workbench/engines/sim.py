@@ -39,7 +39,7 @@ from workbench.protocol import (
     Scheme,
     Send,
 )
-from workbench.ring import ring_finish
+from workbench.ring import bytes_sent, ring_finish
 
 
 @dataclass(frozen=True)
@@ -394,7 +394,7 @@ class _Simulation:
         total = self.arithmetic.ring_sum([entered[r][1] for r in order])
         n = len(order)
         steps, size = 2 * (n - 1), self.world.floats * BYTES_PER_FLOAT
-        sent = [2 * size - _slice_bytes(size, n, i + 1) - _slice_bytes(size, n, i + 2) for i in range(n)]
+        sent = [bytes_sent(self.world.floats, n, i) for i in range(n)]
         self.line.messages[round] += n * steps
         self.line.bytes[round] += steps * size
         self.line.handled += 2 * n * steps
@@ -422,12 +422,6 @@ class _Simulation:
         blocked = [r for r, rank in enumerate(self.ranks) if not rank.done]
         waiting = f"ranks {_some(blocked)} wait; dead: {_some(dead)}"
         return Stalled(round, waiting)
-
-
-def _slice_bytes(size: int, n: int, i: int) -> int:
-    """Bytes of slice i of a vector of `size` bytes cut into n slices that differ by one float at most."""
-    floats, rest = divmod(size // BYTES_PER_FLOAT, n)
-    return BYTES_PER_FLOAT * (floats + (i % n < rest))
 
 
 def _some(ranks: list[int]) -> str:

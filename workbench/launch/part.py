@@ -17,7 +17,7 @@ from mpi4py import MPI
 from workbench.engines.control import Control
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import COMMITTED, Ledger
-from workbench.engines.mpi import LISTENING_EMULATED, RankEngine, peers
+from workbench.engines.mpi import LISTENING_EMULATED, RankEngine
 from workbench.engines.post import Post
 from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope
@@ -27,7 +27,7 @@ from workbench.launch.places import Place, Watch
 from workbench.launch.records import Arrivals, KeptArrivals, Record
 from workbench.launch.tasks import Task, Unpacked, unpacked
 from workbench.launch.words import rebuilt
-from workbench.protocol import MASTER, Recv
+from workbench.protocol import MASTER, Plan, Recv
 
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
 RUNG_EVERY = 1e-1  # of who is rung when a word comes
@@ -297,6 +297,22 @@ def part_of(
     if rank == MASTER:
         part.record = _record(task)
     return part
+
+
+def peers(plan: Plan, rank: int) -> list[int]:
+    """With whom a rank exchanges messages: parent and children; in a ring its neighbours and the master."""
+    near = set(plan.children[rank])
+    if plan.parent[rank] >= 0:
+        near.add(int(plan.parent[rank]))
+    if plan.committers != (0,):
+        n = plan.workers
+        first = plan.committers[0]
+        if rank == 0:
+            near.add(first)
+        else:
+            near |= {1 + rank % n, 1 + (rank - 2) % n}
+            near |= {0} if rank == first else set()
+    return sorted(near - {rank})
 
 
 def _arrivals(task: Task, places: dict[int, Place], rank: int) -> Arrivals | KeptArrivals:
