@@ -26,19 +26,21 @@ class Ahead:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.work: list[tuple[int, int, float, float]] = []  # round, samples, start, end
+        # round, samples, start, end; did it really take longer?
+        self.work: list[tuple[int, int, float, float, bool]] = []
 
-    def add(self, round: int, samples: int, start: float, end: float) -> None:
+    def add(self, round: int, samples: int, start: float, end: float, overrun: bool = False) -> None:
         """Some work was done that takes from `start` to `end`; an end at infinity: it was given up halfway."""
-        self.work.append((round, samples, start, end))
+        self.work.append((round, samples, start, end, overrun))
 
     def settle(self, moment: float) -> None:
         """A newer model was there at `moment`, or the run is over: book what was done, or begun, by then."""
-        for round, samples, start, end in self.work:
+        for round, samples, start, end, overrun in self.work:
             if start <= moment:
                 self.ledger.add("started", round, samples)
                 if end <= moment:
                     self.ledger.computed(round, samples, start, end)
+                    self.ledger.add("overrun", round, overrun)
                 else:
                     self.ledger.add("abandoned", round)
         self.work.clear()

@@ -69,7 +69,7 @@ GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
 LISTENING = Naps(1e-4, 4e-3)  # for a model
 RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
 # Who is rung need not look, but for what MPI does not move on by itself.
-RUNG = Naps(2e-3, 1e-1)
+RUNG = Naps(2e-3, 2.5e-1)
 FRESH = 5e-3  # s for which a look at what has come counts as new
 # With emulated links, who notices a model late is not late, as long as that is before its work would be done.
 LISTENING_EMULATED, RESTING_EMULATED = Naps(1e-3, 1e-2), Naps(1.5e-2, 1.5e-2)
@@ -403,12 +403,11 @@ class RankEngine:
         """Really compute, then go on as if the drawn time were over already."""
         value = self._really(effect)
         if value is None:
-            end = math.inf
-        else:
-            self._is_over(effect, end)
-            self._reach(end)
-            end = self.logical
-        ahead.add(effect.round, samples, start, end)
+            ahead.add(effect.round, samples, start, math.inf)
+            return None
+        overrun = time.monotonic() > end + TOLERANCE
+        self._reach(end)
+        ahead.add(effect.round, samples, start, self.logical, overrun)
         return value
 
     def _settle(self, moment: float) -> None:
@@ -419,20 +418,14 @@ class RankEngine:
 
     def _cut(self, effect: Compute, end: float) -> bool:
         """Sleep what is left of the drawn time; True if that was cut short."""
-        if self._is_over(effect, end):
-            return False
+        now = time.monotonic()
+        if now > end + TOLERANCE:
+            self.ledger.add("overrun", effect.round)
 
         def overtaken() -> bool | None:
             return self._overtaken(effect.unless) or None
 
-        return bool(self.wait(overtaken, self.resting, end))
-
-    def _is_over(self, effect: Compute, end: float) -> bool:
-        """Is the drawn time over? What took longer is counted."""
-        now = time.monotonic()
-        if now > end + TOLERANCE:
-            self.ledger.add("overrun", effect.round)
-        return now >= end
+        return now < end and bool(self.wait(overtaken, self.resting, end))
 
     def _really(self, effect: Compute) -> Any:
         """The value, or None where it is given up at a part border."""

@@ -30,7 +30,7 @@ from workbench.launch.words import rebuilt
 from workbench.protocol import MASTER, Plan, Recv
 
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
-RUNG_EVERY = 1e-1  # of who is rung when a word comes
+RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
 MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
 LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
 
