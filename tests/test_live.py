@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -154,3 +156,20 @@ def test_an_unknown_engine_and_what_is_no_experiment_are_refused_at_once() -> No
 def test_numeric_runs_carry_the_real_vectors() -> None:
     run = live.start(SCHEMES[3], numeric=True)
     assert run.result().same(wb.run(SCHEMES[3], numeric=True))
+
+
+def test_what_two_threads_must_not_import_at_once_is_there_before_the_thread() -> None:
+    code = """
+import sys
+import workbench as wb
+from workbench import live
+
+assert not any(name.startswith("narwhals") for name in sys.modules)
+found = []
+live.in_background(lambda: found.append("narwhals.stable.v1" in sys.modules), "a thread")
+while not found:
+    pass
+print(found)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True]\n"

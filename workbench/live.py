@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Literal
@@ -139,8 +139,20 @@ def start_simulated(
     from workbench.simulated import SimulatedRun, work
 
     runs = [SimulatedRun(e, numeric, events) for e in experiments]
-    Thread(target=work, args=(runs,), name="workbench-simulation", daemon=True).start()
+    in_background(lambda: work(runs), "workbench-simulation")
     return list(runs)
+
+
+def in_background(work: Callable[[], None], name: str) -> None:
+    """Work in a thread of its own.
+
+    plotly and scikit-learn both import narwhals, whose modules import one another in a circle. Where the thread reads a
+    data set while the notebook draws its first figure, they may wait for each other, which Python ends with an error in
+    one of them: so it is imported before.
+    """
+    with suppress(ImportError):
+        import narwhals.stable.v1  # noqa: F401
+    Thread(target=work, name=name, daemon=True).start()
 
 
 def each(start_one: Callable[..., Run]) -> Callable[..., list[Run]]:

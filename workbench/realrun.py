@@ -28,7 +28,7 @@ from workbench.launch import records
 from workbench.launch.pools import POOLS, Holder, Pool
 from workbench.launch.tasks import Task, data_of, task_of
 from workbench.launch.words import rebuilt
-from workbench.live import Rows, Run, State, failing, no_rows
+from workbench.live import Rows, Run, State, failing, in_background, no_rows
 from workbench.measured import put_together
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
@@ -87,7 +87,7 @@ class RealRun(Run):
             with failing(self):
                 work()
 
-        threading.Thread(target=safely, name="workbench-run", daemon=True).start()
+        in_background(safely, "workbench-run")
         return self
 
     def launch(self, options: dict[str, Any]) -> None:
