@@ -161,14 +161,14 @@ def test_numeric_runs_carry_the_real_vectors() -> None:
 def test_what_two_threads_must_not_import_at_once_is_there_before_the_thread() -> None:
     code = """
 import sys
+import threading
 import workbench as wb
 from workbench import live
 
 assert not any(name.startswith("narwhals") for name in sys.modules)
-found = []
-live.in_background(lambda: found.append("narwhals.stable.v1" in sys.modules), "a thread")
-while not found:
-    pass
+found, said = [], threading.Event()
+live.in_background(lambda: (found.append("narwhals.stable.v1" in sys.modules), said.set()), "a thread")
+said.wait(60)
 print(found)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

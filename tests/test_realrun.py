@@ -198,3 +198,14 @@ def test_who_is_late_and_who_gives_up_is_as_on_the_virtual_clock(tmp_path: Path)
     computed = real.events[real.events["kind"] == "compute"]
     assert computed["rank"].nunique() == 5
     np.testing.assert_allclose(computed.groupby("rank")["end"].count(), [8] * 4 + [8], atol=1)
+
+
+def test_a_damaged_answer_is_missed_in_its_own_round() -> None:
+    """A header that cannot be trusted does not say which; the answers are here long before they are due."""
+    e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
+    e = e.replace(delays={"kind": "constant", "shift": 5e-3})
+    run = start_real(e, vandals={"3": {"4": "flip"}})
+    assert run.wait(60.0), "hangs"
+    with pytest.raises(wb.QuorumLost, match="damaged") as lost:
+        run.result()
+    assert (lost.value.round, lost.value.missing) == (4, (3,))

@@ -12,7 +12,7 @@ from workbench.engines.ports import Port
 from workbench.links import Link
 from workbench.protocol import CODED, Message
 
-TIMES = st.floats(0.0, 10.0)
+TIMES = st.integers(0, 10_000).map(lambda ms: ms / 1e3)
 FREE = Link()
 NAMES = ("started", "computed", "samples", "abandoned", "overrun")
 
@@ -86,3 +86,9 @@ def test_leaves_of_a_tree_a_star_and_a_ring() -> None:
     assert leaves(cr.plan) == {3, 4, 5, 6}
     assert leaves(wb.Experiment(scheme="UMW", workers=3).plan) == {1, 2, 3}
     assert leaves(wb.Experiment(scheme="RAR", workers=3).plan) == frozenset()
+
+
+def test_who_sends_several_answers_waits_with_each() -> None:
+    plan = wb.Experiment(scheme="UC-MMC", workers=6).plan
+    assert plan.answers > 1
+    assert leaves(plan) == frozenset()

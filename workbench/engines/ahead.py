@@ -15,9 +15,18 @@ from collections.abc import Collection, Sequence
 from workbench.engines.ledger import Ledger
 from workbench.protocol import Plan
 
+SAME = 1e-9  # s: what is no further apart is one moment, also where times were carried from clock to clock
+
+KEPT = 1000  # models
+
 
 def leaves(plan: Plan) -> frozenset[int]:
-    """Ranks that send ahead: those that have a parent and no children."""
+    """Ranks that send ahead: those that have a parent and no children.
+
+    None where a worker sends several answers: it would compute them all, also those that a drawn time forbids.
+    """
+    if plan.answers > 1:
+        return frozenset()
     return frozenset(r for r, below in enumerate(plan.children) if plan.parent[r] >= 0 and not below)
 
 
@@ -36,9 +45,9 @@ class Ahead:
     def settle(self, moment: float) -> None:
         """A newer model was there at `moment`, or the run is over: book what was done, or begun, by then."""
         for round, samples, start, end, overrun in self.work:
-            if start <= moment:
+            if start <= moment + SAME:
                 self.ledger.add("started", round, samples)
-                if end <= moment:
+                if end <= moment + SAME:
                     self.ledger.computed(round, samples, start, end)
                     self.ledger.add("overrun", round, overrun)
                 else:
@@ -58,6 +67,8 @@ class Told:
         """A model was sent."""
         self.rounds.append(round)
         self.models.append((arrives, to))
+        if len(self.rounds) > 2 * KEPT:  # what is older makes an answer late instead of forgotten
+            del self.rounds[:KEPT], self.models[:KEPT]
 
     def newer(self, child: int, round: int, moment: float) -> bool:
         """Does a child that sends ahead have a model newer than a round's before some moment?"""
@@ -65,4 +76,4 @@ class Told:
             return False
         newer = self.models[bisect_right(self.rounds, round) :]
         there = next((arrives for arrives, to in newer if child in to), moment)
-        return there < moment
+        return there + SAME < moment

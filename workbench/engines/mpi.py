@@ -272,9 +272,9 @@ class RankEngine:
     def _late(self, message: Message) -> bool:
         return message.round < self.floor.get(message.kind, 0)
 
-    def _take_in(self, port: Port) -> bool:
-        """Move one message from the port to the inbox, or drop it; False if none is through."""
-        got = port.next(time.monotonic())
+    def _take_in(self, port: Port, until: float = math.inf) -> bool:
+        """Move one message from the port to the inbox, or drop it; False if none is through (by some moment)."""
+        got = port.next(min(time.monotonic(), until))
         if got is None:
             return False
         (_, _, message, sent, floats), begun, end, late = got
@@ -289,33 +289,34 @@ class RankEngine:
                 return i
         return None
 
-    def _match(self, match: Match) -> int | None:
+    def _match(self, match: Match, until: float = math.inf) -> int | None:
         """Place of the first message in the inbox that matches; takes in what is through until there is one."""
         place = self._find(match) if self.inbox else None
-        while place is None and self.port and self._take_in(self.port):
+        while place is None and self.port and self._take_in(self.port, until):
             place = self._find(match)
         return place
 
     def _recv(self, effect: Recv) -> Message | None:
-        match = effect.match
-        if (place := self._match(match)) is None:
-            until = math.inf if effect.until is None else self.zero + effect.until
+        match, until = effect.match, math.inf
+        if effect.until is not None:  # rounded up: the node's clock must not show less afterwards
+            until = max(math.nextafter(self.zero + effect.until, math.inf), self.logical)
+        if (place := self._match(match, until)) is None:
 
             def check() -> int | None:
-                return self._match(match)
+                return self._match(match, until)
 
             place = self._poll(check, RUNG if self.rung else self._naps(match), until)
             if place is None:
                 self._reach(until)
                 return None
         message, through = self._taken(place)
+        self._settle(through)
         while effect.latest and (place := self._newer(match)) is not None:
             message, through = self._taken(place)
         if message.kind != LOST:
             self.round = max(self.round, message.round)
         if message.kind not in (MODEL, LOST):
             self.answers.append((message.round, message.src, message.number))
-        self._settle(through)
         self._reach(through)
         return message
 
@@ -362,6 +363,8 @@ class RankEngine:
         to = (effect.to,) if isinstance(effect.to, int) else effect.to
         arrives = sent + self._way(effect, floats) if self.emulated else sent
         kind = effect.kind
+        if kind == MODEL and effect.value is not None:
+            self.round = max(self.round, effect.round)
         if kind == MODEL and self.port is not None:
             self.port.sent_down(effect.round, arrives, to)
         words = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)

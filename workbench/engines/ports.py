@@ -55,7 +55,7 @@ class Port:
         return bool(self.queue or self.above or self.current)
 
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
-        """Take in a message that is at the port at `at` or later."""
+        """Take in a message that is at the port at `at` or later, unless its sender would not have sent it."""
         self._serial += 1
         down = message.kind in (MODEL, LOST)
         if not down and self._unsent(message, sent):
