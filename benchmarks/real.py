@@ -23,6 +23,7 @@ import workbench as wb
 from workbench.delays import DelayStream
 from workbench.launch import mpiexec
 from workbench.launch.pools import POOLS
+from workbench.launch.tied import tied
 from workbench.realrun import RealRun, start_real
 
 FEATURES = 5001
@@ -108,7 +109,7 @@ def bare_star(e: wb.Experiment) -> float:
 def baseline(script: str, workers: int, *arguments: object, blocks: bool = False) -> list[str]:
     """What a script of plain mpi4py prints. `blocks`: its calls wait for messages, and should give up the core."""
     host = [] if blocks else ["--host", f"localhost:{workers + 1}"]  # see `mpiexec.command`
-    start = [mpiexec.find_mpiexec(), *host, "-n", str(workers + 1), sys.executable]
+    start = [*tied("TERM", mpiexec.find_mpiexec()), *host, "-n", str(workers + 1), sys.executable]
     command = [*start, str(Path(__file__).with_name(script)), *map(str, arguments)]
     environment = {**mpiexec.environment(), "PYTHONPATH": str(Path(__file__).parent.parent)}
     environment["OMPI_MCA_mpi_yield_when_idle"] = str(int(blocks))

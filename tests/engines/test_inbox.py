@@ -12,11 +12,11 @@ from workbench.engines.bell import Bell
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
 from workbench.engines.wire import Envelope
-from workbench.protocol import CODED, LOST, Close, Message, Recv
+from workbench.protocol import CODED, LOST, Close, Decode, Message, Recv
 
 pytest.importorskip("mpi4py")
 
-from workbench.engines.mpi import RankEngine, Setup
+from workbench.engines.mpi import Emulate, RankEngine, Setup
 
 ROUNDS = 5
 
@@ -27,18 +27,20 @@ class Letters:
     def __init__(self, *looks: list[tuple[int, int]]) -> None:
         self.looks = list(looks)  # sender and round of each letter
         self.bell, self.dead, self.needs_looks = Bell(), set[int](), False
+        self.looked = 0
 
     def poll(self, now: float) -> list[tuple[Envelope, Any]]:
+        self.looked += 1
         found = self.looks.pop(0) if self.looks else []
         return [(Envelope(1, r, src, 0, 1, 3, 0.5, 0.5, CODED), (src, r)) for src, r in found]
 
 
-def master(post: Any) -> RankEngine:
+def master(post: Any, emulate: Emulate = "nothing", **more: Any) -> RankEngine:
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4, rounds=ROUNDS)
     problem, optimiser = e.build_problem(), e.build_optimiser()
     learner = Learner(e.plan, problem, optimiser, 0, problem.start(), optimiser.start(problem))
     delays = DelayStream(e.delays, 0, e.workers)
-    setup = Setup(e.build_scheme(), e.plan, ROUNDS, 3, delays, e.link, emulate="nothing")
+    setup = Setup(e.build_scheme(), e.plan, ROUNDS, 3, delays, e.link, emulate, **more)
     nothing: Any = lambda *what: float("inf")  # noqa: E731
     return RankEngine(setup, 0, post, learner, Ledger(0, ROUNDS), nothing, nothing, nothing, nothing)
 
@@ -81,3 +83,12 @@ def test_word_of_a_dead_child_is_heard_and_not_counted() -> None:
     post.dead.add(2)
     assert taken(engine, 0) == (2, 0)
     assert counts(engine, 0) == {"messages": 0, "bytes": 0, "stale": 0}
+
+
+def test_what_comes_while_a_rank_decodes_does_not_keep_it_awake() -> None:
+    post = Letters([(1, 0)], [(2, 0)])
+    engine = master(post, "all", decode_rate=100.0)
+    engine.handlers[Decode](Decode(20))  # 0.2 s
+    assert engine.logical - engine.zero >= 0.199
+    assert post.looked < 100
+    assert [taken(engine, 0) for _ in range(2)] == [(1, 0), (2, 0)]

@@ -217,6 +217,10 @@ class RankEngine:
                 post.bell.sleep(pause)
             nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
 
+    def rest(self, until: float) -> None:
+        """Sleep until a moment; what is through the port meanwhile goes to the inbox."""
+        self.wait(lambda: self._match({}), self.resting, until)
+
     def _pump(self) -> bool:
         """Take in what has come; True if something has."""
         self.pumped = now = time.monotonic()
@@ -450,7 +454,7 @@ class RankEngine:
     def _decode(self, effect: Decode) -> None:
         if self.setup.decode_rate is not None and self.emulated:
             start, end = self.logical, self.logical + effect.floats / self.setup.decode_rate
-            self.wait(lambda: None, self.resting, end)
+            self.rest(end)
             self._reach(end)
             self.ledger.log(self.round, self.rank, "decode", start, start, self.logical, -1, 0, 0)
 

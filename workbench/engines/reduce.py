@@ -35,7 +35,7 @@ class Reduce:
         total, end = self.buffer[:floats].copy(), time.monotonic()
         if self.link is not None:
             end = engine.zero + self._ring_end(engine, floats)
-            engine.wait(lambda: None, engine.resting, end)
+            engine.rest(end)
         engine.booked_ring(effect.round, entry, end, bytes_sent(floats, n, me), 2 * (n - 1))
         return total
 

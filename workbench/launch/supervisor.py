@@ -6,7 +6,8 @@ ranks with mpiexec. It has a session of its own, so a notebook's restart does no
 
 What it has to know stands in ``pool.json``: `command` (mpiexec's command line), `ranks`, and perhaps `environment`
 (variables on top of its own), `ways` (how the other hosts are reached, see `guards`), and `alone` (all ranks are on
-this machine, so the files through which they share memory can be kept together, and taken away at the end).
+this machine, so they need no network, and the files through which they share memory can be kept together, and taken
+away at the end).
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from workbench.files import atomic_write
+from workbench.launch.enclosed import can_enclose, enclose
 from workbench.launch.ranks import DIES_WITH_PARENT, SAY
 
 GONE, PROGRESS, LOG = "gone.json", "progress", "log.txt"
@@ -61,7 +64,7 @@ class Supervisor:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=self._before_mpiexec(),
             )
             assert process.stdout is not None
             reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
@@ -81,6 +84,16 @@ class Supervisor:
         }
         with atomic_write(self.folder / GONE, "w") as out:
             out.write(json.dumps(why))
+
+    def _before_mpiexec(self) -> Callable[[], None]:
+        enclosed = bool(self.settings.get("alone")) and can_enclose()
+
+        def prepare() -> None:
+            if enclosed:
+                enclose()
+            _die_with_parent()
+
+        return prepare
 
     def _shared(self) -> dict[str, str]:
         """Variables with which the ranks share memory in a folder of their own; ranks that are killed leave it full."""
