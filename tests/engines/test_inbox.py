@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from workbench.engines.bell import Bell
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
 from workbench.engines.wire import Envelope
-from workbench.protocol import CODED, LOST, Close, Decode, Message, Recv
+from workbench.protocol import CODED, LOST, Close, Compute, Decode, Message, Recv
 
 pytest.importorskip("mpi4py")
 
@@ -26,13 +28,14 @@ class Letters:
 
     def __init__(self, *looks: list[tuple[int, int]]) -> None:
         self.looks = list(looks)  # sender and round of each letter
+        self.arrives = 0.5
         self.bell, self.dead, self.needs_looks = Bell(), set[int](), False
         self.looked = 0
 
     def poll(self, now: float) -> list[tuple[Envelope, Any]]:
         self.looked += 1
         found = self.looks.pop(0) if self.looks else []
-        return [(Envelope(1, r, src, 0, 1, 3, 0.5, 0.5, CODED), (src, r)) for src, r in found]
+        return [(Envelope(1, r, src, 0, 1, 3, 0.5, self.arrives, CODED), (src, r)) for src, r in found]
 
 
 def master(post: Any, emulate: Emulate = "nothing", **more: Any) -> RankEngine:
@@ -85,10 +88,38 @@ def test_word_of_a_dead_child_is_heard_and_not_counted() -> None:
     assert counts(engine, 0) == {"messages": 0, "bytes": 0, "stale": 0}
 
 
-def test_what_comes_while_a_rank_decodes_does_not_keep_it_awake() -> None:
+def decode(engine: RankEngine) -> None:
+    engine.handlers[Decode](Decode(20))
+
+
+def compute(engine: RankEngine) -> None:
+    work = engine.setup.plan.work[1]
+    assert not engine._cut(Compute(work, None, 0), engine.logical + 0.2)
+
+
+@pytest.mark.parametrize("busy", [decode, compute])
+def test_what_comes_while_a_rank_is_busy_does_not_keep_it_awake(busy: Callable[[RankEngine], None]) -> None:
     post = Letters([(1, 0)], [(2, 0)])
     engine = master(post, "all", decode_rate=100.0)
-    engine.handlers[Decode](Decode(20))  # 0.2 s
-    assert engine.logical - engine.zero >= 0.199
+    began = engine.logical
+    busy(engine)  # 0.2 s
+    assert time.monotonic() >= began + 0.199
     assert post.looked < 100
     assert [taken(engine, 0) for _ in range(2)] == [(1, 0), (2, 0)]
+
+
+@pytest.mark.parametrize("after", [-0.005, 0.005])
+def test_what_is_through_after_the_decoding_is_not_taken_in_before_its_end(
+    after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Be it before the machine's clock, of which the rank's may be behind."""
+    monkeypatch.setattr("workbench.engines.mpi.SLACK", 10.0)
+    post = Letters([(1, 0)])
+    engine = master(post, "all", decode_rate=1000.0)
+    engine.zero = engine.logical = time.monotonic() - 0.04
+    end = engine.logical + 0.01
+    post.arrives = end + after
+    engine.handlers[Decode](Decode(10))
+    assert engine.logical == end
+    assert len(engine.inbox) == (after < 0)
+    assert taken(engine, 0) == (1, 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from workbench.launch import pools
-from workbench.launch.places import here
+from workbench.launch.places import here, is_alive
 from workbench.launch.supervisor import GONE, shared
 
 
@@ -56,6 +56,17 @@ def test_only_what_is_over_is_swept_away(
         (folder / pools.READY).write_text(json.dumps({"places": [place, place]}))
     pools.sweep()
     assert folder.exists() == stays
+
+
+def test_processes_that_the_system_hides_are_there(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for ranks in a namespace of their own where /proc is mounted with hidepid."""
+
+    def hidden(*_: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    assert is_alive(os.getpid())
+    assert not is_alive(dead)
 
 
 @pytest.mark.mpi

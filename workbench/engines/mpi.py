@@ -219,7 +219,7 @@ class RankEngine:
 
     def rest(self, until: float) -> None:
         """Sleep until a moment; what is through the port meanwhile goes to the inbox."""
-        self.wait(lambda: self._match({}), self.resting, until)
+        self.wait(lambda: self._match({}, until), self.resting, until)
 
     def _pump(self) -> bool:
         """Take in what has come; True if something has."""
@@ -430,7 +430,7 @@ class RankEngine:
             self.ledger.add("overrun", effect.round)
 
         def overtaken() -> bool | None:
-            return self._overtaken(effect.unless) or None
+            return self._match(effect.unless or {}, end) is not None or None
 
         return now < end and bool(self.wait(overtaken, self.resting, end))
 

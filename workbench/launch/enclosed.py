@@ -18,35 +18,30 @@ SET_FLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # of interfaces, see ioctls.h and if
 
 
 def enclose() -> None:
-    """Leave the machine's networks for a loopback of one's own, for good.
+    """Leave the machine's networks for a loopback of one's own, for good; between fork and exec.
 
-    What was open before stays so; files and signals are as ever. Who is not root may do it with a user namespace, in
-    which everybody is who he was, and only while he has a single thread.
+    What was open before stays so; files and signals are as ever. Who is not root does it within a user namespace, in
+    which he is who he was (root would lose his power over others' files there).
 
-    Raises OSError where the system forbids it; then half of it may be done (see `can_enclose`).
+    Raises OSError where the system forbids it; then half of it may be done, and this process should end.
     """
-    import fcntl  # not everywhere
-
-    unshare = ctypes.CDLL(None, use_errno=True).unshare
-    if unshare(NEW_NET):
-        user, group = os.geteuid(), os.getegid()
-        if unshare(NEW_USER | NEW_NET):
-            raise OSError(ctypes.get_errno(), "unshare")
+    if sys.platform != "linux":
+        raise OSError("network namespaces are Linux's")
+    user, group = os.geteuid(), os.getegid()
+    if ctypes.CDLL(None, use_errno=True).unshare(NEW_NET | (NEW_USER if user else 0)):
+        raise OSError(ctypes.get_errno(), "unshare")
+    if user:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, SET_FLAGS, struct.pack("16sh14x", b"lo", UP | RUNNING))
+    _start_loopback()
 
 
-def can_enclose() -> bool:
-    """Does it work here? A process that is ended at once has tried; to be called by a process of one thread."""
-    if sys.platform != "linux":
-        return False
-    if (pid := os.fork()) == 0:
-        try:
-            enclose()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1] == 0
+def _start_loopback() -> None:
+    import fcntl  # not everywhere
+
+    with socket.socket() as server, socket.socket() as client:
+        fcntl.ioctl(server, SET_FLAGS, struct.pack("16sh14x", b"lo", UP | RUNNING))
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client.connect(server.getsockname())

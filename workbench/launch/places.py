@@ -82,5 +82,7 @@ def is_alive(pid: int) -> bool:
         return False
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:  # gone in this moment, or a system without /proc
-        return not Path("/proc/self/stat").exists()
+    except (
+        OSError
+    ):  # gone in this moment, or a system without /proc, or one that hides others' processes there
+        return exists(pid)

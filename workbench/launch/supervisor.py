@@ -12,6 +12,7 @@ away at the end).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from workbench.files import atomic_write
-from workbench.launch.enclosed import can_enclose, enclose
+from workbench.launch.enclosed import enclose
 from workbench.launch.ranks import DIES_WITH_PARENT, SAY
 
 GONE, PROGRESS, LOG = "gone.json", "progress", "log.txt"
@@ -58,14 +59,7 @@ class Supervisor:
                 subprocess.run(
                     [sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL, check=False
                 )
-            process = subprocess.Popen(
-                self.settings["command"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=self._before_mpiexec(),
-            )
+            process = self._mpiexec(log)
             assert process.stdout is not None
             reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
             reader.start()
@@ -85,15 +79,23 @@ class Supervisor:
         with atomic_write(self.folder / GONE, "w") as out:
             out.write(json.dumps(why))
 
-    def _before_mpiexec(self) -> Callable[[], None]:
-        enclosed = bool(self.settings.get("alone")) and can_enclose()
+    def _mpiexec(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start it; without a network if it needs none, and the system allows that."""
 
-        def prepare() -> None:
-            if enclosed:
-                enclose()
-            _die_with_parent()
+        def start(before: Callable[[], None]) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                self.settings["command"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=before,
+            )
 
-        return prepare
+        if self.settings.get("alone"):
+            with contextlib.suppress(subprocess.SubprocessError):
+                return start(_die_enclosed)
+        return start(_die_with_parent)
 
     def _shared(self) -> dict[str, str]:
         """Variables with which the ranks share memory in a folder of their own; ranks that are killed leave it full."""
@@ -167,6 +169,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def _die_enclosed() -> None:
+    enclose()
+    _die_with_parent()
 
 
 def _die_with_parent() -> None:
