@@ -53,6 +53,24 @@ def test_run_writes_a_folder(
         (["delays", "gauss"], "delays.kind = 'gauss'"),
         (["presets", "fig7"], "preset = 'fig7'"),
         (["run", "--rounds", "x"], "x"),
+        (["run", *SMALL, "--set", "delays.rate=-3"], r"delays\.rate = -3: .*above 0"),
+        (
+            ["run", *SMALL, "--set", "delays.shape=0.5", "--set", "delays.kind=pareto"],
+            r"delays\.shape = 0\.5",
+        ),
+        (
+            ["run", *SMALL, "--set", "problem_args.data=digits"],
+            "problem: 'logistic' .*use 'softmax' or 'least_sq",
+        ),
+        (["run", *SMALL, "--problem", "cnn", "--set", "problem_args.data=digits"], "has 64 features"),
+        (["run", *SMALL, "-o", "/dev/null/run"], "output = '/dev/null/run': cannot be written"),
+        (["profile", "-o", "/dev/null/p.json"], "output = '/dev/null/p.json': cannot be written"),
+        (["reproduce", "ec2", "-o", "/dev/null"], "output = '/dev/null': cannot be written"),
+        (["presets", "fig8", "-o", "/dev/null"], "output = '/dev/null': cannot be written"),
+        (["runs", "-o", "/dev/null/table.csv"], "output = '/dev/null/table.csv': cannot be written"),
+        (["sweep", "x.yaml", "--timeout", "-3"], "'--timeout': -3.0"),
+        (["sweep", "x.yaml", "-j", "0"], "'--jobs': 0"),
+        (["resume", "."], r"folder = '\.': holds no run on real processes; give"),
         (["rum"], "rum"),
     ],
 )
@@ -107,3 +125,43 @@ def test_another_scheme_drops_the_numbers_of_the_first(
     binary.write_bytes(b"\xff\xfe")
     assert call(monkeypatch, "run", str(binary)) == 2
     assert "binary.yaml" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 7.28 TiB")
+
+    monkeypatch.setattr("workbench.runner.run", run)
+    assert call(monkeypatch, "run", *SMALL) == 2
+    assert capsys.readouterr().err == (
+        "workbench: not enough memory (Unable to allocate 7.28 TiB); take fewer workers, rounds, samples or runs\n"
+    )
+
+
+def test_a_warning_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--problem", "least_squares", "--set", "optimiser_args.step=1e6", "--rounds", "100"]
+    assert call(monkeypatch, "run", *SMALL, *words) == 0
+    assert re.match(r"workbench: warning: UMW: the loss is not finite from round \d+ on; .*\n$",
+                    capsys.readouterr().err)  # fmt: skip
+
+
+def test_a_number_of_the_default_delays_is_changed_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert call(monkeypatch, "run", *SMALL, "--set", "delays.rate=1e3", "-o", str(out)) == 0
+    default = wb.Experiment().delays
+    assert wb.Trace.load(out).experiment.delays == default.replace(rate=1e3)
+
+
+def test_a_forecast_says_where_its_error_is_no_error_of_other_seeds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind, told in (("heterogeneous", True), ("markov", True), ("exponential", False)):
+        spec = wb.Experiment(delays={"kind": kind}).write(tmp_path / f"{kind}.yaml")
+        assert call(monkeypatch, "forecast", str(spec), "--rounds", "5") == 0
+        assert ("other seeds differ by more" in capsys.readouterr().out) == told

@@ -10,6 +10,7 @@ import pytest
 import workbench as wb
 from workbench.engines.arithmetic import Coefficients
 from workbench.runner import timeline
+from workbench.settings import SettingError
 
 COMMON: dict[str, Any] = {
     "problem_args": {"samples": 1200, "features": 100},
@@ -89,3 +90,12 @@ def test_forecast_touches_no_data() -> None:
         scheme="UMW", workers=3, problem_args={"data": "openml:gisette", "samples": 6000, "features": 5000}
     )
     assert wb.forecast(e).bytes == 3 * 5000 * 8
+
+
+@pytest.mark.parametrize(
+    "bad", [{"rounds": "3"}, {"rounds": 0}, {"rounds": 2.5}, {"seed": -3}, {"seed": "1"}]
+)
+def test_what_is_no_number_of_rounds_or_no_seed_is_named(bad: dict[str, Any]) -> None:
+    ((name, value),) = bad.items()
+    with pytest.raises(SettingError, match=f"^{name} = {value!r}: take a whole number"):
+        wb.forecast(wb.Experiment(), **bad)

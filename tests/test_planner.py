@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -228,6 +229,10 @@ def test_too_little_memory() -> None:
 def test_a_field_that_the_planner_fills_in() -> None:
     with pytest.raises(SettingError, match=r"^delays: the planner fills it in"):
         advise(measured(6, "steady", 1e-4, 1e8), delays={"kind": "constant"})
+    for bad in ({"tolerance": 1.0}, {"tolerance": -1.0}, {"effort": -4.0}, {"schemes": []}):
+        ((name, value),) = bad.items()
+        with pytest.raises(SettingError, match=f"^{name} = {re.escape(str(value))}: "):
+            advise(measured(6, "steady", 1e-4, 1e8), **bad)
     with pytest.raises(SettingError, match=r"scheme = 'CX'"):
         advise(measured(6, "steady", 1e-4, 1e8), schemes=["CX"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,16 @@ def test_a_folder_is_read_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
         assert again.replay().same(trace)
         assert again.info["versions"]["numpy"] == np.__version__
         assert again.info["seed"] == 0
+
+
+def test_it_is_shown_in_a_line(tmp_path: Path) -> None:
+    trace = wb.run(five()[0])
+    assert re.fullmatch(r"<Trace: UMW, \d+ workers, sim: \d+ rounds in [\d.]+ s, loss [\d.]+>", repr(trace))
+
+
+def test_an_unknown_metric_is_named() -> None:
+    with pytest.raises(SettingError, match="metric = 'lass': this trace has round, time, loss"):
+        wb.run(five()[0]).time_to(0.3, "lass")
 
 
 def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "ClusterError": ("workbench.errors", "ClusterError"),
     "ClusterProfile": ("workbench.profiles", "ClusterProfile"),
+    "DataError": ("workbench.problems.data", "DataError"),
     "Experiment": ("workbench.experiment", "Experiment"),
     "Fault": ("workbench.experiment", "Fault"),
     "QuorumLost": ("workbench.errors", "QuorumLost"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -20,7 +21,9 @@ def main() -> None:
     from workbench.settings import SettingError
 
     try:
-        cli(standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warned
+            cli(standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -29,6 +32,24 @@ def main() -> None:
     except (SettingError, RunError, ValueError, OSError) as error:
         click.echo(f"workbench: {error}", err=True)
         sys.exit(2)
+    except MemoryError as error:
+        more = str(error) or "more was needed"
+        click.echo(
+            f"workbench: not enough memory ({more}); take fewer workers, rounds, samples or runs", err=True
+        )
+        sys.exit(2)
+
+
+def _warned(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning is one sentence, too; where in the code it came up helps no user."""
+    click.echo(f"workbench: warning: {message}", err=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -105,12 +126,12 @@ def run(
     """Run the experiment of a SPEC file (.yaml, .json), changed by the options; no SPEC: the defaults."""
     from workbench.experiment import Experiment
     from workbench.runner import run as run_experiment
-    from workbench.settings import SettingError
+    from workbench.settings import SettingError, check_writable
 
     if output is not None and output.exists():
         raise SettingError(f"output = {str(output)!r}: exists already; choose a new name")
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)  # now, not after the run
+        check_writable(output, "output")  # now, not after the run
     base = Experiment.read(spec).model_dump(exclude_unset=True) if spec else {}
     for name in ("scheme", "problem", "optimiser"):  # another one has other numbers
         if options.get(name) not in (None, base.get(name)):
@@ -131,7 +152,9 @@ def run(
 def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
     import yaml
 
+    from workbench.delays import ShiftedExponential
     from workbench.settings import SettingError
+    from workbench.text import parse
 
     for change in changes:
         path, equals, text = change.partition("=")
@@ -144,11 +167,15 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
             if not isinstance(place, dict):
                 raise SettingError(f"--set {change}: {key} has no fields of its own; write {key}=VALUE")
         try:
-            place[last] = yaml.safe_load(text)
+            place[last] = parse(text)
         except yaml.YAMLError:
             raise SettingError(
                 f"--set {change}: {text!r} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
             ) from None
+    if isinstance(delays := base.get("delays"), dict):
+        delays.setdefault(
+            "kind", ShiftedExponential().kind
+        )  # the default, of which some numbers were changed
     return base
 
 
@@ -162,8 +189,13 @@ def forecast(spec: Path, rounds: int | None) -> None:
     from workbench.experiment import Experiment
     from workbench.forecasting import forecast as expect
 
-    f = expect(Experiment.read(spec), rounds)
+    experiment = Experiment.read(spec)
+    f = expect(experiment, rounds)
     click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
+    if experiment.delays.memory or experiment.delays.lasting:
+        click.echo(
+            f"with {experiment.delays.kind} delays rounds are not independent: other seeds differ by more"
+        )
     click.echo(
         f"load {100 * f.load:.3g} % of the data, {f.messages:.6g} messages, {f.bytes:.6g} bytes a round"
     )
@@ -201,9 +233,11 @@ def presets(name: str | None, output: Path | None) -> None:
         for preset in known.values():
             click.echo(f"{preset.name:8} {preset.title}")
         return
+    from workbench.settings import check_writable
+
     folder = output or Path(name)
     chosen = known[name]
-    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder, "output", folder)
     for experiment in chosen:
         click.echo(experiment.write(folder / f"{experiment.scheme}.yaml"))
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("plan", metavar="SWEEP", type=click.Path(path_type=Path))
-@click.option("-j", "--jobs", default=1, show_default=True, help="How many run at a time.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many run at a time."
+)
 @click.option(
     "-o",
     "--output",
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
 @click.option("--only", multiple=True, metavar="RUN", help="This run alone (more than once: these).")
 @click.option("--engine", help="Another engine than the sweep's.")
 @click.option("--cluster", help="Another cluster than the sweep's.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Longest time for one cell of a notebook.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Longest time for one cell of a notebook.",
+)
 @click.option("--dry-run", is_flag=True, help="Check and list the runs, start none.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def sweep(
@@ -90,9 +97,12 @@ def runs(
     output: Path | None,
 ) -> None:
     """Print the table of all runs below FOLDER (default: runs)."""
+    from workbench.settings import check_writable
     from workbench.store import export
     from workbench.store import runs as read
 
+    if output is not None:
+        check_writable(output, "output")
     found = _filtered(read(folder, target=target, metric=metric), where)
     grouped = bool(by or of)
     table = found.mean(of or "time", by or None, level) if grouped else found.table
@@ -121,7 +131,7 @@ def _filtered(found: Runs, where: tuple[str, ...]) -> Runs:
 def _value(text: str) -> Any:
     import yaml
 
-    from workbench.batch.text import parse
+    from workbench.text import parse
 
     try:
         return parse(text)

@@ -42,6 +42,7 @@ def reproduce(
     on where it stopped.
     """
     from workbench import book
+    from workbench.settings import check_writable
 
     if listed:
         for entry in book.entries().values():
@@ -49,6 +50,7 @@ def reproduce(
         return
     if name != "all":
         book.get(name)  # a wrong name is refused at once
+    check_writable(output, "output", output)
     where = book.find_traces(traces)
     setting = book.Setting(quick, seed, where, download, measure)
     if where is None and name in ("all", "agc-fig1", "agc-fig2c", "agc-fig2d", "agc-replay"):

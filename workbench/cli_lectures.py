@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ def lectures(port: int, browser: bool, token: bool, dark: bool) -> None:
 
     Without a token, whoever else is logged in on this machine can open them too.
     """
+    from workbench.launch.tied import tied
     from workbench.settings import SettingError
     from workbench.straightline import ROOT
 
@@ -33,7 +35,14 @@ def lectures(port: int, browser: bool, token: bool, dark: bool) -> None:
         raise SettingError(
             f"{folder}: no such folder; the lectures are in a clone of the repository, run it there"
         )
-    raise SystemExit(subprocess.call(command(folder, port, browser, token, dark)))
+    chosen = port or _free_port()
+    raise SystemExit(subprocess.call(tied("TERM", *command(folder, chosen, browser, token, dark))))
+
+
+def _free_port() -> int:
+    """A port that nobody listens on now; Voila would print 0 for one that it chose itself."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def command(folder: Path, port: int, browser: bool, token: bool, dark: bool) -> list[str]:

@@ -165,11 +165,10 @@ def _row(choice: Choice) -> str:
 
 def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:
     """Refuse a file that cannot be written, before anything is measured."""
-    from workbench.settings import SettingError
+    from workbench.settings import check_ending, check_writable
 
-    if path.suffix not in endings:
-        raise SettingError(f"{field} = {str(path)!r}: end it in {' or '.join(endings)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    check_ending(path, endings, field)
+    check_writable(path, field)
 
 
 def _draw(figure: Figure, path: Path) -> None:

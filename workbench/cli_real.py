@@ -36,10 +36,14 @@ def resume(folder: Path) -> None:
 @_FOLDER
 def stop(folder: Path) -> None:
     """End a real run after the round that it is in; what was measured is kept."""
+    from workbench.launch.records import ENDED
     from workbench.realrun import attach
 
     run = attach(folder)
-    run.stop()
+    if (folder / ENDED).exists():
+        click.echo("this run has ended already")
+    else:
+        run.stop()
     _report(run, stop=False)
 
 

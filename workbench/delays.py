@@ -39,6 +39,7 @@ class DelayModel(Settings):
     """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds."""
 
     memory: ClassVar[bool] = False  # does a round's draw depend on the round before?
+    lasting: ClassVar[bool] = False  # are some workers slower than others for a whole run?
 
     @abstractmethod
     def draw(
@@ -141,6 +142,7 @@ class TwoPart(DelayModel):
 class Heterogeneous(DelayModel):
     """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration."""
 
+    lasting = True
     kind: Literal["heterogeneous"] = "heterogeneous"
     shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
     slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)

@@ -15,7 +15,7 @@ from workbench.links import Link
 from workbench.optimisers import Optimiser, optimiser_class
 from workbench.problems import Problem, ProblemArgs, problem_from
 from workbench.protocol import Plan, Scheme
-from workbench.settings import SettingError, Settings, setting
+from workbench.settings import SettingError, Settings, check_ending, setting
 
 
 class Fault(Settings):
@@ -107,29 +107,20 @@ class Experiment(Settings):
     @classmethod
     def read(cls, path: str | Path) -> Experiment:
         """Read a .json, .yaml or .yml file; raises `SettingError` naming file, field and value."""
-        import yaml
+        from workbench.text import read_yaml
 
-        file = Path(path)
-        if not file.is_file():
-            raise SettingError(
-                f"{path}: no such file; give a .yaml or .json file with an experiment's fields"
-            )
+        spec = read_yaml(path, "scheme: CR")  # JSON is YAML
         try:
-            spec = yaml.safe_load(file.read_text())  # JSON is YAML
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
-        if not isinstance(spec, dict):
-            raise SettingError(f"{path}: must hold fields such as 'scheme: CR', not a {type(spec).__name__}")
-        try:
-            return cls(**{str(key): value for key, value in spec.items()})
+            return cls(**spec)
         except SettingError as error:
             raise SettingError(f"{path}: {error}") from None
 
     def write(self, path: str | Path) -> Path:
-        """Write to a .json, .yaml or .yml file, atomically."""
+        """Write to a .json, .yaml or .yml file, atomically; raises `SettingError` for another name."""
         import yaml
 
         file = Path(path)
+        check_ending(file, (".json", ".yaml", ".yml"), "path")
         if file.suffix == ".json":
             text = self.model_dump_json(indent=2) + "\n"
         else:

@@ -81,13 +81,17 @@ class Forecast:
 
     @property
     def error(self) -> float:
-        """Standard error of `mean`."""
+        """Standard error of `mean`, rounds taken as independent.
+
+        Where delays keep something from round to round, other seeds differ by more: by their workers'
+        speeds (heterogeneous), or because a spell lasts several rounds (markov).
+        """
         return self.std / float(np.sqrt(len(self.seconds)))
 
 
 def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
     """Sample round times of an experiment; no data is touched. Default: as many rounds as it has."""
-    e = _forecastable(experiment, rounds)
+    e = _forecastable(experiment, rounds, seed)
     samples, floats = e.shape()
     workers, scheme = e.workers, e.build_scheme()
     loads = scheme.loads(workers, samples)
@@ -133,15 +137,17 @@ def _progress(stream: DelayStream, rounds: range) -> Callable[[NDArray[np.int64]
     return lambda portions, which: np.stack([stream.progress(r, portions) for r in rounds[which]])
 
 
-def _forecastable(experiment: Experiment, rounds: int | None) -> Experiment:
+def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) -> Experiment:
     from workbench.experiment import Experiment
 
     if not isinstance(experiment, Experiment):
         raise SettingError(
             f"experiment = {experiment!r:.60}: give a wb.Experiment (of a preset, preset['CR'])"
         )
-    if rounds is not None and rounds < 1:
-        raise SettingError(f"rounds = {rounds}: take 1 or more")
+    if rounds is not None and not (isinstance(rounds, int | np.integer) and rounds >= 1):
+        raise SettingError(f"rounds = {rounds!r}: take a whole number, 1 or more")
+    if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
+        raise SettingError(f"seed = {seed!r}: take a whole number, 0 or more")
     if experiment.faults:
         raise SettingError("faults: a forecast knows no deaths; take faults = (), or run the experiment")
     return experiment

@@ -135,6 +135,7 @@ def plan(
     >>> advice.best.scheme
     'CR'
     """
+    _check(tolerance, effort, schemes)
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     cluster = cluster.replayed() if replay else cluster
     base = _base(cluster, problem, problem_args, workers, rounds, seed, fields)
@@ -147,6 +148,15 @@ def plan(
     return Advice(
         tuple(choices), tuple(refusals), _aim(aim, rounds), tuple(_notes(cluster, base, aim, schemes))
     )
+
+
+def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> None:
+    if not 0 <= tolerance < 1:
+        raise SettingError(f"tolerance = {tolerance}: is a share of the way down; take 0 or more, below 1")
+    if not effort >= 0:
+        raise SettingError(f"effort = {effort}: take 0 or more")
+    if schemes is not None and not schemes:
+        raise SettingError("schemes = []: name one at least, or take None for all")
 
 
 def _base(

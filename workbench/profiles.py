@@ -24,7 +24,7 @@ from workbench.fitting import Law
 from workbench.linkfit import PortFit, Work
 from workbench.links import BYTES_PER_FLOAT, Link
 from workbench.protocol import Array
-from workbench.settings import SettingError, Settings, setting
+from workbench.settings import SettingError, Settings, check_ending, setting
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -139,6 +139,11 @@ class ClusterProfile(Settings):
     links: tuple[WorkerLink, ...] = setting((), "by worker")
     fitted: Fitted
     resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
+
+    def __repr__(self) -> str:
+        """A line; the measured times would fill the screen."""
+        tasks = ", ".join(f"{each.samples:g} samples x {each.floats}" for each in self.recorded)
+        return f"<ClusterProfile: {self.cluster}, {self.workers} workers, {self.date}: {tasks}>"
 
     # ---------------------------------------------------------------- what an experiment takes
 
@@ -328,8 +333,7 @@ class ClusterProfile(Settings):
         import yaml
 
         file = Path(path)
-        if file.suffix not in (".json", ".yaml", ".yml"):
-            raise SettingError(f"path = {str(path)!r}: end it in .json or .yaml")
+        check_ending(file, (".json", ".yaml", ".yml"), "path")
         if not file.parent.is_dir():
             raise SettingError(
                 f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first"

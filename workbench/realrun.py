@@ -336,7 +336,7 @@ def resume(folder: str | Path) -> RealRun:
     if (home / records.ENDED).exists() and json.loads((home / records.ENDED).read_text())[
         "state"
     ] == "finished":
-        raise SettingError(f"folder = {str(folder)!r}: this run is complete; wb.Trace.load reads it")
+        raise SettingError(f"folder = {str(folder)!r}: this run is complete, there is nothing to go on with")
     if not (home / records.CHECKPOINT).is_file():
         raise SettingError(f"folder = {str(folder)!r}: no checkpoint was written yet; run it anew")
     run = RealRun(Experiment.read(home / SPEC), home, _cluster(home))
@@ -352,7 +352,10 @@ def _go_on(run: RealRun) -> None:
 def _real_folder(folder: str | Path) -> Path:
     home = Path(folder)
     if not (home / TASK).is_file() or not (home / SPEC).is_file():
-        raise SettingError(f"folder = {str(folder)!r}: holds no run on real processes")
+        raise SettingError(
+            f"folder = {str(folder)!r}: holds no run on real processes; give the folder of one (wb.Trace.load reads"
+            " those of the virtual clock)"
+        )
     return home
 
 

@@ -65,6 +65,8 @@ def compare(
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
+    if isinstance(experiments, Experiment):
+        experiments = [experiments]
     for e in experiments:
         if not isinstance(e, Experiment):
             raise SettingError(

@@ -6,8 +6,10 @@ Widgets, the command line's help and error sentences are all made from the same 
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -64,6 +66,13 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise SettingError(sentence(error, type(self))) from None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).model_fields:
+            raise SettingError(
+                f"{name} = {_short(value)}: settings stay as they are; replace({name}=...) gives a changed copy"
+            )
+        super().__setattr__(name, value)
+
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
         """Build from a dict (or pass an instance through); raises `SettingError`."""
@@ -91,10 +100,33 @@ class Settings(BaseModel):
         return [{"name": name, **spec} for name, spec in properties.items()]
 
 
+def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
+    """Raise `SettingError` for a file whose name ends otherwise."""
+    if path.suffix not in endings:
+        raise SettingError(f"{field} = {str(path)!r}: end it in {' or '.join(endings)}")
+
+
+def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
+    """Make the folder that a file goes into (default: its parent) and try to write there, before work is done for it.
+
+    Raises `SettingError`.
+    """
+    try:
+        where = folder or path.parent
+        where.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=where):
+            pass
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise SettingError(
+            f"{field} = {str(path)!r}: cannot be written ({why}); choose another place"
+        ) from None
+
+
 def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     """Turn the first complaint of a ValidationError into one sentence."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
+    where = ".".join(str(part) for part in _own(first["loc"], cls) if part not in _BRANCHES)
     if first["type"] in ("model_type", "json_invalid"):
         return f"{where or cls.__name__} = {_short(first['input'])}: {_lower(first['msg'])}; give fields and values"
     if first["type"] == "extra_forbidden":
@@ -113,6 +145,12 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     return f"{where} = {_short(first['input'])}: {words}" + (
         f"; {range_of(field, first['input'])}" if field else ""
     )
+
+
+def _own(loc: tuple[int | str, ...], cls: type[BaseModel]) -> tuple[int | str, ...]:
+    """The way to a field as a user writes it: pydantic also names the kind of a field that has kinds."""
+    field = cls.model_fields.get(str(loc[0])) if len(loc) > 1 else None
+    return loc if field is None or field.discriminator is None else loc[:1] + loc[2:]
 
 
 def _joined(where: str, message: str) -> str:

@@ -61,6 +61,13 @@ class Trace:
         rows = self.event_rows
         return pd.DataFrame(rows if isinstance(rows, dict) else event_table(rows))
 
+    def __repr__(self) -> str:
+        """A line; the tables would fill the screen."""
+        e, times = self.experiment, self.columns["time"]
+        took = f"{len(times)} rounds in {times[-1]:.4g} s" if len(times) else "no round"
+        loss = f", loss {self.columns['loss'][-1]:.6g}" if len(times) and "loss" in self.columns else ""
+        return f"<Trace: {e.scheme}, {e.workers} workers, {self.engine}: {took}{loss}>"
+
     @property
     def label(self) -> str:
         """What legends show."""
@@ -68,6 +75,8 @@ class Trace:
 
     def time_to(self, target: float, metric: str = "loss") -> float:
         """Seconds until the metric first is at or below the target (NaN: never)."""
+        if metric not in self.columns:
+            raise SettingError(f"metric = {metric!r}: this trace has {', '.join(self.columns)}")
         values = np.asarray(self.columns[metric])
         hits = np.flatnonzero(values <= target)
         return float(self.columns["time"][hits[0]]) if len(hits) else float("nan")

@@ -29,6 +29,8 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     >>> sorted(tuned[3].optimiser_args)
     ['c1', 'c2']
     """
+    if isinstance(experiments, Experiment):
+        experiments = [experiments]
     tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
     for problem in {id(p): p for p in problems}.values():

@@ -129,7 +129,12 @@ def test_refused_before_anything_starts(summary: Summary, tmp_path: Path) -> Non
         sweep({"base": QUICK}, tmp_path / "new", only="x")
     with pytest.raises(SettingError, match=r"without sweep\.json"):
         sweep(tmp_path)
+    with pytest.raises(SettingError, match=r"timeout = -3"):
+        sweep({"base": QUICK}, tmp_path / "new", timeout=-3)
     assert not (tmp_path / "new").exists()
+    wb.run(wb.Experiment(**QUICK)).save(tmp_path / "run")
+    with pytest.raises(SettingError, match=r"run': holds a run; choose another"):
+        sweep({"base": QUICK}, tmp_path / "run")
     with alone(summary.folder), pytest.raises(SettingError, match="a sweep is running in it"):
         sweep(summary.folder)
 

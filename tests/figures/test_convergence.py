@@ -162,3 +162,11 @@ def test_nothing_to_draw_is_one_sentence(traces: list[wb.Trace]) -> None:
     none = replace(traces[0], columns={name: values[:0] for name, values in traces[0].columns.items()})
     with pytest.raises(SettingError, match="finished no round"):
         convergence([none])
+
+
+def test_one_trace_need_not_stand_in_a_list() -> None:
+    e = wb.Experiment(scheme="UMW", workers=3, rounds=3)
+    one: Any = e
+    (trace,) = wb.compare(one)
+    assert convergence(trace).to_json() == convergence([trace]).to_json()  # type: ignore[arg-type]
+    assert wb.tune(one) == wb.tune([e])

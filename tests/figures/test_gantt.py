@@ -190,6 +190,14 @@ def test_large_clusters_are_cut_and_the_figure_says_so() -> None:
     assert max(next(mark for mark in ring.data if mark.name == "commits").y) == 299
 
 
+def test_what_is_no_trace_or_no_round_is_one_sentence(traces: list[wb.Trace]) -> None:
+    wrong: Any = traces[0].experiment, "3"
+    with pytest.raises(SettingError, match=r"^trace = Experiment: is no Trace"):
+        gantt(wrong[0])
+    with pytest.raises(SettingError, match=r"^round = '3': take a whole number from 0 to 14"):
+        gantt(traces[0], wrong[1])
+
+
 @pytest.mark.parametrize("round", [-1, 15, 99])
 def test_a_round_outside_the_run_is_one_sentence(traces: list[wb.Trace], round: int) -> None:
     with pytest.raises(SettingError, match=rf"^round = {round}: the run has rounds 0 to 14"):

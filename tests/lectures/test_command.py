@@ -28,6 +28,9 @@ def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch)
     (words,) = called
     (folder,) = [Path(word) for word in words if word.endswith("lecture")]
     assert len(list(folder.glob("*.ipynb"))) == 6
+    assert "workbench.launch.tied" in words  # it ends with whoever ends the command
+    (port,) = [word for word in words if word.startswith("--port=")]
+    assert int(port.removeprefix("--port=")) > 0  # else Voila would print 0
 
 
 def test_an_installation_without_a_clone_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 from workbench import schemes
 from workbench.batch.plan import cluster_of
-from workbench.batch.text import parse
 from workbench.experiment import Experiment
 from workbench.settings import SettingError, unknown_name
+from workbench.text import parse
 from workbench.trace import Trace
 
 OTHERS = ("engine", "cluster", "folder")  # parameters besides the fields of an Experiment

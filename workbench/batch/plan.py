@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import field_validator
 
 from workbench.batch.sampling import Sample, listed
-from workbench.batch.text import plain, read_yaml
 from workbench.experiment import Experiment
 from workbench.settings import SettingError, Settings, setting, unknown_name
+from workbench.text import plain, read_yaml
 
 Changes = dict[str, Any]
 KEY = 10  # digits
@@ -99,7 +99,7 @@ class Sweep(Settings):
     @classmethod
     def read(cls, path: str | Path) -> Sweep:
         """Read a .yaml or .json file; `base` may name a SPEC file beside it. Raises `SettingError`."""
-        content = read_yaml(path)
+        content = read_yaml(path, "base:")
         if isinstance(content.get("base"), str):
             spec = Experiment.read(Path(path).parent / content["base"])
             content["base"] = spec.model_dump(mode="json", exclude_unset=True)

@@ -24,7 +24,7 @@ from workbench.batch.notebook import OTHERS
 from workbench.batch.page import rehearse, write_script
 from workbench.batch.plan import KEY, Item, Sweep
 from workbench.experiment import Experiment
-from workbench.settings import SettingError
+from workbench.settings import SettingError, check_writable
 
 if TYPE_CHECKING:
     from workbench.store import Runs
@@ -118,6 +118,8 @@ def sweep(
     """
     if jobs < 1:
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
+    if timeout is not None and not timeout > 0:
+        raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
     plan, target = opened(plan, folder)
     items = _found(plan.items(), target)
     chosen = _chosen(items, [only] if isinstance(only, str) else only)
@@ -126,7 +128,7 @@ def sweep(
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
             _check(Path(notebook))
-        target.mkdir(parents=True, exist_ok=True)
+        check_writable(target, "folder", target)
         with alone(target):
             noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
             write_plan(target, noted, [item.name for item in items])
@@ -140,16 +142,23 @@ def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | No
     """Read a sweep, and say where it goes; see `sweep`."""
     if isinstance(plan, Sweep | Mapping):
         sweep = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
-        return sweep, Path(folder or Path("runs") / "sweep")
+        return sweep, _no_run(Path(folder or Path("runs") / "sweep"))
     path = Path(plan)
     if not path.is_dir():
-        return Sweep.read(path), Path(folder or Path("runs") / path.stem)
+        return Sweep.read(path), _no_run(Path(folder or Path("runs") / path.stem))
     noted = read_plan(path).get("sweep")
     if noted is None:
         raise SettingError(
             f"sweep = {str(path)!r}: is a folder without {PLAN}; give a .yaml file, or a sweep's folder"
         )
-    return Sweep(**noted), Path(folder or path)
+    return Sweep(**noted), _no_run(Path(folder or path))
+
+
+def _no_run(folder: Path) -> Path:
+    """Refuse the folder of a run: tables take it for one run, and look no further."""
+    if (folder / "run.json").exists() or (folder / "spec.json").exists():
+        raise SettingError(f"folder = {str(folder)!r}: holds a run; choose another for a sweep's runs")
+    return folder
 
 
 def _check(notebook: Path) -> None:

@@ -69,7 +69,7 @@ def convergence(
     """
     series = named(traces)
     logs = _log_x(series, x), _log_y(series, metric)
-    figure = new_figure(theme, _title(metric, x), shared(traces), height=640)
+    figure = new_figure(theme, _title(metric, x), shared([s.trace for s in series]), height=640)
     names = [s.label for s in series]
     if target is not None:
         names = _with_target(figure, series, metric, x, target, logs[0], theme)

@@ -93,7 +93,11 @@ class Round:
 
 def events_of(trace: Trace, round: int) -> Round:
     """Look up a round; raises `SettingError` when the trace has no such round or kept no events."""
+    if not isinstance(trace, Trace):
+        raise SettingError(f"trace = {type(trace).__name__}: is no Trace; give what wb.run returns")
     count = len(trace.columns["time"])
+    if not isinstance(round, int | np.integer):
+        raise SettingError(f"round = {round!r}: take a whole number from 0 to {count - 1}")
     if not 0 <= round < count:
         raise SettingError(f"round = {round}: the run has rounds 0 to {count - 1}; choose one of them")
     events = trace.events

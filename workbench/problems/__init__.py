@@ -5,6 +5,7 @@ To add one: an arguments class here (its fields become the form and the help) an
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -80,7 +81,7 @@ class OnData(ProblemArgs):
                 seed=self.data_seed,
             )
         except DataError as error:
-            raise DataError(_in_our_words(str(error))) from error
+            raise DataError(_in_our_words(str(error), self.task, self.name)) from error
 
     def known(self) -> tuple[int, int, int] | None:
         """(samples, columns, classes) where the arguments and the catalogue tell, else None."""
@@ -191,6 +192,14 @@ class CnnArgs(OnData):
 
     def open(self) -> DataSet:
         """The samples and those held out, in one set."""
+        from workbench.problems.data import DataError, catalogue
+
+        info = catalogue().get(self.data)
+        if info and info.name != "synthetic" and self.features and info.features < self.features:
+            raise DataError(
+                f"problem_args.data = {self.data!r}: has {info.features} features, and the network takes pictures of"
+                f" {self.features} numbers; use 'synthetic', or 'openml:cifar10'"
+            )
         if self.samples is None or not self.held_out:
             return super().open()
         return self.replace(samples=self.samples + self.held_out, held_out=0).open()
@@ -234,8 +243,14 @@ class UnitArgs(ProblemArgs):
         return Unit(plan.sizes)
 
 
-def _in_our_words(message: str) -> str:
-    """Name the fields of an experiment where the data room names its own arguments."""
+_PROBLEM_OF = {"regression": "least_squares", "binary": "logistic", "multiclass": "softmax"}
+
+
+def _in_our_words(message: str, task: str, problem: str) -> str:
+    """Name the fields of an experiment, and its problems, where the data room names its own arguments and tasks."""
+    message = re.sub(r"('\w+') \([\w ]+ problem\)|('regression') \(least squares\)", r"\1\2", message)
+    for theirs, ours in {task: problem, **_PROBLEM_OF}.items():
+        message = message.replace(f"'{theirs}'", f"'{ours}'")
     words = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
     words["features"] = "problem_args.features"
     for theirs, ours in words.items():

@@ -129,8 +129,8 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
     samples, shift, rate : float
         d samples, a s/sample, mu samples/s.
     step : float
-        Time to pass on one slice of p / N numbers, s: t_c / N if only bandwidth costs, plus a latency per
-        message.
+        Time to pass on one slice of p / N numbers, s: t_c / N if only bandwidth costs. With a latency added to it
+        this is an upper bound: the latencies of slices that wait for a late worker overlap.
 
     Returns
     -------

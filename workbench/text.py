@@ -53,17 +53,20 @@ def parse(text: str) -> Any:
     return Loader(text).get_single_data()
 
 
-def read_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a file of fields; raises `SettingError` naming the file."""
+def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
+    """Read a file of fields, such as the example's; raises `SettingError` naming the file."""
     file = Path(path)
     if not file.is_file():
-        raise SettingError(f"{path}: no such file; give a .yaml or .json file")
+        raise SettingError(
+            f"{path}: no such file; give a .yaml or .json file with fields such as {example!r}"
+        )
     try:
         content = parse(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
     if not isinstance(content, dict):
-        raise SettingError(f"{path}: must hold fields such as 'base:', not a {type(content).__name__}")
+        kind = "nothing" if content is None else f"a {type(content).__name__}"
+        raise SettingError(f"{path}: must hold fields such as {example!r}, not {kind}")
     return {str(key): value for key, value in content.items()}
 
 

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.batch.text import parse, read_yaml
 from workbench.settings import SettingError
+from workbench.text import parse, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,16 @@ def test_code_twice_given_keys_and_half_a_file_are_refused(text: str, tmp_path: 
     file = tmp_path / "sweep.yaml"
     file.write_text(text)
     with pytest.raises(SettingError, match=r"sweep\.yaml: not valid YAML"):
-        read_yaml(file)
+        read_yaml(file, "base:")
 
 
 def test_files_that_hold_no_fields(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="no such file"):
-        read_yaml(tmp_path / "nowhere.yaml")
+        read_yaml(tmp_path / "nowhere.yaml", "base:")
     file = tmp_path / "list.yaml"
     file.write_text("[1, 2]")
     with pytest.raises(SettingError, match="not a list"):
-        read_yaml(file)
+        read_yaml(file, "base:")
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(SettingError, match=r"list\.yaml"):
-        read_yaml(file)
+        read_yaml(file, "base:")
