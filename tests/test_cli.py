@@ -50,6 +50,7 @@ def test_run_writes_a_folder(
         (["run", *SMALL, "--engine", "mip"], "engine = 'mip'"),
         (["run", *SMALL, "--set", "problem_args.data=nowhere.csv"], r"problem_args\.data.*nowhere\.csv"),
         (["schemes", "GD"], "scheme = 'GD'.*choose one of"),
+        (["schemes", "gc"], "scheme = 'gc': no such name; did you mean 'GC'"),
         (["delays", "gauss"], "delays.kind = 'gauss'"),
         (["presets", "fig7"], "preset = 'fig7'"),
         (["run", "--rounds", "x"], "x"),
@@ -67,7 +68,9 @@ def test_run_writes_a_folder(
         (["profile", "-o", "/dev/null/p.json"], "output = '/dev/null/p.json': cannot be written"),
         (["reproduce", "ec2", "-o", "/dev/null"], "output = '/dev/null': cannot be written"),
         (["presets", "fig8", "-o", "/dev/null"], "output = '/dev/null': cannot be written"),
-        (["runs", "-o", "/dev/null/table.csv"], "output = '/dev/null/table.csv': cannot be written"),
+        (["runs", "nosuch", "-o", "nosuch/t.csv"], "nosuch"),
+        (["profile", "-o", "/proc/p.json"], "output = '/proc/p.json': cannot be written"),
+        (["run", "--rounds", "1" + 20 * "0", "--scheme", "UMW"], "a number is too large"),
         (["sweep", "x.yaml", "--timeout", "-3"], "'--timeout': -3.0"),
         (["sweep", "x.yaml", "-j", "0"], "'--jobs': 0"),
         (["resume", "."], r"folder = '\.': holds no run on real processes; give"),
@@ -161,7 +164,31 @@ def test_a_number_of_the_default_delays_is_changed_alone(
 def test_a_forecast_says_where_its_error_is_no_error_of_other_seeds(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for kind, told in (("heterogeneous", True), ("markov", True), ("exponential", False)):
-        spec = wb.Experiment(delays={"kind": kind}).write(tmp_path / f"{kind}.yaml")
+    table = tmp_path / "times.csv"
+    table.write_text("worker,iteration,seconds\n0,0,1.0\n1,0,2.0\n")
+    for kind, told in (("heterogeneous", True), ("markov", True), ("replay", True), ("exponential", False)):
+        more = {"path": str(table)} if kind == "replay" else {}
+        spec = wb.Experiment(delays={"kind": kind, **more}).write(tmp_path / f"{kind}.yaml")
         assert call(monkeypatch, "forecast", str(spec), "--rounds", "5") == 0
         assert ("other seeds differ by more" in capsys.readouterr().out) == told
+
+
+def test_who_asks_for_a_table_of_nothing_finds_nothing_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "runs", "-o", "runs/table.csv") == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_a_run_that_has_ended_is_not_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert call(monkeypatch, "run", *SMALL, "--engine", "mpi", "-o", str(out)) == 0
+    files = sorted(path.name for path in out.iterdir())
+    assert call(monkeypatch, "stop", str(out)) == 0
+    assert "this run has ended already\nUMW: 3 rounds" in capsys.readouterr().out
+    assert sorted(path.name for path in out.iterdir()) == files

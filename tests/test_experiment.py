@@ -185,6 +185,20 @@ def test_every_error_that_docstrings_name_can_be_caught() -> None:
         wb.run(wb.Experiment(problem_args={"data": "nowhere.csv", "samples": 24, "features": 3}))
 
 
+@pytest.mark.parametrize(("problem", "features"), [("cnn", 3072), ("softmax", 2), ("logistic", 2)])
+def test_data_of_another_kind_are_told_in_names_of_problems(
+    tmp_path: Path, problem: str, features: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [",".join([*(features * ["0.5"]), str(k + 0.5)]) for k in range(60)]
+    Path("real.csv").write_text("\n".join([",".join([*(f"x{i}" for i in range(features)), "y"]), *rows]))
+    e = wb.Experiment(problem=problem, problem_args={"data": "real.csv"}, scheme="UMW", workers=2)
+    with pytest.raises(
+        wb.DataError, match=rf"^problem: '{problem}' does not suit '.*use 'least_squares', or"
+    ):
+        e.build_problem()
+
+
 def test_import_is_light() -> None:
     """Nothing heavy is imported before it is asked for."""
     import subprocess

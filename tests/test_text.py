@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.settings import SettingError
-from workbench.text import parse, read_yaml
+from workbench.text import dump, parse, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,21 @@ def test_files_that_hold_no_fields(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(SettingError, match=r"list\.yaml"):
         read_yaml(file, "base:")
+
+
+WORDS = st.text(alphabet="0123456789eE+-._:xonys<~", max_size=6)
+
+
+@given(
+    st.dictionaries(
+        WORDS, st.one_of(WORDS, st.floats(allow_nan=False), st.integers(), st.booleans(), st.none())
+    )
+)
+def test_what_is_written_is_read_again_by_either_version(fields: dict[str, Any]) -> None:
+    """Text that one version of YAML takes for a number stays text."""
+    assert parse(dump(fields)) == fields
+    assert yaml.safe_load(dump(fields)) == fields
+
+
+def test_fields_can_be_merged() -> None:
+    assert parse("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}")["b"] == {"x": 1, "y": 3}

@@ -32,6 +32,11 @@ def main() -> None:
     except (SettingError, RunError, ValueError, OSError) as error:
         click.echo(f"workbench: {error}", err=True)
         sys.exit(2)
+    except OverflowError as error:
+        click.echo(
+            f"workbench: a number is too large ({error}); take fewer workers, rounds or samples", err=True
+        )
+        sys.exit(2)
     except MemoryError as error:
         more = str(error) or "more was needed"
         click.echo(

@@ -101,9 +101,9 @@ def runs(
     from workbench.store import export
     from workbench.store import runs as read
 
+    found = _filtered(read(folder, target=target, metric=metric), where)
     if output is not None:
         check_writable(output, "output")
-    found = _filtered(read(folder, target=target, metric=metric), where)
     grouped = bool(by or of)
     table = found.mean(of or "time", by or None, level) if grouped else found.table
     if output is not None:

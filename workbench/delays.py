@@ -216,6 +216,7 @@ class Replay(DelayModel):
     round and round. Experiments recorded different tasks: with several, each is scaled to the median of the first.
     """
 
+    lasting = True
     kind: Literal["replay"] = "replay"
     path: str = setting(
         description="table of recorded times: .csv or .parquet with worker, iteration, seconds"

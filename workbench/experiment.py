@@ -117,14 +117,12 @@ class Experiment(Settings):
 
     def write(self, path: str | Path) -> Path:
         """Write to a .json, .yaml or .yml file, atomically; raises `SettingError` for another name."""
-        import yaml
+        from workbench.text import dump
 
         file = Path(path)
         check_ending(file, (".json", ".yaml", ".yml"), "path")
-        if file.suffix == ".json":
-            text = self.model_dump_json(indent=2) + "\n"
-        else:
-            text = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+        json = file.suffix == ".json"
+        text = self.model_dump_json(indent=2) + "\n" if json else dump(self.model_dump(mode="json"))
         with atomic_write(file) as out:
             out.write(text.encode())
         return file

@@ -84,7 +84,7 @@ class Forecast:
         """Standard error of `mean`, rounds taken as independent.
 
         Where delays keep something from round to round, other seeds differ by more: by their workers'
-        speeds (heterogeneous), or because a spell lasts several rounds (markov).
+        speeds (heterogeneous, replay), or because a spell lasts several rounds (markov).
         """
         return self.std / float(np.sqrt(len(self.seconds)))
 

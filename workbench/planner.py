@@ -135,7 +135,7 @@ def plan(
     >>> advice.best.scheme
     'CR'
     """
-    _check(tolerance, effort, schemes)
+    _check(0.0 if target is not None else tolerance, effort, schemes)
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     cluster = cluster.replayed() if replay else cluster
     base = _base(cluster, problem, problem_args, workers, rounds, seed, fields)
@@ -155,7 +155,7 @@ def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> No
         raise SettingError(f"tolerance = {tolerance}: is a share of the way down; take 0 or more, below 1")
     if not effort >= 0:
         raise SettingError(f"effort = {effort}: take 0 or more")
-    if schemes is not None and not schemes:
+    if schemes is not None and not len(schemes):
         raise SettingError("schemes = []: name one at least, or take None for all")
 
 

@@ -145,6 +145,8 @@ class ClusterProfile(Settings):
         tasks = ", ".join(f"{each.samples:g} samples x {each.floats}" for each in self.recorded)
         return f"<ClusterProfile: {self.cluster}, {self.workers} workers, {self.date}: {tasks}>"
 
+    __str__ = __repr__
+
     # ---------------------------------------------------------------- what an experiment takes
 
     def nearest(self, samples: float, floats: int) -> int:

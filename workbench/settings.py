@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
@@ -111,6 +111,8 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
 
     Raises `SettingError`.
     """
+    if folder is None and path.is_dir():
+        raise SettingError(f"{field} = {str(path)!r}: is a folder; give a file's name")
     try:
         where = folder or path.parent
         where.mkdir(parents=True, exist_ok=True)
@@ -162,16 +164,22 @@ def _joined(where: str, message: str) -> str:
 
 def _unknown_key(key: str, known: list[str], owner: str) -> str:
     last = key.rsplit(".", 1)[-1]
-    close = get_close_matches(last, known, n=1)
-    guess = f" Did you mean {close[0]!r}?" if close else ""
+    close = _close(last, known)
+    guess = f" did you mean {close[0]!r}?" if close else ""
     return f"{key}: {owner} has no such field;{guess} its fields are {', '.join(known) or 'none'}"
 
 
 def unknown_name(field: str, value: object, known: Mapping[str, object] | list[str]) -> SettingError:
     """Build the error for a name that is in no catalogue, with the nearest names."""
-    close = get_close_matches(str(value), list(known), n=1)
+    close = _close(str(value), known)
     guess = f"did you mean {close[0]!r}? " if close else ""
     return SettingError(f"{field} = {_short(value)}: no such name; {guess}choose one of {', '.join(known)}")
+
+
+def _close(word: str, known: Iterable[str]) -> list[str]:
+    """The known name most like a word, whatever the case, if any is."""
+    names = {name.casefold(): name for name in known}
+    return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
 
 
 def _hint(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:

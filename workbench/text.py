@@ -18,7 +18,8 @@ class Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a key that stands twice."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        names = [key for key, _ in node.value if not key.tag.endswith(":merge")]
+        keys = [self.construct_object(key, deep=True) for key in names]
         twice = {str(key) for key in keys if keys.count(key) > 1}
         if twice:
             line = node.start_mark.line + 1
@@ -40,8 +41,25 @@ for _tag, _pattern, _first in (
     ("null", _NULL, ["~", "n", "N", ""]),
     ("int", _INT, "-+0123456789"),
     ("float", _FLOAT, "-+.0123456789"),
+    ("merge", re.compile("<<$"), "<"),
 ):
     Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, list(_first))
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes what either version of YAML would take for something else than text."""
+
+
+Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+
+
+def dump(value: Any, **options: Any) -> str:
+    r"""Write plain data as `parse` and other readers of YAML take them.
+
+    >>> dump({"data": "1e3", "step": 1e-3})
+    "data: '1e3'\nstep: 0.001\n"
+    """
+    return str(yaml.dump(value, Dumper=Dumper, **{"sort_keys": False, **options}))
 
 
 def parse(text: str) -> Any:

@@ -133,8 +133,9 @@ def test_refused_before_anything_starts(summary: Summary, tmp_path: Path) -> Non
         sweep({"base": QUICK}, tmp_path / "new", timeout=-3)
     assert not (tmp_path / "new").exists()
     wb.run(wb.Experiment(**QUICK)).save(tmp_path / "run")
-    with pytest.raises(SettingError, match=r"run': holds a run; choose another"):
-        sweep({"base": QUICK}, tmp_path / "run")
+    for place in (tmp_path / "run", tmp_path / "run" / "sub", summary.folder / summary.named("done")[0]):
+        with pytest.raises(SettingError, match="holds a run; choose another"):
+            sweep({"base": QUICK}, place)
     with alone(summary.folder), pytest.raises(SettingError, match="a sweep is running in it"):
         sweep(summary.folder)
 

@@ -69,7 +69,7 @@ def test_one_address_may_use_ssh(given: str, kept: str) -> None:
         ("user", "-oProxyCommand=x", "of the form"),
         ("python", "-c", "begins with a hyphen"),
         ("name", "lab*", "lower-case letters"),
-        ("ssh_to", "x", "Did you mean 'ssh_from'"),
+        ("ssh_to", "x", "did you mean 'ssh_from'"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(field: str, value: Any, said: str) -> None:

@@ -45,7 +45,7 @@ def test_files_are_found_by_name_here_first(here: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kind: ssh\nhosts: [node1]\nhots: 3\n", "hots: Ssh has no such field; Did you mean 'hosts'"),
+        ("kind: ssh\nhosts: [node1]\nhots: 3\n", "hots: Ssh has no such field; did you mean 'hosts'"),
         ("kind: ssh\n", "hosts: is missing"),
         ("kind: ssh\nhosts: []\n", "hosts: is missing"),
         ("kind: ssh\nhosts: node1\n", "hosts: write a list"),

@@ -149,7 +149,7 @@ YAML = "kind: slurm\nfolder: /shared\ntasks_per_node: 4\n"
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("partion: gpu", "partion: Slurm has no such field; Did you mean 'partition'"),
+        ("partion: gpu", "partion: Slurm has no such field; did you mean 'partition'"),
         ("nodes: many", "nodes = 'many'"),
         ("nodes: 0", "nodes = 0"),
         ("time: 1:30:00", "time: write it in quotes, e.g. '1:30:00'"),

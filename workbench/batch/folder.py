@@ -14,7 +14,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +32,11 @@ PLAN, STATUS, NOTEBOOK, PAGE, TRACE, LOG = (
     "kernel.log",
 )
 _LOCK = ".lock"
+
+
+def is_run(names: Collection[str]) -> bool:
+    """Are these the files of a run's folder? Below it nobody looks for other runs."""
+    return STATUS in names or ("spec.json" in names and ("run.json" in names or "task.json" in names))
 
 
 @dataclass(frozen=True)

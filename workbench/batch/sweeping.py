@@ -17,7 +17,7 @@ from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
 from workbench.batch.execution import Executor
-from workbench.batch.folder import PLAN, Status, alone, read_plan, write_plan
+from workbench.batch.folder import PLAN, Status, alone, is_run, read_plan, write_plan
 from workbench.batch.imports import grammar_put_off
 from workbench.batch.kernels import Kernels
 from workbench.batch.notebook import OTHERS
@@ -155,9 +155,12 @@ def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | No
 
 
 def _no_run(folder: Path) -> Path:
-    """Refuse the folder of a run: tables take it for one run, and look no further."""
-    if (folder / "run.json").exists() or (folder / "spec.json").exists():
-        raise SettingError(f"folder = {str(folder)!r}: holds a run; choose another for a sweep's runs")
+    """Refuse what lies in the folder of a run: tables take it for one run, and look no further."""
+    for each in (folder, *folder.absolute().parents):
+        if each.is_dir() and is_run([path.name for path in each.iterdir()]):
+            raise SettingError(
+                f"folder = {str(folder)!r}: {each} holds a run; choose another for a sweep's runs"
+            )
     return folder
 
 

@@ -248,9 +248,10 @@ _PROBLEM_OF = {"regression": "least_squares", "binary": "logistic", "multiclass"
 
 def _in_our_words(message: str, task: str, problem: str) -> str:
     """Name the fields of an experiment, and its problems, where the data room names its own arguments and tasks."""
-    message = re.sub(r"('\w+') \([\w ]+ problem\)|('regression') \(least squares\)", r"\1\2", message)
-    for theirs, ours in {task: problem, **_PROBLEM_OF}.items():
-        message = message.replace(f"'{theirs}'", f"'{ours}'")
+    if message.startswith("task: "):
+        message = re.sub(r"('\w+') \([\w ]+ problem\)|('regression') \(least squares\)", r"\1\2", message)
+        for theirs, ours in {**_PROBLEM_OF, task: problem}.items():
+            message = message.replace(f"'{theirs}'", f"'{ours}'")
     words = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
     words["features"] = "problem_args.features"
     for theirs, ours in words.items():

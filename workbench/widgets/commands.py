@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-import yaml
-
+from workbench import text
 from workbench.experiment import Experiment
 
 NOTEBOOK = "notebooks/run.ipynb"
@@ -21,8 +20,7 @@ def yaml_of(experiment: Experiment) -> str:
     >>> yaml_of(Experiment(scheme="UMW", workers=4)).splitlines()[0]
     'scheme: UMW'
     """
-    text: str = yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False)
-    return text
+    return text.dump(experiment.model_dump(mode="json"))
 
 
 def papermill_command(
@@ -46,5 +44,5 @@ def papermill_command(
 
 def flow(dump: dict[str, Any], name: str) -> str:
     """One field in YAML on one line."""
-    text: str = yaml.safe_dump({name: dump[name]}, default_flow_style=True, width=10**6)
-    return text.strip().removesuffix("...").strip()
+    line = text.dump({name: dump[name]}, default_flow_style=True, width=10**6)
+    return line.strip().removesuffix("...").strip()
