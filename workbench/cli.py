@@ -157,7 +157,7 @@ def run(
 def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
     import yaml
 
-    from workbench.delays import ShiftedExponential
+    from workbench.experiment import Experiment
     from workbench.settings import SettingError
     from workbench.text import parse
 
@@ -178,9 +178,8 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
                 f"--set {change}: {text!r} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
             ) from None
     if isinstance(delays := base.get("delays"), dict):
-        delays.setdefault(
-            "kind", ShiftedExponential().kind
-        )  # the default, of which some numbers were changed
+        # of the default, some numbers were changed
+        delays.setdefault("kind", Experiment.model_fields["delays"].default.kind)
     return base
 
 

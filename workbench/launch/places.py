@@ -82,7 +82,5 @@ def is_alive(pid: int) -> bool:
         return False
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (
-        OSError
-    ):  # gone in this moment, or a system without /proc, or one that hides others' processes there
+    except OSError:  # gone in this moment, or a system without /proc, or one that hides processes there
         return exists(pid)

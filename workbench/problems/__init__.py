@@ -243,14 +243,16 @@ class UnitArgs(ProblemArgs):
         return Unit(plan.sizes)
 
 
-_PROBLEM_OF = {"regression": "least_squares", "binary": "logistic", "multiclass": "softmax"}
-
-
 def _in_our_words(message: str, task: str, problem: str) -> str:
     """Name the fields of an experiment, and its problems, where the data room names its own arguments and tasks."""
     if message.startswith("task: "):
         message = re.sub(r"('\w+') \([\w ]+ problem\)|('regression') \(least squares\)", r"\1\2", message)
-        for theirs, ours in {**_PROBLEM_OF, task: problem}.items():
+        first = {
+            each.task: name
+            for name, each in reversed(ProblemArgs.catalogue.items())
+            if issubclass(each, OnData)
+        }
+        for theirs, ours in {**first, task: problem}.items():
             message = message.replace(f"'{theirs}'", f"'{ours}'")
     words = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
     words["features"] = "problem_args.features"
