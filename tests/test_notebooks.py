@@ -12,6 +12,7 @@ import pytest
 
 import workbench as wb
 from workbench import notebooks
+from workbench.widgets.explorer import EXAMPLE
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"
@@ -36,7 +37,7 @@ def test_no_outputs_in_git_and_a_parameters_cell(path: Path) -> None:
 CHANGES: list[dict[str, Any]] = [
     {"data": "breast_cancer", "problem": "logistic", "seed": 3},
     {"data": "diabetes", "problem": "least_squares", "stragglers": 0, "children": 3, "latency": 0.0},
-    {"shift": 1e-3, "rate": 10.0, "bandwidth": 1e5, "layers": 3, "l2": 0.0},
+    {"shift": 1e-3, "shape": 1.1, "bandwidth": 1e5, "layers": 3, "l2": 0.0},
 ]
 
 
@@ -53,6 +54,17 @@ def test_the_first_notebook_runs_with_parameters_changed(tmp_path: Path, changes
     assert "plotly" in page and '<script src="http' not in page  # noqa: PT018
     words = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
     assert "All schemes reach a loss" in words
+
+
+def test_the_first_notebook_begins_where_the_explorer_does() -> None:
+    code = [c for c in nbformat.read(FIRST, as_version=4).cells if c.cell_type == "code"]
+    (parameters,) = (c for c in code if "parameters" in c.metadata.get("tags", []))
+    names: dict[str, Any] = {}
+    exec(parameters.source, names)
+    (settings,) = (c.source for c in code if c.source.startswith("import workbench"))
+    exec(settings[: settings.index("experiments =")], names)
+    mine, theirs = names["common"], dict(EXAMPLE)
+    assert {**mine, "rounds": 0} == {**theirs, "rounds": 0, "seed": 0}
 
 
 def test_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:

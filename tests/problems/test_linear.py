@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import threadpoolctl
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,23 @@ def test_large_data_take_another_way_to_the_same(kind: str, seed: int, count: in
             continue
         np.testing.assert_array_equal(a.gradient, b.gradient)  # to the bit, whatever the company
         np.testing.assert_allclose(a.gradient, c.gradient, atol=1e-10)
+
+
+def test_threads_do_not_share_out_what_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads of the linear algebra wait for one another: 14 times the seconds on digits, two busy cores."""
+    used = []
+    mine, losses = problem("softmax", 0), Softmax.losses
+
+    def look(self: Softmax, z: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, float]:
+        used.extend(pool["num_threads"] for pool in threadpoolctl.threadpool_info())
+        return losses(self, z, y)
+
+    monkeypatch.setattr(Softmax, "losses", look)
+    with threadpoolctl.threadpool_limits(2):
+        mine.evaluate([Request(mine.start())])
+        assert used
+        assert set(used) == {1}
+        assert 2 in {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
 
 
 @given(KINDS, st.integers(0, 99), st.sampled_from([4, 300]))

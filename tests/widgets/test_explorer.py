@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +14,7 @@ import workbench as wb
 from tests.widgets.page import receives, types
 from workbench.decoding import decode_weights
 from workbench.runner import ENGINES
-from workbench.widgets.explorer import TABS, Explorer, explore
+from workbench.widgets.explorer import EXAMPLE, TABS, Explorer, explore
 
 SMALL = wb.rivals(
     3, 2, 1, rounds=12, problem_args={"samples": 120, "features": 4}, link={"latency": 1e-3, "bandwidth": 1e4}
@@ -69,6 +70,14 @@ def test_a_preset_by_name(tmp_path: Path) -> None:
 def test_one_experiment_and_the_default(tmp_path: Path) -> None:
     assert [e.scheme for e in explore(SMALL[4], tmp_path).experiments] == ["CR"]
     assert [e.workers for e in explore(folder=tmp_path).experiments] == [84] * 5
+
+
+def test_stragglers_are_what_one_sees_first() -> None:
+    """Half of the rounds lie far apart; SGD alone is quicker than its stragglers: the port is what it waits for."""
+    for e in wb.rivals(4, 3, 1, **EXAMPLE):
+        seconds = np.concatenate([wb.forecast(e.replace(seed=seed)).seconds for seed in range(5)])
+        low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
+        assert high - low > 0.15 * middle or e.scheme == "SGD"
 
 
 def test_pictures_of_the_chosen_scheme(explorer: Explorer) -> None:

@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -115,6 +115,12 @@ class LinearProblem(ABC):
         """One pass over memory for all requests; a request's bits do not depend on its company."""
         if self.columns == 1 and self.X.nbytes >= LARGE:
             return [e for i in range(0, len(requests), 2) for e in self._pair(requests[i : i + 2])]
+        # Threads that share out a short product wait for one another longer than they compute.
+        with one_thread() if self.X.nbytes < LARGE else nullcontext():
+            return self._blockwise(requests)
+
+    def _blockwise(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """Every request in turn on each block of the data."""
         found = [_Sums(np.zeros(self.size) if r.gradient else None) for r in requests]
         for a, b in self._blocks(0, self.samples):
             X, y = self.X[a:b], self.y[a:b]

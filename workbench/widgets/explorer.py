@@ -26,8 +26,9 @@ TABS = ("Before a run", "Run", "One round", "Keep")
 EXAMPLE: dict[str, Any] = {
     "problem": "softmax",
     "problem_args": {"data": "digits", "intercept": True, "l2": 1e-4},
-    "link": {"latency": 1e-3, "bandwidth": 8e5},
-    "rounds": 300,
+    "delays": {"kind": "pareto", "shift": 5e-4, "shape": 1.3},  # a heavy tail: stragglers are what one sees
+    "link": {"latency": 1e-3, "bandwidth": 1e6},
+    "rounds": 100,
 }
 
 
