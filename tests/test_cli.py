@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -192,3 +193,9 @@ def test_a_run_that_has_ended_is_not_stopped(
     assert call(monkeypatch, "stop", str(out)) == 0
     assert "this run has ended already\nUMW: 3 rounds" in capsys.readouterr().out
     assert sorted(path.name for path in out.iterdir()) == files
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "workbench", "schemes"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in wb.schemes.names())

@@ -8,6 +8,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import workbench as wb
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
@@ -80,3 +82,10 @@ def test_lock_satisfies_pyproject(python: str, platform: dict[str, str]) -> None
     needed = [r for r in declared() if r.marker is None or r.marker.evaluate(machine)]
     for requirement in needed:
         assert requirement.specifier.contains(versions[requirement.name]), requirement
+
+
+def test_the_citation_is_of_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert cited["version"] == wb.__version__
+    assert len(cited["references"]) == 5
