@@ -2,6 +2,10 @@
 
 Draws are keyed by (seed, round, slot) and by the worker's place in the drawn vector, never by who asks
 first, so all schemes that are compared meet the same stragglers.
+
+Laws of few values (constant, heterogeneous, markov, replay) let several workers take the very same time. Who of them
+comes first is drawn too, per (seed, round, worker) from a stream of its own (`DelayStream.ties`): nobody's rank counts,
+and schemes that are compared on a seed share it. Where no times are equal it is never asked for.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from workbench.settings import SettingError, Settings, setting
 
 if TYPE_CHECKING:
     import pandas as pd
+
+TIES = 5  # random stream of who comes first at one moment; delays have stream 0, mini-batches 1, permutations 4
 
 
 class Keyed:
@@ -320,9 +326,23 @@ class DelayStream:
 
     def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = 4) -> None:
         self.model, self.workers, self.keep = model, workers, keep
-        self.keyed = Keyed(seed)
+        self.keyed, self._tie_keys = Keyed(seed), Keyed(seed, TIES)
         self.parts_apart = getattr(model, "per", "worker") == "part"
         self._draws: dict[tuple[int, int], Array] = {}
+        self._ties: dict[int, Array] = {}
+
+    def ties(self, round: int) -> Array:
+        """Who of several comes first at one moment of a round: the lower number, (workers,), uniform in [0, 1).
+
+        >>> three, five = (DelayStream(Constant(), seed=1, workers=n).ties(round=7) for n in (3, 5))
+        >>> bool((three == five[:3]).all())  # a worker's number is its own
+        True
+        """
+        if round not in self._ties:
+            if len(self._ties) > self.keep:
+                self._ties.clear()
+            self._ties[round] = self._tie_keys.rng(round).random(self.workers)
+        return self._ties[round]
 
     def draw(self, round: int, slot: int = 0) -> Array:
         """Random numbers of a round, shape (k, workers); remembered for a few rounds."""

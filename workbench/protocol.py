@@ -42,6 +42,8 @@ Array = NDArray[np.float64]
 Match = Mapping[str, int]
 
 MASTER = 0
+NEAR = 1 + 2.0**-50  # times with a smaller quotient differ by rounding at most: they are one moment
+SAME = 1e-9  # s: so are times that were carried from clock to clock, if they are no further apart
 MODEL, CODED, LOST = "model", "coded", "lost"
 
 
@@ -206,6 +208,15 @@ class Plan:
     def samples(self) -> int:
         """Number of samples of the data set."""
         return int(self.sizes.sum())
+
+    @cached_property
+    def depth(self) -> NDArray[np.int64]:
+        """Steps from each rank up to its root: shape (ranks,); ring workers are 0."""
+        depth, above = np.zeros(self.ranks, dtype=np.int64), self.parent
+        while np.any(up := above >= 0):
+            depth += up
+            above = np.where(up, self.parent[above], -1)
+        return depth
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:
