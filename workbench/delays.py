@@ -25,7 +25,9 @@ from workbench.settings import SettingError, Settings, setting
 if TYPE_CHECKING:
     import pandas as pd
 
-TIES = 5  # random stream of who comes first at one moment; delays have stream 0, mini-batches 1, permutations 4
+TIES = (
+    5  # random stream of who comes first at one moment; delays have stream 0, mini-batches 1, permutations 4
+)
 
 
 class Keyed:

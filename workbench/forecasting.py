@@ -232,7 +232,9 @@ def deadline_odds(setting: Setting, deadline: float) -> Odds:
 
 def earlier(one: Odds, other: Odds) -> Odds:
     """Two rules joined with |: of every round the outcome that comes first, which is the one with fewer messages."""
-    first = (one.messages < other.messages) | ((one.messages == other.messages) & (one.seconds <= other.seconds))
+    first = (one.messages < other.messages) | (
+        (one.messages == other.messages) & (one.seconds <= other.seconds)
+    )
     return Odds(
         np.where(first, one.seconds, other.seconds),
         np.where(first, one.messages, other.messages),
@@ -253,7 +255,9 @@ def tree_odds(setting: Setting, children: int, layers: int, needed: int) -> Odds
         own = setting.seconds[:, here] + layer * setting.down
         if below is not None:
             through = kept[-1][0]
-            early = np.count_nonzero(through <= own[:, :, None] * NEAR, axis=2)  # it is not through with its own
+            early = np.count_nonzero(
+                through <= own[:, :, None] * NEAR, axis=2
+            )  # it is not through with its own
             kept[-1] = (through, np.maximum(early, needed))
             own = np.maximum(own, below) + setting.decode(needed)
         leaves = own + hop + (send[:, here] if isinstance(send, np.ndarray) else send)

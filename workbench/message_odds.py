@@ -28,11 +28,16 @@ def message_odds(setting: Setting, portions: Ints, clusters: Clusters) -> Odds:
         which = slice(start, start + at_once)
         done = setting.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
-        place = places(arrivals, lambda some, start=start: setting.ties(start + some))
+        place = places(arrivals, _later(setting.ties, start))
         pieces.append(_outcomes(arrivals, place, clusters, setting.link.transfer(setting.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     decoding = 0.0 if setting.decode_rate is None else combined * setting.floats / setting.decode_rate
     return Odds(end + decoding, count.astype(float), count * float(BYTES_PER_FLOAT * setting.floats))
+
+
+def _later(ties: Ties, start: int) -> Ties:
+    """Ties of rounds that are counted from `start`."""
+    return lambda which: ties(start + which)
 
 
 def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:

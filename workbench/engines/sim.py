@@ -3,9 +3,7 @@
 Time moves from event to event. A receiver's port takes one message at a time (see `links`); a message whose round is
 over when its turn comes is refused, dropped and counted, and costs no port time (its header is enough to know).
 
-Events of one moment (times that differ by rounding at most, `NEAR`) go from the leaves of the tree up: what arrives at a
-node, what it has computed, a model from above, its bells. Messages that arrive together are taken in the order of
-their senders' drawn ties (`DelayStream.ties`), so that no rank is favoured.
+Times that differ by rounding at most (`NEAR`) are one moment; see `moments` for the order of its events.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ import numpy as np
 
 from workbench.delays import DelayStream
 from workbench.engines.arithmetic import Arithmetic
+from workbench.engines.moments import ARRIVED, COMPUTED, RUNG, TOLD, TRANSFERRED, Queued, Turn, Turns
 from workbench.engines.pace import Pace
 from workbench.engines.timeline import Timeline
 from workbench.errors import QuorumLost, RunError, Stalled
@@ -44,10 +43,6 @@ from workbench.protocol import (
     Send,
 )
 from workbench.ring import bytes_sent, ring_finish
-
-TRANSFERRED, ARRIVED, COMPUTED, TOLD, RUNG = range(5)  # what happens to one node at one moment, in this order
-Queued = tuple[float, int, int, Callable[..., None], tuple[Any, ...]]  # time, serial, what, to whom it happens, ...
-Turn = tuple[int, int, float, int, Queued]  # a key, and the event
 
 
 @dataclass(frozen=True)
@@ -115,9 +110,8 @@ class _Simulation:
         self.scheme, self.plan, self.world, self.arithmetic = scheme, plan, world, arithmetic
         self.now, self.serial = 0.0, 0
         self.heap: list[Queued] = []
-        self.heights = (-plan.depth).tolist()
-        self.ties: dict[int, list[float]] = {}  # by round, where any were needed
-        self.due: list[Turn] | None = None  # where there are several events at this moment: what of it is left
+        self.turn = Turns(plan, world.delays).key
+        self.due: list[Turn] | None = None  # what is left of this moment, if there are several events
         self.soon: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
         self.line = Timeline()
         self.line.open(world.rounds)
@@ -151,7 +145,9 @@ class _Simulation:
         for r in range(self.plan.ranks):
             self._resume(r, None)
         heap, soon = self.heap, self.soon
-        near = NEAR if self.plan.parent.max() >= 0 else -1.0  # in a ring every message has one possible sender
+        near = (
+            NEAR if self.plan.parent.max() >= 0 else -1.0
+        )  # in a ring every message has one possible sender
         while self.open:
             if soon:
                 self._deliver(*soon.popleft())
@@ -177,11 +173,11 @@ class _Simulation:
             if event[2] == COMPUTED and not self.plan.children[event[4][0]]:
                 self._happen(event)  # a leaf has computed: nothing else of this moment comes before that
             else:
-                heappush(due, self._turn(event))
+                heappush(due, self.turn(event))
         while due and self.open:
             self._happen(heappop(due)[4])
             while heap and heap[0][0] <= limit:
-                heappush(due, self._turn(heappop(heap)))
+                heappush(due, self.turn(heappop(heap)))
         self.due = None
 
     def _happen(self, event: Queued) -> None:
@@ -191,21 +187,6 @@ class _Simulation:
         what(*args)
         while self.soon and self.open:
             self._deliver(*self.soon.popleft())
-
-    def _turn(self, event: Queued) -> Turn:
-        """Key of an event among those of one moment: leaves first, then what it is, who sent it, which was caused first."""
-        key, serial, stage, _, args = event
-        if stage == ARRIVED:
-            message = args[1]
-            ties = self.ties.get(message.round) or self._draw_ties(message.round)
-            key = ties[message.src - 1]
-        return self.heights[args[0]], stage, key, serial, event
-
-    def _draw_ties(self, round: int) -> list[float]:
-        if len(self.ties) > 16:
-            self.ties.clear()
-        self.ties[round] = ties = self.world.delays.ties(round).tolist()
-        return ties
 
     def _at(self, time: float, stage: int, what: Callable[..., None], args: tuple[Any, ...]) -> None:
         self.serial += 1
@@ -296,7 +277,7 @@ class _Simulation:
                 self._arrive(*args)
             else:
                 self.serial += 1
-                heappush(self.due, self._turn((self.now, self.serial, ARRIVED, self._arrive, args)))
+                heappush(self.due, self.turn((self.now, self.serial, ARRIVED, self._arrive, args)))
         return None
 
     def _send_down(self, targets: Iterable[int], message: Message, floats: int) -> None:
@@ -397,18 +378,8 @@ class _Simulation:
         if message.kind not in (MODEL, LOST):
             self.line.handled += 1
             self.line.stale[message.round] += 1
-            row = (
-                message.round,
-                message.src,
-                "drop",
-                sent,
-                self.now,
-                self.now,
-                to,
-                BYTES_PER_FLOAT * floats,
-                1,
-            )
-            self.log(row)
+            size = BYTES_PER_FLOAT * floats
+            self.log((message.round, message.src, "drop", sent, self.now, self.now, to, size, 1))
 
     def _find(self, rank: _Rank, match: Match) -> int | None:
         for i, message in enumerate(rank.inbox):
