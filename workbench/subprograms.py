@@ -18,8 +18,6 @@ from workbench.protocol import (
     CODED,
     LOST,
     MODEL,
-    NEAR,
-    SAME,
     Array,
     Close,
     Commit,
@@ -30,6 +28,7 @@ from workbench.protocol import (
     Program,
     Recv,
     Send,
+    one_moment,
 )
 
 Answer = tuple[int, int]  # rank, number of its message in the round
@@ -129,7 +128,7 @@ def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any
 
 def _before(bell: float | None, now: float) -> float:
     """The moment of an arrival: what comes at the very moment of a bell that has not rung yet comes before it."""
-    if bell is not None and math.isclose(now, bell, rel_tol=NEAR - 1, abs_tol=SAME):
+    if bell is not None and one_moment(now, bell):
         return math.nextafter(bell, -INFINITY)
     return now
 
