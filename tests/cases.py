@@ -52,15 +52,34 @@ for _file in iter_modules([str(Path(__file__).parent / "schemes")]):
     if _file.name.startswith("case_"):  # one file per family, found by its name
         CASES.update(import_module(f"tests.schemes.{_file.name}").CASES)
 
+FEW_TIMES = Path(__file__).with_name("few_times.csv")  # two values, so most workers' times are equal
+LEVEL = st.one_of(  # laws of few values: several answers arrive at one moment
+    st.builds(lambda shift: {"kind": "constant", "shift": shift}, st.sampled_from([0.0, 5e-5, 0.01])),
+    st.builds(
+        lambda shift, factor, share: {
+            "kind": "heterogeneous",
+            "shift": shift,
+            "factor": factor,
+            "active_straggles": share,
+        },
+        st.sampled_from([5e-5, 0.01]),
+        st.sampled_from([2.0, 3.0, 10.0]),
+        st.floats(0, 1),
+    ),
+    st.builds(
+        lambda factor, enter: {"kind": "markov", "factor": factor, "enter": enter},
+        st.sampled_from([2.0, 10.0]),
+        st.floats(0.05, 1),
+    ),
+    st.just({"kind": "replay", "path": str(FEW_TIMES)}),
+)
 DELAYS = st.one_of(
     st.builds(lambda a: {"kind": "pareto", "shift": 1e-3, "shape": a}, st.floats(1.05, 3)),
     st.builds(lambda r: {"kind": "shifted_exponential", "shift": 1e-3, "rate": r}, st.floats(1e-1, 1e5)),
     st.just({"kind": "shifted_exponential", "per": "part"}),
     st.just({"kind": "two_part", "t1": 0.1, "lambda1": 3.0, "t2": 2.0, "lambda2": 0.3}),
-    st.just({"kind": "heterogeneous", "active_straggles": 0.3}),
-    st.just({"kind": "markov", "enter": 0.2}),
     st.just({"kind": "exponential", "mean": 0.1}),
-    st.just({"kind": "constant", "shift": 0.01}),
+    LEVEL,
 )
 LINKS = st.builds(
     lambda latency, bandwidth, downloads: {

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.delays import DelayModel, DelayStream, delay_models
+from workbench.delays import DelayModel, DelayStream, delay_models, recorded
 
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "data" / "ec2_traces.csv"
+ALIBABA = TRACES.with_name("traces") / "alibaba_job_1.csv"
 
 
 def build(spec: dict[str, Any]) -> DelayModel:
@@ -163,6 +166,113 @@ def test_an_experiment_of_the_record(tmp_path: Path) -> None:
     np.testing.assert_allclose(sorted(pooled[0]), [1, 50 / 30, 70 / 30, 3])  # b's median 60 becomes a's 2
     with pytest.raises(wb.SettingError, match=r"experiment = 'c'.*a, b"):
         DelayStream(build({"kind": "replay", "path": path, "experiment": "c"}), 0, 4).draw(0)
+
+
+HEAD = "experiment,worker,iteration,seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "words"),
+    [
+        (
+            "worker,iteration,seconds\n0,0,1\n0,1,2\n0,0,5\n",
+            "line 4",
+            "worker, iteration .* column experiment",
+        ),
+        (HEAD + "a,0,0,1\nb,0,0,1\n\na,0,0,2\n", "line 5", "experiment, worker, iteration are those"),
+        ("worker,iteration,seconds\n0,0,1\n,1,2\n", "line 3", "worker is empty"),
+        (HEAD + "a,0,0,1\n,0,1,2\n", "line 3", "experiment is empty"),
+        (HEAD + "a,0,0,1\na,0,,2\n", "line 3", "iteration is empty"),
+        (HEAD + "a,0,0,1\n\na,0,first,2\n", "line 4", "iteration = first: iterations are numbers"),
+        (HEAD + "a,0,0,1\na,0,inf,2\n", "line 3", "iteration = inf"),
+        (HEAD + "a,0,0,1\na,0,1,-2\n", "line 3", "seconds = -2: .* >= 0"),
+        (HEAD + "a,0,0,1\na,0,1,\n", "line 3", "seconds = nan: .* finite"),
+        (HEAD + '"a\nb",0,0,1\na,0,1,soon\n', "line 4", "seconds = soon"),
+        (HEAD + "a,0,0,1\nb,0,0,0\nb,0,1,0\n", "line 3", "experiment = b: its median is 0 s"),
+    ],
+)
+def test_a_record_that_does_not_say_whose_time_it_is_is_refused_with_its_line(
+    tmp_path: Path, text: str, where: str, words: str
+) -> None:
+    path = table(tmp_path, text)
+    with pytest.raises(wb.SettingError, match=rf"^delays.path = '{path}', {where}: .*{words}"):
+        recorded(path)
+
+
+def test_a_row_of_a_parquet_table_is_named_by_its_number(tmp_path: Path) -> None:
+    path = str(tmp_path / "times.parquet")
+    rows = {"worker": ["a", "a", None], "iteration": ["0", "1", "2"], "seconds": [1.0, 2.0, 3.0]}
+    pd.DataFrame(rows, index=[7, 8, 9]).to_parquet(path)
+    with pytest.raises(wb.SettingError, match=r"times.parquet', row 3: worker is empty"):
+        recorded(path)
+
+
+def test_rows_with_fields_without_a_name_are_refused(tmp_path: Path) -> None:
+    path = table(tmp_path, "worker,iteration,seconds\n0,0,1,5\n0,1,2,5\n")
+    with pytest.raises(wb.SettingError, match="more fields than its first line"):
+        recorded(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_iterations_written_as_text_go_by_number(tmp_path: Path, kind: str) -> None:
+    numbers = np.random.default_rng(0).permutation(12)
+    rows = pd.DataFrame({"worker": "a", "iteration": [f"{i:d}" for i in numbers], "seconds": numbers + 1.0})
+    path = str(tmp_path / f"times.{kind}")
+    rows.to_parquet(path) if kind == "parquet" else rows.to_csv(path, quoting=2)
+    times, lengths = recorded(path)
+    np.testing.assert_array_equal(times, [np.arange(12) + 1.0])
+    assert lengths.tolist() == [12]
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(0, 99))
+def test_the_order_of_the_rows_does_not_matter(lengths: list[int], seed: int) -> None:
+    """Every time lands at its worker's iteration, none twice, none lost."""
+    told = [(w, i, 100.0 * w + i) for w, n in enumerate(lengths) for i in range(n)]
+    with TemporaryDirectory() as folder:
+        shuffled = np.random.default_rng(seed).permutation(len(told))
+        lines = "".join("{},{},{}\n".format(*told[k]) for k in shuffled)
+        times, counts = recorded(table(Path(folder), "worker,iteration,seconds\n" + lines))
+    assert counts.tolist() == lengths
+    for w, n in enumerate(lengths):
+        np.testing.assert_array_equal(times[w, :n], 100.0 * w + np.arange(n))
+        assert np.isnan(times[w, n:]).all()
+
+
+@pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
+def test_the_recorded_ec2_times_are_taken_whole() -> None:
+    """Three experiments; each alone as it was recorded, without their names interleaved: refused."""
+    whole = pd.read_csv(TRACES)
+    for name, rows in whole.groupby("experiment"):
+        times, lengths = recorded(str(TRACES), str(name))
+        assert lengths.sum() == len(rows)
+        assert np.nansum(times) == pytest.approx(rows["seconds"].sum())
+        first = rows[rows["worker"] == rows["worker"].min()].sort_values("iteration")
+        np.testing.assert_array_equal(times[0, : lengths[0]], first["seconds"])
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "nameless.csv"
+        whole.drop(columns="experiment").to_csv(path, index=False)
+        again = int(whole.duplicated(["worker", "iteration"]).to_numpy().argmax())
+        with pytest.raises(wb.SettingError, match=f"line {again + 2}: worker, iteration are those of a row"):
+            recorded(str(path))
+
+
+@pytest.mark.skipif(not ALIBABA.is_file(), reason="Alibaba's recorded jobs are not beside this checkout")
+def test_a_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
+    """Refused under its own names; under ours every worker keeps its times, ties and all."""
+    with pytest.raises(wb.SettingError, match=r"lacks columns \['iteration', 'seconds'\]; it has"):
+        recorded(str(ALIBABA))
+    job = pd.read_csv(ALIBABA).rename(columns={"time": "iteration", "batch_time_norm": "seconds"})
+    path = str(tmp_path / "job.csv")
+    job.to_csv(path, index=False)
+    _, lengths = recorded(path)
+    assert lengths.tolist() == job.groupby("worker").size().tolist()
+    e = wb.Experiment(
+        scheme="SGD", scheme_args={"stragglers": 2}, workers=10, rounds=300, problem="unit",
+        problem_args={"samples": 10}, delays={"kind": "replay", "path": path},
+    )  # fmt: skip
+    trace, f = wb.run(e), wb.forecast(e)
+    np.testing.assert_allclose(f.seconds, np.diff(trace.rounds["time"], prepend=0.0))
+    assert np.isin(np.round(f.seconds), job["seconds"]).all()
 
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")

@@ -13,7 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.engines.arithmetic import Coefficients
-from workbench.protocol import LOST, MASTER, MODEL, Array, Commit, Compute, Match, Message, Node, Recv, Send
+from workbench.protocol import (
+    LOST,
+    MASTER,
+    MODEL,
+    Array,
+    Commit,
+    Compute,
+    Match,
+    Message,
+    Node,
+    Recv,
+    Send,
+    one_moment,
+)
 from workbench.settings import SettingError
 from workbench.trace import Trace
 
@@ -79,6 +92,10 @@ class _Arrival(NamedTuple):
     time: float
     message: Message
     late: bool
+
+
+def _after(time: float, bell: float) -> bool:
+    return time > bell and not one_moment(time, bell)
 
 
 def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:
@@ -183,7 +200,7 @@ class _Parent:
     def _next(self, kinds: Sequence[str], until: float | None) -> Any:
         fitting = (a for a in self.arrivals if a.message.kind in kinds)
         arrival = next(fitting, None)
-        if until is not None and (arrival is None or arrival.time > until):
+        if until is not None and (arrival is None or _after(arrival.time, until)):
             self.now = max(self.now, until)
             return None
         if arrival is None:

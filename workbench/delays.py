@@ -2,12 +2,18 @@
 
 Draws are keyed by (seed, round, slot) and by the worker's place in the drawn vector, never by who asks
 first, so all schemes that are compared meet the same stragglers.
+
+Laws of few values (constant, heterogeneous, markov, replay) let several workers take the very same time. Who of them
+comes first is drawn too, per (seed, round, worker) from a stream of its own (`DelayStream.ties`): nobody's rank counts,
+and schemes that are compared on a seed share it. Where no times are equal it is never asked for.
 """
 
 from __future__ import annotations
 
+import csv
 from abc import abstractmethod
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
@@ -20,6 +26,10 @@ from workbench.settings import SettingError, Settings, setting
 
 if TYPE_CHECKING:
     import pandas as pd
+
+TIES = (
+    5  # random stream of who comes first at one moment; delays have stream 0, mini-batches 1, permutations 4
+)
 
 
 class Keyed:
@@ -214,6 +224,7 @@ class Replay(DelayModel):
 
     A worker takes the times of one recorded worker, drawn for the run, from a drawn start and in recorded order,
     round and round. Experiments recorded different tasks: with several, each is scaled to the median of the first.
+    A row that does not say whose time it is, or that says what another has said, is refused with its line.
     """
 
     lasting = True
@@ -271,8 +282,9 @@ def _recorded(path: str, experiment: str | None, stamp: tuple[int, int]) -> tupl
                 f"delays.experiment = {experiment!r}: not in {path!r}; it has {', '.join(known)}"
             )
     medians = table.groupby("experiment")["seconds"].median()
-    scaled = table["seconds"] / table["experiment"].map(medians) * medians.iloc[0]
-    table = table.assign(seconds=scaled if len(medians) > 1 else table["seconds"])
+    if len(medians) > 1:
+        _check_medians(path, table, medians)
+        table = table.assign(seconds=table["seconds"] / table["experiment"].map(medians) * medians.iloc[0])
     groups = table.sort_values("iteration").groupby(["experiment", "worker"])["seconds"]
     rows = [group.to_numpy(float) for _, group in groups]
     lengths = np.array([len(row) for row in rows])
@@ -287,19 +299,82 @@ def _table(path: str) -> pd.DataFrame:
 
     file = Path(path).expanduser()
     try:
-        table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+        table = (
+            pd.read_parquet(file).reset_index(drop=True) if file.suffix == ".parquet" else pd.read_csv(file)
+        )
     except (ValueError, OSError) as error:  # pandas' and pyarrow's own errors are of these kinds
         reason = " ".join(str(error).split())
         raise SettingError(f"delays.path = {path!r}: cannot be read as a table ({reason})") from None
     missing = sorted({"worker", "iteration", "seconds"} - set(table.columns))
     if missing:
         raise SettingError(f"delays.path = {path!r}: lacks columns {missing}; it has {list(table.columns)}")
-    seconds = pd.to_numeric(table["seconds"], errors="coerce")
-    if len(table) == 0 or not (np.isfinite(seconds) & (seconds >= 0)).all():
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes what is too much for names of the rows
+        raise SettingError(
+            f"delays.path = {path!r}: rows have more fields than its first line; give each a name"
+        )
+    if table.empty:
         raise SettingError(
             f"delays.path = {path!r}: every row needs finite seconds >= 0, and there must be a row"
         )
+    return _checked(path, table)
+
+
+def _checked(path: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Refuse the first row that does not say whose time it is, or when and how long; text becomes numbers."""
+    import pandas as pd
+
+    keys = [name for name in ("experiment", "worker", "iteration") if name in table]
+    for name in keys:
+        _refuse(path, table[name].isna(), f"{name} is empty; say it in every row, or leave the row out")
+    iteration, seconds = (pd.to_numeric(table[name], errors="coerce") for name in ("iteration", "seconds"))
+    _refuse(
+        path, ~np.isfinite(iteration), "iterations are numbers, as they tell the order", table["iteration"]
+    )
+    _refuse(
+        path,
+        ~(np.isfinite(seconds) & (seconds >= 0)),
+        "every row needs finite seconds >= 0",
+        table["seconds"],
+    )
+    table = table.assign(iteration=iteration, seconds=seconds)
+    told = ", ".join(keys)
+    _refuse(
+        path,
+        table.duplicated(keys),
+        f"{told} are those of a row before; give each recording a name of its own in a column experiment",
+    )
     return table
+
+
+def _check_medians(path: str, table: pd.DataFrame, medians: pd.Series[float]) -> None:
+    """Experiments are scaled to one median, which none can be whose own is 0."""
+    idle = table["experiment"].map(medians) == 0
+    _refuse(
+        path,
+        idle,
+        "its median is 0 s, which cannot be scaled to the others'; name one experiment in delays.experiment",
+        table["experiment"],
+    )
+
+
+def _refuse(path: str, wrong: pd.Series[bool], why: str, values: pd.Series[Any] | None = None) -> None:
+    """Raise `SettingError` for the first row that is wrong."""
+    if not wrong.any():
+        return
+    place = wrong.index[int(wrong.to_numpy().argmax())]
+    value = "" if values is None else f"{values.name} = {values[place]}: "
+    raise SettingError(f"delays.path = {path!r}, {_line(path, int(place))}: {value}{why}")
+
+
+def _line(path: str, row: int) -> str:
+    """Where a row of a table, counted from 0, stands in its file; the header and empty lines count as lines."""
+    file = Path(path).expanduser()
+    if file.suffix == ".parquet":
+        return f"row {row + 1}"
+    with file.open(newline="", encoding="utf-8") as text:
+        reader = csv.reader(text)
+        lines = (reader.line_num for fields in reader if len(fields) > 1 or "".join(fields).strip())
+        return f"line {next(islice(lines, row + 1, None))}"
 
 
 _Model = ShiftedExponential | Constant | Exponential | TwoPart | Heterogeneous | Pareto | Markov | Replay
@@ -320,9 +395,23 @@ class DelayStream:
 
     def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = 4) -> None:
         self.model, self.workers, self.keep = model, workers, keep
-        self.keyed = Keyed(seed)
+        self.keyed, self._tie_keys = Keyed(seed), Keyed(seed, TIES)
         self.parts_apart = getattr(model, "per", "worker") == "part"
         self._draws: dict[tuple[int, int], Array] = {}
+        self._ties: dict[int, Array] = {}
+
+    def ties(self, round: int) -> Array:
+        """Who of several comes first at one moment of a round: the lower number, (workers,), uniform in [0, 1).
+
+        >>> three, five = (DelayStream(Constant(), seed=1, workers=n).ties(round=7) for n in (3, 5))
+        >>> bool((three == five[:3]).all())  # a worker's number is its own
+        True
+        """
+        if round not in self._ties:
+            if len(self._ties) > self.keep:
+                self._ties.clear()
+            self._ties[round] = self._tie_keys.rng(round).random(self.workers)
+        return self._ties[round]
 
     def draw(self, round: int, slot: int = 0) -> Array:
         """Random numbers of a round, shape (k, workers); remembered for a few rounds."""

@@ -1,7 +1,8 @@
 """Round times without an event loop: vectorised order statistics over drawn compute times.
 
-With the same seed these are the event engine's very own rounds (same draws, same rules), as long as rounds do
-not reach into one another; the ring's do, and carry their state from round to round.
+With the same seed these are the event engine's very own rounds (same draws, same rules, the same ties between what
+arrives at one moment), as long as rounds do not reach into one another; the ring's do, and carry their state from round
+to round.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from numpy.typing import NDArray
 
 from workbench.delays import DelayStream
 from workbench.links import BYTES_PER_FLOAT, Link
-from workbench.protocol import Array, Plan, Scheme
+from workbench.protocol import NEAR, Array, Plan, Scheme
 from workbench.settings import SettingError
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
 Ready = Callable[[NDArray[np.int64]], NDArray[np.int64]]  # order of arrival (m, n) -> answers needed (m,)
+Ties = Callable[[NDArray[np.int64]], Array]
 BATCH = 2_000_000  # drawn times held at once
 
 
@@ -33,6 +35,7 @@ class Setting:
     send: Callable[[float], Array | float]  # floats -> extra seconds of sending, (rounds, workers) or 0
     link: Link
     floats: int  # model size p
+    ties: Ties  # which of these rounds -> who comes first at one moment, (those rounds, workers)
     decode_rate: float | None = None
     carry: Any = None  # what the rounds before left behind
     samples: int = 0  # of the data set
@@ -109,6 +112,7 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
             _sender(stream, chosen, floats),
             e.link,
             floats,
+            _ties(stream, chosen),
             e.decode_rate,
             carry,
             samples,
@@ -135,6 +139,10 @@ def _whole(
 
 def _progress(stream: DelayStream, rounds: range) -> Callable[[NDArray[np.int64], slice], Array]:
     return lambda portions, which: np.stack([stream.progress(r, portions) for r in rounds[which]])
+
+
+def _ties(stream: DelayStream, rounds: range) -> Ties:
+    return lambda which: np.stack([stream.ties(rounds[k]) for k in which])
 
 
 def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) -> Experiment:
@@ -188,25 +196,45 @@ def star_odds(
         + setting.down
     )
     through = port(arrivals, link.transfer(length))
-    count = needed(np.argsort(arrivals, axis=1)) if callable(needed) else np.full(len(arrivals), needed)
+    count = needed(order(arrivals, setting.ties)) if callable(needed) else np.full(len(arrivals), needed)
     end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
     end = end + (0.0 if setting.decode_rate is None else count * setting.floats / setting.decode_rate)
     sent = count.astype(np.float64)
     return Odds(end, sent, sent * (BYTES_PER_FLOAT * length))
 
 
+def order(arrivals: Array, ties: Ties) -> NDArray[np.int64]:
+    """Messages in order of arrival, (rounds, messages); those that come at one moment in the order of `ties`.
+
+    `arrivals` (rounds, workers * k): a worker's k messages stand side by side, in the order in which it sends them.
+    """
+    found = np.argsort(arrivals, axis=1, kind="stable")
+    ordered = np.take_along_axis(arrivals, found, axis=1)
+    apart = ordered[:, 1:] > ordered[:, :-1] * NEAR
+    which = np.flatnonzero(~apart.all(axis=1))
+    if len(which):
+        first = ties(which)
+        moment = np.zeros((len(which), arrivals.shape[1]))
+        np.put_along_axis(moment, found[which, 1:], np.cumsum(apart[which], axis=1), axis=1)
+        found[which] = np.lexsort([first.repeat(arrivals.shape[1] // first.shape[1], axis=1), moment], axis=1)
+    return found
+
+
 def deadline_odds(setting: Setting, deadline: float) -> Odds:
     """A master that takes what is through the port `deadline` seconds after the round's start, be it nothing."""
     link, floats = setting.link, setting.floats
     arrivals = setting.seconds + setting.send(floats) + link.latency + setting.down
-    count = np.count_nonzero(port(arrivals, link.transfer(floats)) <= deadline, axis=1).astype(np.float64)
+    through = port(arrivals, link.transfer(floats))
+    count = np.count_nonzero(through <= deadline * NEAR, axis=1).astype(np.float64)
     decode = 0.0 if setting.decode_rate is None else count * floats / setting.decode_rate
     return Odds(np.full(len(count), deadline) + decode, count, count * (BYTES_PER_FLOAT * floats))
 
 
 def earlier(one: Odds, other: Odds) -> Odds:
-    """Two rules joined with |: of every round the outcome that comes first."""
-    first = one.seconds <= other.seconds
+    """Two rules joined with |: of every round the outcome that comes first, which is the one with fewer messages."""
+    first = (one.messages < other.messages) | (
+        (one.messages == other.messages) & (one.seconds <= other.seconds)
+    )
     return Odds(
         np.where(first, one.seconds, other.seconds),
         np.where(first, one.messages, other.messages),
@@ -221,23 +249,26 @@ def tree_odds(setting: Setting, children: int, layers: int, needed: int) -> Odds
     send = setting.send(setting.floats)
     bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
     below: Array | None = None  # when the sums of the layer below are decoded, per parent
-    kept: list[tuple[Array, Array]] = []  # through the port at, port closed at
+    kept: list[tuple[Array, Array]] = []  # through the port at, and how many are taken in if the round lasts
     for layer in range(layers, 0, -1):
         here = slice(bounds[layer - 1], bounds[layer])
         own = setting.seconds[:, here] + layer * setting.down
         if below is not None:
-            closed = np.maximum(own, below)
-            kept[-1] = (kept[-1][0], closed)
-            own = closed + setting.decode(needed)
+            through = kept[-1][0]
+            early = np.count_nonzero(
+                through <= own[:, :, None] * NEAR, axis=2
+            )  # it is not through with its own
+            kept[-1] = (through, np.maximum(early, needed))
+            own = np.maximum(own, below) + setting.decode(needed)
         leaves = own + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
         through = port(leaves.reshape(rounds, -1, children), transfer)
         below = through[:, :, needed - 1]
-        kept.append((through, below))
+        kept.append((through, np.full(below.shape, needed)))
     assert below is not None
     end = below[:, 0]
     messages = sum(
-        np.count_nonzero(through <= np.minimum(closed, end[:, None])[:, :, None], axis=(1, 2))
-        for through, closed in kept
+        np.minimum(np.count_nonzero(through <= end[:, None, None] * NEAR, axis=2), taken).sum(axis=1)
+        for through, taken in kept
     )
     count = np.asarray(messages, dtype=float)
     return Odds(end + setting.decode(needed), count, count * BYTES_PER_FLOAT * setting.floats)
@@ -267,6 +298,7 @@ __all__ = [
     "deadline_odds",
     "earlier",
     "forecast",
+    "order",
     "port",
     "ring_odds",
     "star_odds",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.forecasting import BATCH, Odds, Setting, port
+from workbench.forecasting import BATCH, Odds, Setting, Ties, order, port
 from workbench.links import BYTES_PER_FLOAT
 from workbench.protocol import Array
 from workbench.schemes.many_messages import Clusters
@@ -26,17 +26,22 @@ def message_odds(setting: Setting, portions: Ints, clusters: Clusters) -> Odds:
     pieces = []
     for start in range(0, len(extra), at_once):
         which = slice(start, start + at_once)
-        done = setting.progress(portions, which)
-        arrivals = done[:, :, clusters.agenda.after - 1] + extra[which, :, None]
-        pieces.append(_outcomes(arrivals, done, clusters, setting.link.transfer(setting.floats)))
+        done = setting.progress(portions, which)[:, :, clusters.agenda.after - 1]
+        arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
+        place = places(arrivals, _later(setting.ties, start))
+        pieces.append(_outcomes(arrivals, place, clusters, setting.link.transfer(setting.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     decoding = 0.0 if setting.decode_rate is None else combined * setting.floats / setting.decode_rate
     return Odds(end + decoding, count.astype(float), count * float(BYTES_PER_FLOAT * setting.floats))
 
 
-def _outcomes(arrivals: Array, done: Array, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
+def _later(ties: Ties, start: int) -> Ties:
+    """Ties of rounds that are counted from `start`."""
+    return lambda which: ties(start + which)
+
+
+def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
     """When the last cluster is done, messages taken in until then, messages combined in decoding; each (rounds,)."""
-    place = places(arrivals, done, clusters.agenda.after)
     by_cluster = place.reshape(len(place), clusters.number, -1)
     last, combined = decisive(by_cluster, clusters)
     times = arrivals.reshape(by_cluster.shape)
@@ -67,29 +72,9 @@ def decisive(place: Ints, clusters: Clusters) -> tuple[Ints, Ints]:
     return np.minimum(enough, whole), np.where(whole < enough, 1, clusters.agenda.code.needed)
 
 
-def places(arrivals: Array, done: Array, after: Ints) -> Ints:
-    """Place of every message, (rounds, workers * l), in the order of arrival; ties as the event engine breaks them."""
-    times = arrivals.reshape(len(arrivals), -1)
-    order = np.argsort(times, axis=1, kind="stable")
-    tied = (np.diff(np.take_along_axis(times, order, axis=1), axis=1) == 0.0).any(axis=1)
-    if tied.any():
-        keys = [h.reshape(tied.sum(), -1) for h in histories(done[tied], after)]
-        order[tied] = np.lexsort([*keys, times[tied]], axis=1)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
+def places(arrivals: Array, ties: Ties) -> Ints:
+    """Place of every message in the order of arrival; both (rounds, workers * l)."""
+    found = order(arrivals, ties)
+    place = np.empty_like(found)
+    np.put_along_axis(place, found, np.arange(found.shape[1])[None], axis=1)
     return place
-
-
-def histories(done: Array, after: Ints) -> list[Array]:
-    """What decides between messages that arrive together, the least first: each (rounds, workers, l).
-
-    Events of one time happen in the order in which they were caused: the end of a portion by the end of the one
-    before, the first of all by the model, which goes to the workers in their order.
-    """
-    rounds, workers, portions = done.shape
-    ranks = np.broadcast_to(np.arange(float(workers))[None, :, None], (rounds, workers, len(after)))
-    caused = [
-        np.where(after > back, done[:, :, np.maximum(after - 1 - back, 0)], -np.inf)
-        for back in range(portions)
-    ]
-    return [ranks, *reversed(caused)]

@@ -22,6 +22,7 @@ a fresh one; what a Close names is dropped by the engine and counted as stale.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,7 +43,19 @@ Array = NDArray[np.float64]
 Match = Mapping[str, int]
 
 MASTER = 0
+NEAR = 1 + 2.0**-50  # times with a smaller quotient differ by rounding at most: they are one moment
+SAME = 1e-9  # s: so are times that were carried from clock to clock, if they are no further apart
+
 MODEL, CODED, LOST = "model", "coded", "lost"
+
+
+def one_moment(one: float, other: float) -> bool:
+    """Do two times differ by rounding at most?
+
+    >>> one_moment(0.1 + 0.2, 0.3), one_moment(0.3, 0.3001)
+    (True, False)
+    """
+    return math.isclose(one, other, rel_tol=NEAR - 1, abs_tol=SAME)
 
 
 class Message(NamedTuple):
@@ -121,8 +134,9 @@ class Send(NamedTuple):
 class Recv(NamedTuple):
     """Wait for the oldest message whose kind is in `match` and whose round is at least match[kind].
 
-    `until` is an absolute time in seconds; a past time polls. None: wait for ever (the engine ends a wait
-    that nothing can end any more with a clear error). `latest`: take the newest instead, and forget the older.
+    `until` is an absolute time in seconds; what arrives at that very moment comes first, a past time polls. None: wait
+    for ever (the engine ends a wait that nothing can end any more with a clear error). `latest`: take the newest
+    instead, and forget the older.
     """
 
     match: Match
@@ -206,6 +220,15 @@ class Plan:
     def samples(self) -> int:
         """Number of samples of the data set."""
         return int(self.sizes.sum())
+
+    @cached_property
+    def depth(self) -> NDArray[np.int64]:
+        """Steps from each rank up to its root: shape (ranks,); ring workers are 0."""
+        depth, above = np.zeros(self.ranks, dtype=np.int64), self.parent
+        while np.any(up := above >= 0):
+            depth += up
+            above = np.where(up, self.parent[above], -1)
+        return depth
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ another plan, another rule and another way to combine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from workbench.protocol import (
     Program,
     Recv,
     Send,
+    one_moment,
 )
 
 Answer = tuple[int, int]  # rank, number of its message in the round
@@ -88,7 +90,7 @@ def one_of_each(group: Callable[[int], int], groups: int) -> Rule:
 
 
 def after(seconds: float) -> Rule:
-    """Hold once that many seconds of the round have passed."""
+    """Hold once that many seconds of the round have passed; what arrives at that very moment still counts."""
     return Rule(lambda got, start, now: now >= start + seconds, (seconds,))
 
 
@@ -113,6 +115,7 @@ def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any
             ask = Recv(match, next((bell for bell in bells if bell > now), None))
         elif message.kind == CODED:
             got[message.src, message.number] = message
+            now = _before(ask.until, now)
         elif message.kind == MODEL:
             newer = message
             break
@@ -121,6 +124,13 @@ def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any
             _still_possible(node, round, rule, got, lost)
     yield Close(CODED, round + 1)
     return got, newer
+
+
+def _before(bell: float | None, now: float) -> float:
+    """The moment of an arrival: what comes at the very moment of a bell that has not rung yet comes before it."""
+    if bell is not None and one_moment(now, bell):
+        return math.nextafter(bell, -INFINITY)
+    return now
 
 
 def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: Lost) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from workbench.delays import Constant, DelayStream
 from workbench.engines.ahead import Ahead, Told, leaves
 from workbench.engines.ledger import Ledger
 from workbench.engines.ports import Port
@@ -61,7 +62,7 @@ def test_an_answer_that_its_leaf_would_not_have_sent_is_forgotten(
 ) -> None:
     """Whether it is here before the model leaves or after; one that was on its way already is late."""
     floor = 0
-    port = Port(FREE, lambda message: message.round < floor, Told({1}))
+    port = Port(FREE, lambda message: message.round < floor, DelayStream(Constant(), 0, 3).ties, Told({1}))
     if first:
         answered(port, 1, 0, sent)
     floor = 1
@@ -74,7 +75,7 @@ def test_an_answer_that_its_leaf_would_not_have_sent_is_forgotten(
 
 
 def test_what_is_wanted_and_what_relays_send_stays() -> None:
-    port = Port(FREE, lambda message: message.round < 1, Told({1}))
+    port = Port(FREE, lambda message: message.round < 1, DelayStream(Constant(), 0, 3).ties, Told({1}))
     port.sent_down(2, 1.0, (1, 2))
     answered(port, 1, 1, 5.0)
     answered(port, 2, 0, 5.0)

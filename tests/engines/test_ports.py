@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, zip_longest
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench.delays import Constant, DelayStream
 from workbench.engines.ports import Delivered, Port
 from workbench.links import Link
-from workbench.protocol import CODED, LOST, MODEL, Message
+from workbench.protocol import CODED, LOST, MODEL, Array, Message
 
 LINK = Link(latency=0.0, bandwidth=8.0)  # one float a second
+
+
+def level(round: int) -> Array:
+    """Who comes first where nobody is told apart: who was noticed first."""
+    return np.zeros(20)
 
 
 def message(src: int = 1, kind: str = CODED, round: int = 0) -> Message:
@@ -26,12 +33,15 @@ def drained(port: Port, now: float) -> list[Delivered]:
     return found
 
 
-@given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 3)), max_size=12), st.floats(0.01, 3))
+TIMES = st.integers(0, 1000).map(lambda hundredths: hundredths / 100)
+
+
+@given(st.lists(st.tuples(TIMES, st.integers(0, 3)), max_size=12), st.floats(0.01, 3))
 def test_messages_go_through_one_at_a_time_in_order_of_arrival(
     parcels: list[tuple[float, int]], look_every: float
 ) -> None:
     """However seldom one looks, the times come out as those of a queue with one server."""
-    port = Port(LINK, lambda message: False)
+    port = Port(LINK, lambda message: False, level)
     for src, (at, floats) in enumerate(parcels):
         port.put(message(src), at, at, floats)
     found: list[Delivered] = []
@@ -47,8 +57,22 @@ def test_messages_go_through_one_at_a_time_in_order_of_arrival(
         free = got.end
 
 
+@given(st.permutations(range(1, 7)), st.integers(0, 99), st.lists(st.sampled_from([-4e-10, 0.0, 4e-10])))
+def test_messages_of_one_moment_go_by_their_senders_ties(
+    come: list[int], round: int, off: list[float]
+) -> None:
+    """However they come in, and whatever rounding did to their times; as on the virtual clock."""
+    ties = DelayStream(Constant(), 3, 6).ties
+    port = Port(LINK, lambda message: False, ties)
+    port.put(message(1), 0.0, 0.5, 1)
+    for src, error in zip_longest(come, off[:6], fillvalue=0.0):
+        port.put(message(int(src), round=round), 0.0, 1.0 + error, 1)
+    found = [got.parcel.message.src for got in drained(port, 10.0)]
+    assert found == [1, *(1 + np.argsort(ties(round)))]
+
+
 def test_what_is_not_wanted_costs_no_port_time() -> None:
-    port = Port(LINK, lambda message: message.round < 1)
+    port = Port(LINK, lambda message: message.round < 1, level)
     port.put(message(1, round=0), 0.0, 0.0, 5)
     port.put(message(2, round=1), 0.0, 0.0, 2)
     assert [(g.parcel.message.src, g.late, g.end) for g in drained(port, 10.0)] == [
@@ -59,7 +83,7 @@ def test_what_is_not_wanted_costs_no_port_time() -> None:
 
 def test_a_transfer_whose_round_is_over_is_cut_off() -> None:
     floor = 0
-    port = Port(LINK, lambda message: message.round < floor)
+    port = Port(LINK, lambda message: message.round < floor, level)
     port.put(message(1, round=0), 0.0, 0.0, 5)
     port.put(message(2, round=1), 0.0, 1.0, 2)
     assert port.next(2.0) is None
@@ -71,7 +95,7 @@ def test_a_transfer_whose_round_is_over_is_cut_off() -> None:
 
 
 def test_models_do_not_queue_behind_gradients() -> None:
-    port = Port(LINK, lambda message: False)
+    port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(0, MODEL), 0.0, 1.0, 100)
     assert [g.parcel.message.kind for g in drained(port, 1.0)] == [MODEL]
@@ -79,7 +103,7 @@ def test_models_do_not_queue_behind_gradients() -> None:
 
 
 def test_word_of_the_dead_comes_at_once() -> None:
-    port = Port(LINK, lambda message: False)
+    port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(2, LOST), 0.0, 2.0, 0)
     assert [g.parcel.message.kind for g in drained(port, 2.0)] == [LOST]

@@ -13,9 +13,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
 from workbench.engines.ledger import Ledger
-from workbench.protocol import Plan
-
-SAME = 1e-9  # s: what is no further apart is one moment, also where times were carried from clock to clock
+from workbench.protocol import SAME, Plan
 
 KEPT = 1000  # models
 

@@ -32,6 +32,7 @@ from workbench.links import Link
 from workbench.protocol import (
     LOST,
     MODEL,
+    SAME,
     AllReduce,
     Close,
     Commit,
@@ -131,7 +132,7 @@ class RankEngine:
         self.ahead: Ahead | None = None
         if self.emulated:
             ahead = leaves(plan)
-            self.port = Port(setup.link, self._late, Told(ahead))
+            self.port = Port(setup.link, self._late, setup.delays.ties, Told(ahead))
             self.ahead = Ahead(ledger) if rank in ahead else None
         self.pumped = 0.0  # when this rank looked last
         self.heard = False  # word of a child came since
@@ -304,10 +305,11 @@ class RankEngine:
         match, until = effect.match, math.inf
         if effect.until is not None:  # rounded up: the node's clock must not show less afterwards
             until = max(math.nextafter(self.zero + effect.until, math.inf), self.logical)
-        if (place := self._match(match, until)) is None:
+        limit = until + SAME  # what arrives at the very moment of a bell comes before it
+        if (place := self._match(match, limit)) is None:
 
             def check() -> int | None:
-                return self._match(match, until)
+                return self._match(match, limit)
 
             place = self._poll(check, RUNG if self.rung else self._naps(match), until)
             if place is None:

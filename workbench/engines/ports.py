@@ -3,18 +3,21 @@
 The same rules as on the virtual clock: one message at a time, in order of arrival; what is no longer wanted when its
 turn comes is refused and costs no time; a transfer whose round is over is cut off. What comes from above (models)
 has a way of its own. Times are absolute seconds on the run's clock.
+
+Of messages that are due at one moment (`SAME`) the sender with the lower drawn tie goes first, if they are here by
+then; what comes physically later than it is due is taken as it comes.
 """
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from workbench.engines.ahead import Told
 from workbench.engines.wire import named
 from workbench.links import Link
-from workbench.protocol import LOST, MODEL, Message
+from workbench.protocol import LOST, MODEL, SAME, Array, Message
 
 
 class Parcel(NamedTuple):
@@ -25,6 +28,10 @@ class Parcel(NamedTuple):
     message: Message
     sent: float
     floats: int
+
+
+def _due(parcel: Parcel) -> float:
+    return parcel.at
 
 
 class Delivered(NamedTuple):
@@ -39,11 +46,18 @@ class Delivered(NamedTuple):
 class Port:
     """What has come in and is not yet with the program.
 
-    `late(message)` tells what is no longer wanted; `told`, when models that this node sent reach those who send ahead.
+    `late(message)` tells what is no longer wanted; `ties(round)`, who of the workers comes first at one moment; `told`,
+    when models that this node sent reach those who send ahead.
     """
 
-    def __init__(self, link: Link, late: Callable[[Message], bool], told: Told | None = None) -> None:
-        self.link, self.late, self.told = link, late, told or Told(())
+    def __init__(
+        self,
+        link: Link,
+        late: Callable[[Message], bool],
+        ties: Callable[[int], Array],
+        told: Told | None = None,
+    ) -> None:
+        self.link, self.late, self.ties, self.told = link, late, ties, told or Told(())
         self.free = 0.0
         self.queue: list[Parcel] = []  # what comes from below
         self.above: list[Parcel] = []  # models, and word of the dead
@@ -61,7 +75,22 @@ class Port:
         if not down and self._unsent(message, sent):
             return
         parcel = named(Parcel, (at, self._serial, message, sent, floats))
-        insort(self.above if down else self.queue, parcel)
+        if down:
+            insort(self.above, parcel)
+        else:
+            self.queue.insert(self._place(parcel), parcel)
+
+    def _place(self, parcel: Parcel) -> int:
+        """Where it stands in the queue: behind what is due before, and among what is due with it by the ties."""
+        place = bisect_right(self.queue, parcel.at + SAME, key=_due)
+        while place and self.queue[place - 1].at >= parcel.at - SAME:
+            if self._tie(self.queue[place - 1]) <= self._tie(parcel):
+                break
+            place -= 1
+        return place
+
+    def _tie(self, parcel: Parcel) -> float:
+        return float(self.ties(parcel.message.round)[parcel.message.src - 1])
 
     def next(self, now: float) -> Delivered | None:
         """The first message that is through by now; one at a time, as the program may close the door in between."""

@@ -1,8 +1,9 @@
 """Discrete-event engine: programs on a virtual clock.
 
-Time moves from event to event; events of one time happen in the order in which they were caused. A receiver's
-port takes one message at a time (see `links`); a message whose round is over when its turn comes is refused,
-dropped and counted, and costs no port time (its header is enough to know).
+Time moves from event to event. A receiver's port takes one message at a time (see `links`); a message whose round is
+over when its turn comes is refused, dropped and counted, and costs no port time (its header is enough to know).
+
+Times that differ by rounding at most (`NEAR`) are one moment; see `moments` for the order of its events.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from workbench.delays import DelayStream
 from workbench.engines.arithmetic import Arithmetic
+from workbench.engines.moments import ARRIVED, COMPUTED, RUNG, TOLD, TRANSFERRED, Queued, Turn, Turns
 from workbench.engines.pace import Pace
 from workbench.engines.timeline import Timeline
 from workbench.errors import QuorumLost, RunError, Stalled
@@ -26,6 +28,7 @@ from workbench.links import BYTES_PER_FLOAT, Link
 from workbench.protocol import (
     LOST,
     MODEL,
+    NEAR,
     AllReduce,
     Close,
     Commit,
@@ -106,7 +109,9 @@ class _Simulation:
     def __init__(self, scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic) -> None:
         self.scheme, self.plan, self.world, self.arithmetic = scheme, plan, world, arithmetic
         self.now, self.serial = 0.0, 0
-        self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.heap: list[Queued] = []
+        self.turn = Turns(plan, world.delays).key
+        self.due: list[Turn] | None = None  # what is left of this moment, if there are several events
         self.soon: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
         self.line = Timeline()
         self.line.open(world.rounds)
@@ -140,20 +145,52 @@ class _Simulation:
         for r in range(self.plan.ranks):
             self._resume(r, None)
         heap, soon = self.heap, self.soon
+        near = (
+            NEAR if self.plan.parent.max() >= 0 else -1.0
+        )  # in a ring every message has one possible sender
         while self.open:
             if soon:
                 self._deliver(*soon.popleft())
             elif heap:
-                self.now, _, what, args = heappop(heap)
-                what(*args)
+                event = heappop(heap)
+                self.now = now = event[0]
+                if heap and heap[0][0] <= now * near:
+                    self._moment(event)
+                else:
+                    event[3](*event[4])
             else:
                 raise self._stalled()
         self.line.close()
         return self.line
 
-    def _at(self, time: float, what: Callable[..., None], *args: Any) -> None:
+    def _moment(self, first: Queued) -> None:
+        """Go through several events of one moment, and through what they cause at it."""
+        heap, limit = self.heap, first[0] * NEAR
+        due = self.due = []
+        heappush(heap, first)
+        while heap and heap[0][0] <= limit:
+            event = heappop(heap)
+            if event[2] == COMPUTED and not self.plan.children[event[4][0]]:
+                self._happen(event)  # a leaf has computed: nothing else of this moment comes before that
+            else:
+                heappush(due, self.turn(event))
+        while due and self.open:
+            self._happen(heappop(due)[4])
+            while heap and heap[0][0] <= limit:
+                heappush(due, self.turn(heappop(heap)))
+        self.due = None
+
+    def _happen(self, event: Queued) -> None:
+        time, _, _, what, args = event
+        if time > self.now:
+            self.now = time
+        what(*args)
+        while self.soon and self.open:
+            self._deliver(*self.soon.popleft())
+
+    def _at(self, time: float, stage: int, what: Callable[..., None], args: tuple[Any, ...]) -> None:
         self.serial += 1
-        heappush(self.heap, (time, self.serial, what, args))
+        heappush(self.heap, (time, self.serial, stage, what, args))
 
     def _resume(self, r: int, answer: Any) -> None:
         rank, handlers = self.ranks[r], self.handlers
@@ -184,7 +221,7 @@ class _Simulation:
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
         self.line.started[effect.round] += samples
         end = self.pace.end(self.now, r, effect, samples)
-        self._at(end, self._computed, r, rank.ticket, effect, self.now, samples)
+        self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
         return _BLOCKED
 
     def _computed(self, r: int, ticket: int, effect: Compute, start: float, samples: int) -> None:
@@ -203,7 +240,7 @@ class _Simulation:
             return None
         end = self.now + effect.floats / self.world.decode_rate
         self.log((self._round_of(rank), r, "decode", self.now, self.now, end, -1, 0, 0))
-        self._at(end, self._wake, r, rank.ticket, None)
+        self._at(end, RUNG, self._wake, (r, rank.ticket, None))
         return _BLOCKED
 
     def _round_of(self, rank: _Rank) -> int:
@@ -233,10 +270,14 @@ class _Simulation:
             share = floats / self.world.floats if effect.share is None else effect.share
             delay += self._sending(r, effect.round, share)
         for to in targets:
+            args = to, message, self.now, floats
             if delay:
-                self._at(self.now + delay, self._arrive, to, message, self.now, floats)
+                self._at(self.now + delay, ARRIVED, self._arrive, args)
+            elif self.due is None:
+                self._arrive(*args)
             else:
-                self._arrive(to, message, self.now, floats)
+                self.serial += 1
+                heappush(self.due, self.turn((self.now, self.serial, ARRIVED, self._arrive, args)))
         return None
 
     def _send_down(self, targets: Iterable[int], message: Message, floats: int) -> None:
@@ -245,10 +286,15 @@ class _Simulation:
         if not link.downloads:
             self.soon.extend((to, message, self.now, floats) for to in targets)
             return
-        for to in targets:
-            self._at(
-                self.now + link.latency + link.transfer(floats), self._deliver, to, message, self.now, floats
-            )
+        if to := tuple(targets):
+            arrives = self.now + link.latency + link.transfer(floats)
+            self._at(arrives, TOLD, self._deliver_all, (message.src, to, message, self.now, floats))
+
+    def _deliver_all(
+        self, r: int, targets: tuple[int, ...], message: Message, sent: float, floats: int
+    ) -> None:
+        """What a node has told others."""
+        self.soon.extend((to, message, sent, floats) for to in targets)
 
     def _sending(self, r: int, round: int, share: float) -> float:
         key = (round, share)
@@ -277,7 +323,7 @@ class _Simulation:
             self.soon.append((to, message, sent, floats))
             return
         rank.port = current = (message, sent, floats, self.now)
-        self._at(self.now + seconds, self._transferred, to, current)
+        self._at(self.now + seconds, TRANSFERRED, self._transferred, (to, current))
 
     def _transferred(self, to: int, current: tuple[Message, float, int, float]) -> None:
         rank = self.ranks[to]
@@ -332,18 +378,8 @@ class _Simulation:
         if message.kind not in (MODEL, LOST):
             self.line.handled += 1
             self.line.stale[message.round] += 1
-            row = (
-                message.round,
-                message.src,
-                "drop",
-                sent,
-                self.now,
-                self.now,
-                to,
-                BYTES_PER_FLOAT * floats,
-                1,
-            )
-            self.log(row)
+            size = BYTES_PER_FLOAT * floats
+            self.log((message.round, message.src, "drop", sent, self.now, self.now, to, size, 1))
 
     def _find(self, rank: _Rank, match: Match) -> int | None:
         for i, message in enumerate(rank.inbox):
@@ -358,9 +394,9 @@ class _Simulation:
                 message = rank.inbox.pop(i)
             return message
         if effect.until is not None:
-            if effect.until <= self.now:
+            if effect.until * NEAR < self.now:
                 return None
-            self._at(effect.until, self._wake, r, rank.ticket, None)
+            self._at(max(effect.until, self.now), RUNG, self._wake, (r, rank.ticket, None))
         rank.waits = effect.match
         return _BLOCKED
 
@@ -403,7 +439,7 @@ class _Simulation:
             self.log(
                 (round, r, "send", float(entry[i]), float(entry[i]), end, order[(i + 1) % n], sent[i], steps)
             )
-            self._at(end, self._wake, r, self.ranks[r].ticket, total)
+            self._at(end, RUNG, self._wake, (r, self.ranks[r].ticket, total))
 
     def _commit(self, r: int, rank: _Rank, effect: Commit) -> Any:
         model, residual = self.arithmetic.commit(effect.round, effect.gradient, effect.residual)
