@@ -179,7 +179,9 @@ def covered(kind: str, truth: dict[str, Any], seed: int, rounds: int) -> tuple[f
             f"    {kind:20s} {choice.marked:34s} {choice.step:18s} {shares[-1]:4.0%}   true / expected {off:.2f}",
             flush=True,
         )
-    front = [c for c in advice.choices if c.seconds <= FRONT * advice.best.seconds]
+    front = [
+        c for c in advice.choices if c.low <= advice.best.high and c.seconds <= FRONT * advice.best.seconds
+    ]
     brute = {c.name: float(fresh(c, truth, advice.loss, range(9000, 9000 + BRUTE)).mean()) for c in front}
     best = min(brute, key=lambda name: brute[name])
     regret = brute[advice.best.name] / brute[best] - 1
@@ -187,7 +189,7 @@ def covered(kind: str, truth: dict[str, Any], seed: int, rounds: int) -> tuple[f
         simulated(measured, 60, 40, seed), LEARNT["problem"], LEARNT["problem_args"], rounds=rounds,
         schemes=[c.scheme for c in advice.schemes[:3]],
     )  # fmt: skip
-    same = fewer.best == advice.best
+    same = (fewer.best.name, fewer.best.seconds) == (advice.best.name, advice.best.seconds)
     print(
         f"    {kind:20s} {advice.headline}; best of {len(front)}: {best}, regret {regret:.1%};"
         f" the same of three schemes: {same}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench.experiment import Experiment
-from workbench.figures.contest import quantity_of
+from workbench.figures.contest import INEXACT, quantity_of
 from workbench.settings import unknown_name
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ PARTS = {  # of a round's time, and what they are called in a sentence
 }
 
 
-INEXACT = "≈"  # before the name of what commits estimates
 CLOSE = 1.02  # times as long: no difference
 
 
@@ -262,4 +261,4 @@ def _scheme_sure(advice: Advice) -> str:
     return f"{scheme} with any numbers in {advice.sure(scheme):.0%}"
 
 
-__all__ = ["CLOSE", "INEXACT", "PARTS", "Advice", "Choice", "Refusal", "name_of", "settings_of"]
+__all__ = ["CLOSE", "PARTS", "Advice", "Choice", "Refusal", "name_of", "settings_of"]

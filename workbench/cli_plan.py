@@ -159,7 +159,7 @@ def described(found: ClusterProfile) -> list[str]:
 
 def table(advice: Advice) -> list[str]:
     """The best of every scheme, in columns, and what is not ranked."""
-    from workbench.advice import INEXACT
+    from workbench.figures.contest import INEXACT
 
     head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}  step"
     shown = advice.schemes[:SHOWN]

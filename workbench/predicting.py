@@ -26,6 +26,7 @@ SEEDS = 24  # resampled predictions
 FEW = 5  # of those far behind
 WITHIN = 2.0  # choices that take at most so many times as long as the best are resampled fully
 LONGEST = 300  # rounds of a forecast; those of longer runs take as long on average
+SLACK = 1.02  # times as long or as short: as far as a forecast can tell
 NOMINAL = 0.9  # of the intervals
 
 
@@ -49,24 +50,30 @@ class Candidate:
         return name_of(self.experiment)
 
     @property
-    def mean(self) -> float:
-        """Expected seconds to the target."""
-        return float(self.seconds.mean())
+    def typical(self) -> float:
+        """Seconds to the target: the geometric mean, so that a ratio of two is the typical ratio under one seed.
+
+        A few seeds in which many workers are slow for good do not decide alone.
+        """
+        return float(np.exp(np.log(self.seconds).mean()))
 
     @property
     def interval(self) -> tuple[float, float]:
         """What nine in ten fresh runs should lie in.
 
         Of many predictions the quantiles k/(n+1), which are right on average for any law; of few Student's interval
-        of one more, on a logarithmic scale.
+        of one more, on a logarithmic scale. Forecasts are off by `SLACK` whatever is drawn: as an error of its own.
         """
         tail, n = (1 - NOMINAL) / 2, len(self.seconds)
-        if n * tail >= 1 or n < 2:
-            low, high = np.quantile(self.seconds, (tail, 1 - tail), method="weibull")
-            return float(low), float(high)
         logs = np.log(self.seconds)
-        half = float(student.ppf(1 - tail, n - 1)) * float(logs.std(ddof=1)) * (1 + 1 / n) ** 0.5
-        return float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))
+        middle = np.full(2, np.log(self.typical))
+        if n * tail >= 1:
+            ends = np.quantile(logs, (tail, 1 - tail), method="weibull")
+        else:
+            half = float(student.ppf(1 - tail, n - 1)) * float(logs.std(ddof=1)) * (1 + 1 / n) ** 0.5
+            ends = logs.mean() + half * np.array([-1, 1])
+        low, high = np.exp(middle + np.array([-1, 1]) * np.hypot(ends - middle, np.log(SLACK)))
+        return float(low), float(high)
 
     def rounds(self, aim: Target) -> Array:
         """Rounds to the target under each seed that was tried."""
@@ -132,14 +139,15 @@ def missed(c: Candidate) -> bool:
 
 def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
     """The same; those near the front, and the best of every scheme, with all predictions."""
-    front = WITHIN * min(c.mean for c in found)
+    front = WITHIN * min(c.typical for c in found)
     firsts = {
-        id(min((c for c in found if c.experiment.scheme == s), key=lambda c: c.mean)) for s in _schemes(found)
+        id(min((c for c in found if c.experiment.scheme == s), key=lambda c: c.typical))
+        for s in _schemes(found)
     }
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):  # one candidate after the other: its code is made once
-            if c.mean <= front or id(c) in firsts:
+            if c.typical <= front or id(c) in firsts:
                 c = c if c.trials is None else all_.learnt(c, c.seeds)
                 c = c if missed(c) else all_.predicted(c, SEEDS)
             sharp.append(c)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.advice import INEXACT
-from workbench.figures.contest import quantity_of
+from workbench.figures.contest import INEXACT, quantity_of
 from workbench.figures.style import (
     BLUE,
     GREY,
