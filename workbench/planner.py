@@ -358,7 +358,7 @@ def _reaching(found: Sequence[Candidate], aim: Target, refusals: list[Refusal]) 
 
 def _ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) -> list[Choice]:
     """Choices by expected time; the first of each of the best schemes is taken apart."""
-    found = sorted(found, key=lambda c: c.typical)
+    found = sorted(found, key=lambda c: c.mean)
     choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
     explained = list(dict.fromkeys(c.scheme for c in choices))[:EXPLAINED]
     for k in [next(k for k, c in enumerate(choices) if c.scheme == scheme) for scheme in explained]:
@@ -375,12 +375,12 @@ def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
     }
     return Choice(
         experiment=c.experiment.model_copy(update=update),
-        per_round=c.typical / float(rounds.mean()),
+        per_round=c.mean / float(rounds.mean()),
         rounds=float(rounds.mean()),
         source=aim.source if c.need is None else c.need.source,
-        seconds=c.typical,
-        low=min(low, c.typical),
-        high=max(high, c.typical),
+        seconds=c.mean,
+        low=min(low, c.mean),
+        high=max(high, c.mean),
         sure=sure,
         load=c.forecast.load,
         messages=c.forecast.messages,

@@ -50,12 +50,9 @@ class Candidate:
         return name_of(self.experiment)
 
     @property
-    def typical(self) -> float:
-        """Seconds to the target: the geometric mean, so that a ratio of two is the typical ratio under one seed.
-
-        A few seeds in which many workers are slow for good do not decide alone.
-        """
-        return float(np.exp(np.log(self.seconds).mean()))
+    def mean(self) -> float:
+        """Expected seconds to the target."""
+        return float(self.seconds.mean())
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -66,7 +63,7 @@ class Candidate:
         """
         tail, n = (1 - NOMINAL) / 2, len(self.seconds)
         logs = np.log(self.seconds)
-        middle = np.full(2, np.log(self.typical))
+        middle = np.full(2, np.median(logs))
         if n * tail >= 1:
             ends = np.quantile(logs, (tail, 1 - tail), method="weibull")
         else:
@@ -139,15 +136,14 @@ def missed(c: Candidate) -> bool:
 
 def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
     """The same; those near the front, and the best of every scheme, with all predictions."""
-    front = WITHIN * min(c.typical for c in found)
+    front = WITHIN * min(c.mean for c in found)
     firsts = {
-        id(min((c for c in found if c.experiment.scheme == s), key=lambda c: c.typical))
-        for s in _schemes(found)
+        id(min((c for c in found if c.experiment.scheme == s), key=lambda c: c.mean)) for s in _schemes(found)
     }
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):  # one candidate after the other: its code is made once
-            if c.typical <= front or id(c) in firsts:
+            if c.mean <= front or id(c) in firsts:
                 c = c if c.trials is None else all_.learnt(c, c.seeds)
                 c = c if missed(c) else all_.predicted(c, SEEDS)
             sharp.append(c)
