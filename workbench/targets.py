@@ -83,7 +83,7 @@ def reference(
     exact = e.replace(scheme=REFERENCE, scheme_args={}, rounds=rounds)
     small = shortened(exact, rounds * (len(STEPS) if tuned else 1), effort)
     problem = small.build_problem()
-    smoothness = problem.smoothness() if tuned else 1.0
+    smoothness = problem.smoothness()
     first, losses = _exact(small, problem, STEPS if tuned else (None,), smoothness, rounds)
     ends = losses[:, -1]
     least = float(np.min(ends, where=np.isfinite(ends), initial=np.inf))
@@ -143,10 +143,10 @@ def _first(losses: Array, loss: float) -> Array:
     return np.where(there.any(axis=1), there.argmax(axis=1) + 1.0, np.nan)
 
 
-def shortened(e: Experiment, passes: int, effort: float) -> Experiment:
-    """The same experiment on so few samples that so many passes over them stay within the effort."""
+def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
+    """The same experiment on so few samples that so many rounds of them stay within the effort."""
     samples, floats = e.shape()
-    few = min(samples, max(int(effort / max(passes * floats, 1)), 4 * e.workers))
+    few = min(samples, max(int(effort / max(rounds * floats, 1)), 4 * e.workers))
     return reduced(e, few)
 
 
@@ -304,7 +304,9 @@ def _pace(e: Experiment, rounds: float, seconds: float) -> float:
 
 __all__ = [
     "EFFORT",
+    "LAZY",
     "LONGER",
+    "STEPS",
     "Need",
     "Target",
     "Trials",
