@@ -31,10 +31,15 @@ PROBLEM: dict[str, Any] = {
 }
 RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
     "UMW": ("UMW", {}),
+    "SGD S=3": ("SGD", {"stragglers": 3}),
+    "RAR": ("RAR", {}),
     "GC s=1": ("GC", {"stragglers": 1}),
     "GC s=3": ("GC", {"stragglers": 3}),
     "CR s=0": ("CR", {"children": 3, "layers": 2, "stragglers": 0}),
     "CR s=1": ("CR", {"children": 3, "layers": 2, "stragglers": 1}),
+    "FRC r=2": ("FRC", {"replication": 2, "wait_for": 10}),
+    "UC-MMC": ("UC-MMC", {"clusters": 4, "load": 3}),
+    "GC-MMC": ("GC-MMC", {"clusters": 4, "load": 3, "order": 2}),
 }
 WARM = 4  # rounds
 
