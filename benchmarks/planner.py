@@ -12,13 +12,14 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import workbench as wb
-from workbench.advice import Advice
+from workbench.advice import Advice, Choice
 from workbench.launch.pools import POOLS
 from workbench.profiling import simulated
 from workbench.realrun import start_real
@@ -124,6 +125,7 @@ def speed(repeat: int, rounds: int) -> None:
         )
 
 
+Where = Callable[[wb.Experiment, int], wb.Experiment]  # an experiment and a seed -> it on a cluster
 LEARNT: dict[str, Any] = {
     "problem": "logistic",
     "problem_args": {"data": "breast_cancer"},
@@ -169,51 +171,58 @@ def coverage(repeat: int, rounds: int) -> None:
             share, there, measured = found.mean(axis=0)
             print(
                 f"  {kind}: {share:.0%} ({low:.0%} to {high:.0%}) within; regret {there:.1%} on the cluster,"
-                f" {measured:.1%} on the cluster as measured",
+                f" {measured:.1%} on clusters as the measurement allows",
                 flush=True,
             )
 
 
 def covered(kind: str, delays: dict[str, Any], seed: int, rounds: int) -> tuple[float, float, float]:
-    """Share of the fresh runs within their intervals; regret of the first choice on the cluster, and as measured."""
+    """Share of the fresh runs within their intervals; regret of the first choice on the cluster, and on those
+    that the measurement allows: what so few workers cannot tell is in the former only."""
     truth: dict[str, Any] = {"delays": delays, "link": LINK}
     profile = simulated(wb.Experiment(scheme="UMW", workers=WORKERS, seed=1000 + seed, **truth), 60, 40, seed)
+
+    def there(e: wb.Experiment, seed: int) -> wb.Experiment:
+        return e.replace(**truth, seed=seed)
+
+    def allowed(e: wb.Experiment, seed: int) -> wb.Experiment:
+        return profile.experiment(e, profile.resampled[seed % 40]).replace(seed=seed)
+
     advice = wb.plan(profile, **LEARNT, rounds=rounds)
     few = wb.plan(profile, **LEARNT, rounds=rounds, schemes=[c.scheme for c in advice.schemes[:3]])
     same = (few.best.name, few.best.seconds) == (advice.best.name, advice.best.seconds)
     exact, others = ([c for c in advice.schemes if c.exact is e][:CHECKED] for e in (True, False))
     shares = []
     for choice in exact + others:
-        seconds = fresh(choice, truth, advice, rounds, range(5000, 5000 + FRESH))
+        seconds = fresh(choice, there, advice, rounds, range(5000, 5000 + FRESH))
         shares.append(float(np.mean((choice.low <= seconds) & (seconds <= choice.high))))
         off = float(np.mean(seconds)) / choice.seconds
         print(
             f"    {choice.marked:38s} {choice.step:18s} {choice.rounds:4.0f} rounds {shares[-1]:5.0%}, {off:.2f}"
         )
-    there, best = regret(advice, truth, rounds)
-    measured, _ = regret(advice, {}, rounds)
-    print(f"    {advice.headline}; on the cluster {best}, {there:.1%}; {measured:.1%} as measured;", end=" ")
+    (off, best), (own, mine) = (regret(advice, where, rounds) for where in (there, allowed))
+    print(f"    {advice.headline}; on the cluster {best}, {off:.1%}; as measured {mine}, {own:.1%};", end=" ")
     print(f"the same of three schemes: {same}", flush=True)
-    return float(np.mean(shares)), there, measured
+    return float(np.mean(shares)), off, own
 
 
-def regret(advice: Advice, truth: dict[str, Any], rounds: int) -> tuple[float, str]:
+def regret(advice: Advice, where: Where, rounds: int) -> tuple[float, str]:
     """By how much the first choice is behind the best of those that come near it, and which that is."""
     front = [
         c for c in advice.choices if c.low <= advice.best.high and c.seconds <= FRONT * advice.best.seconds
     ]
-    means = {c.name: fresh(c, truth, advice, rounds, range(9000, 9000 + BRUTE)).mean() for c in front}
+    means = {c.name: fresh(c, where, advice, rounds, range(9000, 9000 + BRUTE)).mean() for c in front}
     best = min(means, key=lambda name: means[name])
     return float(means[advice.best.name] / means[best]) - 1, best
 
 
-def fresh(choice: Any, truth: dict[str, Any], advice: Advice, rounds: int, seeds: range) -> np.ndarray:
+def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: range) -> np.ndarray:
     """Seconds to the target of runs with other draws; until the planner looks away, where one does not come there."""
     needed = next(c.rounds for c in advice.choices if c.exact)
     longest = choice.experiment.rounds if choice.exact else max(3 * int(needed), rounds)
-    e = choice.experiment.replace(**truth, rounds=longest)
+    e = choice.experiment.replace(rounds=longest)
     seconds = []
-    for trace in wb.compare([e.replace(seed=seed) for seed in seeds], events=False):
+    for trace in wb.compare([where(e, seed) for seed in seeds], events=False):
         there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
         seconds.append(float(trace.columns["time"][there[0] if len(there) else -1]))
     return np.array(seconds)

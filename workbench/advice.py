@@ -145,10 +145,9 @@ class Advice:
 
     @property
     def headline(self) -> str:
-        """The first choice, as figures and commands name it."""
-        if self.favourite is self.best:
-            return f"Quickest: {self.best.name}"
-        return f"Quickest on average: {self.best.name}; most often: {self.favourite.name}"
+        """The first choice, and whether it is only on average that it is the first."""
+        how = "" if self.favourite is self.best else " on average"
+        return f"Quickest{how}: {self.best.name}"
 
     @property
     def why(self) -> str:

@@ -104,6 +104,14 @@ def test_the_ranking_says_which_schemes_are_inexact(advice: Advice) -> None:
     assert figure.layout.yaxis.title.text == "≈: inexact, rounds simulated"
 
 
+def test_the_ranking_names_who_wins_more_often(advice: Advice) -> None:
+    first, second, *others = advice.choices
+    split = replace(advice, choices=(replace(first, sure=0.4), replace(second, sure=0.6), *others))
+    title = ranking(split).layout.title
+    assert f"Quickest on average: {first.name}" in title.text
+    assert f"most often: {second.name}" in title.text + (title.subtitle.text or "")
+
+
 def test_the_best_of_every_scheme_is_shown_first(advice: Advice) -> None:
     few = picked(advice, len(advice.schemes))
     assert few == list(advice.schemes)

@@ -57,7 +57,9 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
         raise SettingError(f"most = {most}: take 1 or more")
     shown = picked(advice, most)
     unit = time_unit(min(choice.seconds for choice in shown))
-    about = f"expected time {advice.target}, each with its own step; nine in ten runs lie within the bars"
+    about = f"expected time {advice.target}, each at its own step; bars: nine in ten runs"
+    if advice.favourite is not advice.best:
+        about = f"most often: {advice.favourite.name}; {about}"
     figure = new_figure(theme, advice.headline, about, height=230 + 44 * len(shown))
     figure.set_subplots(
         rows=1, cols=2, shared_yaxes=True, column_widths=[0.6, 0.4], horizontal_spacing=0.09,
