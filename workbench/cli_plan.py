@@ -73,7 +73,9 @@ def profile(
     "--scheme", "schemes", multiple=True, help="Consider this one only; may be given several times."
 )
 @click.option(
-    "--effort", type=float, help="Numbers of data that simulations may go through; 0: exact schemes only."
+    "--effort",
+    type=float,
+    help="Numbers of data that simulations may go through; 0: exact schemes, automatic step.",
 )
 @click.option(
     "--replay", is_flag=True, help="Plan for the very workers that were measured, slow ones included."
@@ -87,7 +89,11 @@ def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, tolerance: float,
     schemes: tuple[str, ...], effort: float | None, replay: bool, seed: int, picture: Path | None, output: Path | None,
 ) -> None:  # fmt: skip
-    """Rank all schemes and their numbers on the cluster of PROFILE, for the problem and the optimiser of SPEC."""
+    """Rank all schemes and their numbers on the cluster of PROFILE, for the problem of SPEC.
+
+    Each is compared with the optimiser and the step that suit it, unless SPEC names an optimiser's numbers, or another
+    optimiser than gd.
+    """
     from workbench.figures.ranking import ranking
     from workbench.planner import plan as choose
 
@@ -112,14 +118,20 @@ def plan(
 
 
 def asked(spec: Path | None) -> dict[str, Any]:
-    """What a SPEC says of problem, optimiser, workers and rounds; scheme, delays and link are the planner's."""
+    """What a SPEC says of problem, optimiser, workers and rounds; scheme, delays and link are the planner's.
+
+    A SPEC that was written by an experiment has every field: gd without numbers is nobody's wish.
+    """
     from workbench.experiment import Experiment
 
     if spec is None:
         return {}
     e = Experiment.read(spec)
     names = ("problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds")
-    return {name: getattr(e, name) for name in names if name in e.model_fields_set}
+    said = {name: getattr(e, name) for name in names if name in e.model_fields_set}
+    if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:
+        said.pop("optimiser", None)
+    return said
 
 
 def described(found: ClusterProfile) -> list[str]:
@@ -147,8 +159,13 @@ def described(found: ClusterProfile) -> list[str]:
 
 def table(advice: Advice) -> list[str]:
     """The best of every scheme, in columns, and what is not ranked."""
-    head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}"
-    lines = [head, *(_row(choice) for choice in advice.schemes[:SHOWN])]
+    from workbench.figures.contest import INEXACT
+
+    head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}  step"
+    shown = advice.schemes[:SHOWN]
+    lines = [head, *(_row(choice) for choice in shown)]
+    if not all(choice.exact for choice in shown):
+        lines.append(f"{INEXACT}: inexact, it commits estimates of the gradient; rounds are simulated")
     reasons: dict[str, list[str]] = {}
     for each in advice.refusals:
         reasons.setdefault(each.reason, []).append(each.name)
@@ -160,7 +177,7 @@ def _row(choice: Choice) -> str:
 
     times = (choice.seconds, choice.low, choice.high, choice.per_round)
     words = " ".join(f"{quantity_of(seconds):>9}" for seconds in times)
-    return f"{choice.name[:42]:42} {words} {choice.rounds:7.0f} {choice.sure:5.0%}"
+    return f"{choice.marked[:42]:42} {words} {choice.rounds:7.0f} {choice.sure:5.0%}  {choice.step}"
 
 
 def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:

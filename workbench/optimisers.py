@@ -46,9 +46,22 @@ class Optimiser(Settings):
         """Grid that `wb.tune` chooses from, around 1 / smoothness; this one alone where nothing is tuned."""
         return [self]
 
+    def scaled(self, times: float, smoothness: float) -> Self:
+        """The same with so many times its automatic step, which is 1 / smoothness where not said otherwise."""
+        return self
+
+    @property
+    def told(self) -> str:
+        """Its step in words, empty where it has none."""
+        return ""
+
 
 def _mean(model: Array, gradient: Array, problem: Problem) -> Array:
     return gradient / problem.samples + problem.l2 * model
+
+
+def _step(step: float | None) -> str:
+    return "step 1/L" if step is None else f"step {step:.3g}"
 
 
 def _auto(step: float | None, problem: Problem) -> float:
@@ -65,7 +78,16 @@ class GradientDescent(Optimiser):
 
     def candidates(self, smoothness: float) -> list[Self]:
         """Steps around 1 / smoothness."""
-        return [self.replace(step=k / smoothness) for k in STEPS]
+        return [self.scaled(k, smoothness) for k in STEPS]
+
+    def scaled(self, times: float, smoothness: float) -> Self:
+        """With the step times / smoothness."""
+        return self.replace(step=times / smoothness)
+
+    @property
+    def told(self) -> str:
+        """The step."""
+        return _step(self.step)
 
     def start(self, problem: Problem) -> State:
         """Fix the step."""
@@ -85,6 +107,15 @@ class Nesterov(Optimiser):
     name: ClassVar[str] = "nesterov"
     step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
     momentum: float | None = setting(None, "constant momentum; empty = t/(t+3)", ge=0, lt=1)
+
+    def scaled(self, times: float, smoothness: float) -> Self:
+        """With the step times / smoothness."""
+        return self.replace(step=times / smoothness)
+
+    @property
+    def told(self) -> str:
+        """The step."""
+        return _step(self.step)
 
     def start(self, problem: Problem) -> State:
         """Fix the step."""
@@ -110,8 +141,16 @@ class InverseTime(Optimiser):
 
     def candidates(self, smoothness: float) -> list[Self]:
         """First steps around 1 / smoothness, each with a slow and a fast decline."""
-        grid = product(STEPS, OFFSETS)
-        return [self.replace(c1=k * c2 / smoothness, c2=c2) for k, c2 in grid]
+        return [self.replace(c2=c2).scaled(k, smoothness) for k, c2 in product(STEPS, OFFSETS)]
+
+    def scaled(self, times: float, smoothness: float) -> Self:
+        """With the first step times / smoothness."""
+        return self.replace(c1=times * self.c2 / smoothness)
+
+    @property
+    def told(self) -> str:
+        """How the step goes down."""
+        return f"step {'c2/L' if self.c1 is None else f'{self.c1:.3g}'} / (t + {self.c2:g})"
 
     def start(self, problem: Problem) -> State:
         """Fix c1."""
@@ -132,6 +171,15 @@ class AMSGrad(Optimiser):
     beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
     beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
     eps: float = setting(1e-8, "added under the root", gt=0)
+
+    def scaled(self, times: float, smoothness: float) -> Self:
+        """With so many times the default learning rate, which knows nothing of the problem."""
+        return self.replace(rate=times * type(self)().rate)
+
+    @property
+    def told(self) -> str:
+        """The learning rate."""
+        return f"rate {self.rate:.3g}"
 
     def start(self, problem: Problem) -> State:
         """Zero moments."""

@@ -399,6 +399,8 @@ def scaled(law: Delays, factor: float) -> Delays:
         for name, field in type(law).model_fields.items()
         if (unit := unit_of(field)) in powers
     }
+    if isinstance(law, Replay):
+        changes["scale"] = law.scale * factor
     # All fields set: an experiment that is changed must know the kind.
     return type(law)(**{**law.model_dump(), **changes})
 

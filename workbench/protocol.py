@@ -343,6 +343,7 @@ class Scheme(Settings):
     paper: ClassVar[str] = ""  # source
     exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
     numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
+    optimiser: ClassVar[str] = "gd"  # that its paper defines it with; experiments may take another
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[dict[str, type[Scheme]]] = {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,9 +80,10 @@ def test_the_ranking_is_in_order_with_its_spread(advice: Advice, theme: str) -> 
     figure = ranking(advice, theme=theme)  # type: ignore[arg-type]
     shown = picked(advice)
     dots = [trace for trace in figure.data if trace.type == "scatter"]
-    assert [dot.y[0] for dot in dots] == [choice.name for choice in shown]
-    assert list(figure.layout.yaxis.categoryarray) == [choice.name for choice in reversed(shown)]
-    assert advice.best.name in figure.layout.title.text
+    assert [dot.y[0] for dot in dots] == [choice.marked for choice in shown]
+    assert list(figure.layout.yaxis.categoryarray) == [choice.marked for choice in reversed(shown)]
+    assert advice.headline in figure.layout.title.text
+    assert all(choice.step in dot.hovertemplate for choice, dot in zip(shown, dots, strict=True))
     assert {bar.name for bar in figure.data if bar.type == "bar"} == {
         "computing",
         "stragglers",
@@ -91,6 +94,22 @@ def test_the_ranking_is_in_order_with_its_spread(advice: Advice, theme: str) -> 
         assert dot.error_x.array[0] == pytest.approx(
             (choice.high - choice.seconds) * dot.x[0] / choice.seconds
         )
+
+
+def test_the_ranking_says_which_schemes_are_inexact(advice: Advice) -> None:
+    best, *others = advice.choices
+    assert ranking(advice).layout.yaxis.title.text is None
+    figure = ranking(replace(advice, choices=(replace(best, exact=False), *others)))
+    assert figure.data[0].y[0] == f"≈ {best.name}"
+    assert figure.layout.yaxis.title.text == "≈: inexact, rounds simulated"
+
+
+def test_the_ranking_names_who_wins_more_often(advice: Advice) -> None:
+    first, second, *others = advice.choices
+    split = replace(advice, choices=(replace(first, sure=0.4), replace(second, sure=0.6), *others))
+    title = ranking(split).layout.title
+    assert f"Quickest on average: {first.name}" in title.text
+    assert f"most often: {second.name}" in title.text + (title.subtitle.text or "")
 
 
 def test_the_best_of_every_scheme_is_shown_first(advice: Advice) -> None:

@@ -15,6 +15,7 @@ from workbench.protocol import Array
 from workbench.settings import SettingError
 
 Words = NDArray[np.object_]
+INEXACT = "≈"  # before the name of a scheme that commits estimates of the gradient
 _SHARE = 0.75  # of a scheme's colour in a field, the rest is the ground's: text stands out from it
 
 
@@ -97,7 +98,7 @@ def quantity_of(seconds: float) -> str:
     if seconds >= 1000.0:
         return f"{seconds:.0f} s"
     for scale, unit in ((1.0, "s"), (1e3, "ms")):
-        if seconds * scale >= 1.0:
+        if float(f"{seconds * scale:.3g}") >= 1.0:
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
 

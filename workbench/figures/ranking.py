@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.contest import quantity_of
+from workbench.figures.contest import INEXACT, quantity_of
 from workbench.figures.style import (
     BLUE,
     GREY,
@@ -57,8 +57,10 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
         raise SettingError(f"most = {most}: take 1 or more")
     shown = picked(advice, most)
     unit = time_unit(min(choice.seconds for choice in shown))
-    about = f"time {advice.target}; bars: nine in ten of the resampled predictions"
-    figure = new_figure(theme, f"Quickest: {advice.best.name}", about, height=230 + 44 * len(shown))
+    about = f"expected time {advice.target}, each at its own step; bars: nine in ten runs"
+    if advice.favourite is not advice.best:
+        about = f"most often: {advice.favourite.name}; {about}"
+    figure = new_figure(theme, advice.headline, about, height=230 + 44 * len(shown))
     figure.set_subplots(
         rows=1, cols=2, shared_yaxes=True, column_widths=[0.6, 0.4], horizontal_spacing=0.09,
         subplot_titles=("Time to the target", "A round is made of"),
@@ -68,8 +70,10 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
     _parts(figure, shown)
     for choice in shown:
         _say(figure, choice, theme)
-    names = [choice.name for choice in reversed(shown)]
+    names = [choice.marked for choice in reversed(shown)]
     figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="")
+    if not all(choice.exact for choice in shown):
+        figure.update_yaxes(row=1, col=1, title_text=f"{INEXACT}: inexact, rounds simulated")
     figure.update_xaxes(row=1, col=1, title_text=f"time ({unit.name})", **_scale(shown, unit.scale))
     figure.update_xaxes(row=1, col=2, title_text="share of the time", tickformat=".0%", range=[0, 1])
     figure.update_layout(barmode="stack", margin_t=130, margin_b=110)
@@ -93,7 +97,7 @@ def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
         row=1,
         col=1,
         x=[choice.seconds * scale],
-        y=[choice.name],
+        y=[choice.marked],
         mode="markers",
         name=choice.name,
         showlegend=False,
@@ -109,7 +113,7 @@ def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
         hovertemplate=(
             f"<b>{choice.name}</b><br>{quantity_of(choice.seconds)} ({quantity_of(choice.low)} to"
             f" {quantity_of(choice.high)})<br>{quantity_of(choice.per_round)} a round, {choice.rounds:.0f} rounds:"
-            f" {choice.source}<extra></extra>"
+            f" {choice.source}<br>{choice.step}<extra></extra>"
         ),
     )
 
@@ -118,7 +122,7 @@ def _say(figure: go.Figure, choice: Choice, theme: Theme) -> None:
     """How sure a choice is, beside its bar."""
     if choice.sure >= 0.005:
         figure.add_annotation(
-            text=f"wins {choice.sure:.0%}", row=1, col=1, x=1.0, xref="x domain", xanchor="right", y=choice.name,
+            text=f"wins {choice.sure:.0%}", row=1, col=1, x=1.0, xref="x domain", xanchor="right", y=choice.marked,
             showarrow=False, font={"size": 14, "color": palette(theme).muted},
         )  # fmt: skip
 
@@ -132,7 +136,7 @@ def _parts(figure: go.Figure, shown: Sequence[Choice]) -> None:
             row=1,
             col=2,
             x=seconds / np.maximum(whole, 1e-300),
-            y=[choice.name for choice in known],
+            y=[choice.marked for choice in known],
             orientation="h",
             name=name,
             marker={"color": color},

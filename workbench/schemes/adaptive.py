@@ -82,6 +82,7 @@ class DAdam(DSGD):
     """Distributed Adam: distributed SGD's messages, for the optimiser "amsgrad"."""
 
     name: ClassVar[str] = "D-Adam"
+    optimiser: ClassVar[str] = "amsgrad"
     title: ClassVar[str] = "Distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section V"
 
@@ -94,6 +95,7 @@ class CADA(MiniBatches):
     """
 
     name: ClassVar[str] = "CADA"
+    optimiser: ClassVar[str] = "amsgrad"
     selects: ClassVar[bool] = True
     title: ClassVar[str] = "Communication-adaptive distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section III"
