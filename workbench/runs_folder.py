@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
+from workbench.locks import RUN_LOCK, Lock
 from workbench.settings import SettingError
 
 KEPT = 20
@@ -17,8 +18,8 @@ def new_folder(folder: str | Path | None) -> Path:
     """Make the run folder; raises `SettingError` where there is something already."""
     if folder is not None:
         path = Path(folder).absolute()
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise SettingError(f"folder = {str(folder)!r}: exists already; choose a new name")
+        if path.exists() and (not path.is_dir() or not _empty(path)):
+            raise _taken(folder)
     else:
         path = _cache() / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     try:
@@ -26,6 +27,23 @@ def new_folder(folder: str | Path | None) -> Path:
     except OSError as error:
         raise SettingError(f"folder = {str(folder)!r}: cannot be made ({error.strerror})") from None
     return path
+
+
+def claimed(folder: Path) -> Lock:
+    """Take a new run folder for one run; raises `SettingError` where another was faster."""
+    lock = Lock(folder / RUN_LOCK)
+    if lock.claim() and _empty(folder):
+        return lock
+    lock.release()
+    raise _taken(folder)
+
+
+def _empty(folder: Path) -> bool:
+    return all(path.name == RUN_LOCK for path in folder.iterdir())
+
+
+def _taken(folder: str | Path) -> SettingError:
+    return SettingError(f"folder = {str(folder)!r}: exists already; choose a new name")
 
 
 def _cache() -> Path:

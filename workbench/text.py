@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -86,6 +87,42 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
         kind = "nothing" if content is None else f"a {type(content).__name__}"
         raise SettingError(f"{path}: must hold fields such as {example!r}, not {kind}")
     return {str(key): value for key, value in content.items()}
+
+
+def read_json(path: str | Path, *needed: str) -> dict[str, Any]:
+    """Read the fields of a JSON file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    needed
+        Fields that it must have.
+
+    Raises
+    ------
+    SettingError
+        It holds something else.
+    OSError
+        It cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "run.json"
+    >>> _ = path.write_text('{"engine": "sim"}')
+    >>> read_json(path, "engine")
+    {'engine': 'sim'}
+    """
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        missing = [name for name in needed if name not in found]
+        why = f"{missing[0]!r} is missing" if missing else "" if isinstance(found, dict) else "no fields"
+    except (ValueError, TypeError, RecursionError) as error:
+        why = " ".join(str(error).split())
+    if why:
+        raise SettingError(f"{path}: is damaged ({why})")
+    return found
 
 
 def plain(value: Any) -> Any:

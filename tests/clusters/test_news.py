@@ -10,6 +10,7 @@ import pytest
 
 from workbench.launch import news, records
 from workbench.launch.news import Mirror, News
+from workbench.locks import RUN_LOCK
 
 ROW = dict.fromkeys(records.LIVE, 0.0)
 
@@ -28,7 +29,8 @@ def rounds(record: records.Record, first: int, last: int) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != RUN_LOCK]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.files import atomic_write
+from workbench.locks import Lock
 from workbench.settings import SettingError
 
 PLAN, STATUS, NOTEBOOK, PAGE, TRACE, LOG = (
@@ -93,31 +93,19 @@ def read_plan(folder: Path) -> dict[str, Any]:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder; the system lets go of the lock when this process ends, however it does."""
-    with (folder / _LOCK).open("a") as file:
-        if not any(
-            _locked(file.fileno(), pause) for pause in (0.0, 0.1, 0.2)
-        ):  # a look from outside is over soon
-            raise SettingError(
-                f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
-            )
+    lock = Lock(folder / _LOCK)
+    if not lock.take():
+        raise SettingError(
+            f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
+        )
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def is_running(folder: Path) -> bool:
     """Is a sweep at work in the folder?"""
-    with suppress(OSError), (folder / _LOCK).open("r") as file:
-        return not _locked(file.fileno())
+    with suppress(OSError):
+        return Lock(folder / _LOCK).held
     return False
-
-
-def _locked(descriptor: int, pause: float = 0.0) -> bool:
-    time.sleep(pause)
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

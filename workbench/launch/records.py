@@ -6,7 +6,6 @@ optimiser's state and round, replaced atomically every few seconds. ended.json: 
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable
@@ -18,9 +17,11 @@ from numpy.typing import NDArray
 
 from workbench.arrays import from_bytes, to_bytes
 from workbench.errors import RunError
-from workbench.files import atomic_write
+from workbench.files import atomic_write, write_json
+from workbench.locks import RUN_LOCK, Lock
 from workbench.optimisers import State
 from workbench.protocol import Array
+from workbench.sums import check_sums, unchanged
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
 ROWS, MODELS, GRADIENTS, CHECKPOINT = "live.f64", "models.f64", "gradients.f64", "checkpoint.npz"
@@ -41,6 +42,8 @@ class Record:
         self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
         if gradients:
             self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
+        self.lock = Lock(folder / RUN_LOCK)
+        self.lock.take(shared=True)  # a run goes on without its client
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
         self.saved = self.written = time.monotonic()
         self.round = first  # rounds that are done
@@ -106,20 +109,52 @@ class Record:
     def end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
         """Write the ranks' books, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
         try:
-            self._end(words, books)
+            self.flush()
+            for file in self.files.values():
+                os.fsync(file.fileno())
+                file.close()
+            self.lock.release()
+            write_end(self.folder, words, books)
         except OSError as error:
             raise unwritable(self.folder, error) from None
+        finally:
+            self.lock.release()
 
-    def _end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
-        self.flush()
-        for file in self.files.values():
-            os.fsync(file.fileno())
-            file.close()
-        packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
-        with atomic_write(self.folder / BOOKS) as out:
-            out.write(to_bytes(packed))
-        with atomic_write(self.folder / ENDED, "w") as out:
-            out.write(json.dumps(words))
+
+def write_end(folder: Path, words: dict[str, Any], books: Iterable[bytes]) -> None:
+    """Write the ranks' books, then how the run ended."""
+    packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
+    with atomic_write(folder / BOOKS) as out:
+        out.write(to_bytes(packed))
+    write_json(folder / ENDED, words)
+
+
+def unbegun(
+    folder: Path, emulate: str, first: int, committers: Iterable[int], books: Iterable[bytes]
+) -> None:
+    """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
+    words: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
+    words |= {
+        "rounds": first,
+        "clean": True,
+        "zero": None,
+        "setup": 0.0,
+        "dead": {},
+        "committers": list(committers),
+    }
+    write_end(folder, words, books)
+
+
+def kept(folder: Path) -> list[str]:
+    """Names of the files that a run that has ended leaves for good."""
+    there = [name for name in (ROWS, MODELS, GRADIENTS, BOOKS, ENDED) if (folder / name).is_file()]
+    return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
+
+
+def check_kept(folder: Path) -> None:
+    """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then."""
+    if unchanged(folder, ENDED):
+        check_sums(folder, kept(folder))
 
 
 class Arrivals:
