@@ -27,7 +27,7 @@ from workbench.files import write_json
 from workbench.holding import HOLDER, SPEC, TASK, cluster_of, ended, holder_of, real_folder, reclaimed, soon
 from workbench.launch import records
 from workbench.launch.pools import POOLS, Holder, Pool
-from workbench.launch.tasks import Task, data_of, task_of
+from workbench.launch.tasks import Task, check_begun, data_of, task_of
 from workbench.launch.words import rebuilt
 from workbench.live import Rows, Run, State, Unwanted, failing, in_background, no_rows
 from workbench.locks import RUN_LOCK, Lock
@@ -188,11 +188,13 @@ class RealRun(Run):
 
     def rest(self, words: dict[str, Any]) -> Task:
         """What follows the last checkpoint, or all of the run where there is none; files are cut back to there."""
-        done, model, state, offset = 0, None, None, 0.0
+        done, model, state = 0, None, None
         if (self.home / records.CHECKPOINT).is_file():
-            done, model, state = records.read_checkpoint(self.home)
-        floats = self.experiment.build_problem().size
-        offset = records.rewind(self.home, done, floats)
+            records.check_kept(self.home)
+            last = records.read_checkpoint(self.home)
+            check_begun(self.experiment, last.begun)
+            done, model, state = last.rounds, last.model, last.state
+        offset = records.rewind(self.home, done, self.experiment.build_problem().size)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
         return task_of(self.experiment, self.home, model, state, data=self.data(), **options)
