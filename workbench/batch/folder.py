@@ -60,9 +60,12 @@ class Status:
     def read(cls, folder: Path) -> Status | None:
         """Status of a run's folder; None where there is none."""
         try:
-            return cls(**json.loads((folder / STATUS).read_text()))
-        except (OSError, ValueError, TypeError):
+            found = cls(**json.loads((folder / STATUS).read_text()))
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
+        words = (found.state, found.engine, found.cluster, found.error)
+        right = all(isinstance(word, str) for word in words) and isinstance(found.spec, dict)
+        return found if right else None
 
 
 def host() -> dict[str, Any]:
@@ -72,7 +75,7 @@ def host() -> dict[str, Any]:
 
 def write_plan(folder: Path, sweep: dict[str, Any], names: list[str]) -> None:
     """Note the sweep and its runs; refuses a folder in which another sweep has run."""
-    known = read_plan(folder).get("runs", [])
+    known = run_names(folder)
     if known and not set(known) & set(names):
         raise SettingError(
             f"folder = {str(folder)!r}: holds another sweep, of which this one shares no run; choose another folder"
@@ -85,9 +88,15 @@ def read_plan(folder: Path) -> dict[str, Any]:
     """What `write_plan` noted, empty where nothing is."""
     try:
         found = json.loads((folder / PLAN).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def run_names(folder: Path) -> list[str]:
+    """Names of a sweep's runs, in order; none where that is not known."""
+    names = read_plan(folder).get("runs")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 @contextmanager
