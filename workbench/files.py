@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -148,6 +148,22 @@ def write_json(path: str | os.PathLike[str], words: dict[str, Any]) -> None:
     """Write fields as JSON, at once or not at all; raises OSError."""
     with atomic_write(path, "w") as out:
         out.write(json.dumps(words))
+
+
+def private_folder(path: Path, mend: bool = True) -> Path:
+    """Make a folder, and those above it, that nobody else may enter; raises OSError.
+
+    `mend`: take the others' rights away where the folder is there already.
+
+    >>> import tempfile
+    >>> oct(private_folder(Path(tempfile.mkdtemp()) / "runs").stat().st_mode & 0o777)
+    '0o700'
+    """
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if mend and path.stat().st_mode & 0o077:
+        with suppress(PermissionError):  # not ours to say
+            path.chmod(0o700)
+    return path
 
 
 def temporary_name(path: Path) -> Path:

@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
+from workbench.files import private_folder
 from workbench.locks import RUN_LOCK, Lock
 from workbench.settings import SettingError
 
@@ -50,8 +51,7 @@ def _cache() -> Path:
     """Where they are; of runs that ended some time ago all but the newest are removed."""
     from platformdirs import user_cache_path
 
-    runs = user_cache_path("straggler-workbench") / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
+    runs = private_folder(user_cache_path("straggler-workbench") / "runs")
     ended = sorted(path for path in runs.iterdir() if _ended_before(path, time.time() - FRESH))
     for old in ended[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)

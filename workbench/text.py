@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +71,17 @@ def parse(text: str) -> Any:
     {'rate': 0.001, 'name': 'no', 'time': '1:30'}
     """
     return Loader(text).get_single_data()
+
+
+def in_seconds(time: float, digits: int = 4) -> str:
+    """A time as people read it.
+
+    >>> in_seconds(1.23456), in_seconds(float("inf")), in_seconds(float("nan"))
+    ('1.235 s', 'more seconds than a number can hold', 'an unknown time')
+    """
+    if math.isnan(time):
+        return "an unknown time"
+    return f"{time:.{digits}g} s" if math.isfinite(time) else "more seconds than a number can hold"
 
 
 def read_yaml(path: str | Path, example: str) -> dict[str, Any]:

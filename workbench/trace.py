@@ -20,7 +20,7 @@ from workbench.files import atomic_folder, atomic_write
 from workbench.protocol import Array
 from workbench.settings import SettingError
 from workbench.sums import check_sums, write_sums
-from workbench.text import read_json
+from workbench.text import in_seconds, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ class Trace:
     def __repr__(self) -> str:
         """A line; the tables would fill the screen."""
         e, times = self.experiment, self.columns["time"]
-        took = f"{len(times)} rounds in {times[-1]:.4g} s" if len(times) else "no round"
+        took = f"{len(times)} rounds in {in_seconds(float(times[-1]))}" if len(times) else "no round"
         loss = f", loss {self.columns['loss'][-1]:.6g}" if len(times) and "loss" in self.columns else ""
         return f"<Trace: {e.scheme}, {e.workers} workers, {self.engine}: {took}{loss}>"
 
