@@ -49,6 +49,9 @@ class Lock:
             _unlock(handle)  # not left to `close`: a process that was forked meanwhile has the file open, too
             os.close(handle)
 
+    def __del__(self) -> None:
+        self.release()
+
     @property
     def held(self) -> bool:
         """Has another one got it?"""

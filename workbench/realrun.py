@@ -204,9 +204,7 @@ class RealRun(Run):
         return data_of(self.experiment) if self.cluster is not None and self.cluster.elsewhere else None
 
     def describe(self, task: Task) -> None:
-        """Write into the run folder what is to be run, and how."""
-        if not (self.home / SPEC).exists():
-            self.experiment.write(self.home / SPEC)
+        """Write into the run folder how it is run."""
         write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
 
     def held_by(self, words: dict[str, Any]) -> None:
@@ -371,11 +369,12 @@ def start_real(
         "vandals": vandals or {},
     }
     home = new_folder(folder)
-    claim = claimed(home)
-    experiment.write(home / SPEC)
-    write_json(
-        home / TASK, {**options, "first": 0}
-    )  # from now on it can be followed, stopped and gone on with
+    try:
+        claim = claimed(home)
+        experiment.write(home / SPEC)
+        write_json(home / TASK, {**options, "first": 0})  # now it can be followed, stopped and gone on with
+    except OSError as error:
+        raise SettingError(f"folder = {str(home)!r}: cannot be written ({error.strerror})") from None
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
     run.claim = claim
     return run.begin(lambda: run.launch(options))
