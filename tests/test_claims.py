@@ -107,7 +107,7 @@ class TestReal:
             resume(run.home)
         run.stop()
         run.result()
-        assert Lock(run.home / RUN_LOCK).claim()
+        assert Lock(run.home / RUN_LOCK).take()
 
     def test_who_follows_neither_writes_nor_keeps_the_folder(self, tmp_path: Path) -> None:
         run = start_real(wb.Experiment(**{**SPEC, "rounds": 30}), folder=tmp_path / "run")
@@ -119,7 +119,7 @@ class TestReal:
 
 def test_a_folder_whose_holder_died_can_be_claimed_again(tmp_path: Path) -> None:
     first = Lock(tmp_path / RUN_LOCK)
-    assert first.claim()
+    assert first.take()
     with pytest.raises(wb.SettingError, match="still under way"):
         reclaimed(tmp_path)
     first.release()

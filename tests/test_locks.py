@@ -1,4 +1,4 @@
-"""Locks: one alone or several together, across threads and processes, and gone with their holder."""
+"""Locks: one holder, across threads and processes, and gone with it."""
 
 from __future__ import annotations
 
@@ -16,53 +16,37 @@ from workbench.locks import Lock
 pytest.importorskip("fcntl")
 
 
-def test_of_many_who_claim_at_once_one_at_most_can(tmp_path: Path) -> None:
+def test_of_many_who_take_it_at_once_one_can(tmp_path: Path) -> None:
     together = Barrier(6)
 
-    def claim(path: Path) -> Lock | None:
+    def take(path: Path) -> Lock | None:
         lock = Lock(path)
         together.wait(60)
-        return lock if lock.claim() else None
+        return lock if lock.take() else None
 
     with ThreadPoolExecutor(6) as threads:
         for turn in range(10):
-            claims = list(threads.map(claim, [tmp_path / str(turn)] * 6))
-            won = [lock for lock in claims if lock is not None]
-            assert len(won) <= 1
-            for lock in won:
-                lock.release()
-            assert Lock(tmp_path / str(turn)).claim()
-
-
-def test_shared_holds_keep_one_alone_out_until_the_last_has_gone(tmp_path: Path) -> None:
-    first, second, alone = (Lock(tmp_path / "lock") for _ in range(3))
-    assert first.take(shared=True)
-    assert second.take(shared=True)
-    assert not alone.take()
-    first.release()
-    first.release()
-    assert not alone.take()
-    assert alone.held
-    second.release()
-    assert not alone.held
-    assert alone.take()
-    assert not second.take(shared=True)
+            (won,) = filter(None, threads.map(take, [tmp_path / str(turn)] * 6))
+            assert Lock(tmp_path / str(turn)).held
+            won.release()
+            won.release()
+            assert not Lock(tmp_path / str(turn)).held
 
 
 def test_a_lock_is_gone_with_a_holder_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys, time\nfrom workbench.locks import Lock\n"
-        "lock = Lock(pathlib.Path(sys.argv[1]))\nprint(lock.claim(), flush=True)\ntime.sleep(600)\n"
+        "lock = Lock(pathlib.Path(sys.argv[1]))\nprint(lock.take(), flush=True)\ntime.sleep(600)\n"
     )
     holder = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "lock")], stdout=subprocess.PIPE)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"True\n"
-        assert not Lock(tmp_path / "lock").claim()
+        assert not Lock(tmp_path / "lock").take()
     finally:
         holder.kill()
         holder.wait()
-    assert Lock(tmp_path / "lock").claim()
+    assert Lock(tmp_path / "lock").take()
 
 
 def test_a_fork_that_lives_on_does_not_keep_it(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Who has the run of a folder: its claim by the client that began it, and the processes that it was handed to.
 
 Whoever begins a run or goes on with one claims its folder, and keeps the claim until the run is over; the master's
-rank shares it, as the run outlives its client. The system takes it back from processes that end, however they do.
+rank has one of its own, as the run outlives its client. The system takes both back from who ends, however that is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workbench import clusters
 from workbench.clusters import Cluster
 from workbench.launch import records
 from workbench.launch.pools import Holder
-from workbench.locks import RUN_LOCK, Lock
+from workbench.locks import RANKS_LOCK, RUN_LOCK, Lock
 from workbench.settings import SettingError
 from workbench.text import read_json
 
@@ -42,8 +42,8 @@ def reclaimed(home: Path) -> Lock:
     """
     lock, until = Lock(home / RUN_LOCK), time.monotonic() + STOPPING
     while True:
-        if lock.claim():
-            if (home / records.ENDED).exists() or not _under_way(home):
+        if lock.take():
+            if not Lock(home / RANKS_LOCK).held and not _under_way(home):
                 return lock
             lock.release()
         if not (home / records.STOP).exists() or time.monotonic() > until:
@@ -80,8 +80,8 @@ def _held(home: Path) -> dict[str, Any] | None:
 
 def _under_way(home: Path) -> bool:
     """Are the processes that work on this run still there? What they did meanwhile is brought here."""
-    if (holder := holder_of(home)) is None:  # who would hand it in has no claim to it any more
-        return False
+    if (home / records.ENDED).exists() or (holder := holder_of(home)) is None:
+        return False  # who was to hand it in has no claim to it any more
     holder.look()
     there = holder.there
     holder.release()

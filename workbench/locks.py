@@ -6,22 +6,20 @@ import os
 import time
 from pathlib import Path
 
-RUN_LOCK = (
-    ".lock"  # in a run folder: shared by all who work on the run, so that nobody begins another one in it
-)
+# In a run folder. Not one lock that both share: from one alone to one of several there is no way without a gap.
+RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
 _LOOKS = (0.0, 0.1, 0.2)  # s before each look: somebody else's is over soon
 
 
 class Lock:
-    """A lock on a file, held by one alone or shared by several.
+    """A lock on a file, which one holder has alone, be it a thread, a process, or on another host of a shared disk.
 
-    Two of them exclude each other wherever they are: in threads, processes, and on hosts that share the file system.
-    Where that knows no locks (Windows, some network file systems), everybody gets them.
+    Where the file system knows no locks (Windows, some network file systems), everybody gets it.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / ".lock"
     >>> first, second = Lock(path), Lock(path)
-    >>> first.take(), second.take(), first.release(), second.take(shared=True)
+    >>> first.take(), second.take(), first.release(), second.take()
     (True, False, None, True)
     """
 
@@ -29,18 +27,14 @@ class Lock:
         self.path = path
         self._handle: int | None = None
 
-    def take(self, shared: bool = False) -> bool:
-        """Take it, or another hold of it; False where another has it. Raises OSError where there can be no file."""
-        if self._handle is None:
-            self._handle = _opened(self.path)
-        if any(_locked(self._handle, shared, pause) for pause in _LOOKS):
-            return True
-        self.release()
-        return False
-
-    def claim(self) -> bool:
-        """Share it, if nobody else has it: of several who claim it at the same time, one at most can."""
-        return self.take() and self.take(shared=True)
+    def take(self) -> bool:
+        """Take it; False where another has it. Raises OSError where there can be no file."""
+        handle = _opened(self.path)
+        if not any(_locked(handle, pause) for pause in _LOOKS):
+            os.close(handle)
+            return False
+        self._handle = handle
+        return True
 
     def release(self) -> None:
         """Let go. May be called again."""
@@ -69,14 +63,14 @@ def _opened(path: Path) -> int:
         return os.open(path, os.O_RDONLY)
 
 
-def _locked(handle: int, shared: bool, pause: float) -> bool:
+def _locked(handle: int, pause: float) -> bool:
     time.sleep(pause)
     try:
         import fcntl
     except ImportError:  # Windows
         return True
     try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # no locks on this file system

@@ -302,7 +302,7 @@ class RealRun(Run):
         """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
         lock = self.claim or Lock(self.home / RUN_LOCK)
         there = (self.home / "run.json").is_file() and unchanged(self.home, records.ENDED)
-        if self.claim is None and (there or not lock.claim()):
+        if self.claim is None and (there or not lock.take()):
             return
         try:
             trace.write_into(self.home, records.kept(self.home))

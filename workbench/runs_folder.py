@@ -33,7 +33,7 @@ def new_folder(folder: str | Path | None) -> Path:
 def claimed(folder: Path) -> Lock:
     """Take a new run folder for one run; raises `SettingError` where another was faster."""
     lock = Lock(folder / RUN_LOCK)
-    if lock.claim() and _empty(folder):
+    if lock.take() and _empty(folder):
         return lock
     lock.release()
     raise _taken(folder)

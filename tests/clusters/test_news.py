@@ -10,7 +10,7 @@ import pytest
 
 from workbench.launch import news, records
 from workbench.launch.news import Mirror, News
-from workbench.locks import RUN_LOCK
+from workbench.locks import RANKS_LOCK
 
 ROW = dict.fromkeys(records.LIVE, 0.0)
 
@@ -29,7 +29,7 @@ def rounds(record: records.Record, first: int, last: int) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    files = [p for p in folder.rglob("*") if p.is_file() and p.name != RUN_LOCK]
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != RANKS_LOCK]
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from workbench.arrays import from_bytes, to_bytes
 from workbench.errors import RunError
 from workbench.files import atomic_write, write_json
-from workbench.locks import RUN_LOCK, Lock
+from workbench.locks import RANKS_LOCK, Lock
 from workbench.optimisers import State
 from workbench.protocol import Array
 from workbench.settings import SettingError
@@ -52,8 +52,8 @@ class Record:
         self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
         if gradients:
             self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
-        self.lock = Lock(folder / RUN_LOCK)
-        self.lock.take(shared=True)  # a run goes on without its client
+        self.lock = Lock(folder / RANKS_LOCK)
+        self.lock.take()  # a run goes on without its client
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
         self.saved = self.written = time.monotonic()
         self.round = first  # rounds that are done
