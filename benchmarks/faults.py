@@ -163,7 +163,8 @@ def too_many(count: int, rng: random.Random) -> Tally:
             continue
         named = isinstance(run.error, wb.QuorumLost) and set(run.error.missing) >= set(dead)
         tally.wrong += not named or gradient_error(run) > EXACT
-        done, model, _ = records.read_checkpoint(run.home)
+        last = records.read_checkpoint(run.home)
+        done, model = last.rounds, last.model
         tally.wrong += not np.array_equal(model, records.read_models(run.home, len(model))[done - 1])
         tally.notes[f"named within {1 + int(time.monotonic() - killed)} s"] += 1
     return tally
@@ -281,7 +282,8 @@ def full_disks(count: int, rng: random.Random) -> Tally:
                 run.stop()
                 continue
             told = isinstance(run.error, wb.RunError) and "cannot be written" in str(run.error)
-            done, model, _ = records.read_checkpoint(run.home)
+            last = records.read_checkpoint(run.home)
+            done, model = last.rounds, last.model
             sound = np.array_equal(model, records.read_models(run.home, len(model))[done - 1])
             tally.wrong += not (told and sound)
             tally.notes["told, checkpoint sound"] += told and sound

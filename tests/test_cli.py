@@ -199,3 +199,27 @@ def test_the_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "workbench", "schemes"], capture_output=True, text=True)
     assert done.returncode == 0
     assert all(name in done.stdout for name in wb.schemes.names())
+
+
+def test_times_that_no_number_holds_are_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = wb.Experiment(scheme="UMW", workers=4, rounds=3, link={"latency": 1e308}).write(
+        tmp_path / "s.yaml"
+    )
+    for words in (["run", str(spec)], ["forecast", str(spec)]):
+        assert call(monkeypatch, *words) == 0
+        said = capsys.readouterr().out
+        assert "more seconds than a number can hold" in said
+        assert not re.search(r"\b(inf|nan)\b", said)
+    assert "more seconds than a number can hold" in repr(wb.run(wb.Experiment.read(spec)))
+
+
+def test_a_loss_that_is_no_number_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--set", "problem=least_squares", "--set", "optimiser_args.step=1e300"]
+    assert call(monkeypatch, "run", *SMALL, *words) == 0
+    said = capsys.readouterr().out
+    assert "the loss is not finite any more" in said
+    assert not re.search(r"\b(inf|nan)\b", said)

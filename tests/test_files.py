@@ -1,7 +1,10 @@
 """Files and folders appear whole or not at all."""
 
 import hashlib
+import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.files import atomic_folder, atomic_write, sha256
+from workbench.problems.data import cache
 
 
 def names(folder: Path) -> list[str]:
@@ -125,3 +129,33 @@ def test_of_many_writers_one_wins(tmp_path: Path) -> None:
             list(pool.map(fill, [path] * 4, range(4)))
             assert (path / "first").read_text() == (path / "second").read_text()
     assert len(names(tmp_path)) == 20
+
+
+def test_caches_are_for_this_user_alone_those_of_older_versions_too(tmp_path: Path) -> None:
+    """Data and run folders: `user_cache_path` looks at XDG_CACHE_HOME, so in a process of its own."""
+    for name in ("straggler-workbench/runs", "workbench/data"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name).chmod(0o755)
+    code = (
+        "import workbench as wb\nfrom workbench.launch.pools import pools_folder\n"
+        "from workbench.runs_folder import new_folder\n"
+        "wb.Experiment().build_problem()\nprint(new_folder(None).parent, pools_folder())"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "WORKBENCH_CACHE"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    places = [*map(Path, done.stdout.split()), tmp_path / "workbench" / "data"]
+    assert [stat.S_IMODE(place.stat().st_mode) for place in places] == [0o700] * 3
+
+
+def test_a_cache_that_the_user_shares_stays_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o775)
+    modes = [stat.S_IMODE(cache.ours(tmp_path / name).stat().st_mode) for name in ("data", "book")]
+    assert modes == [0o775, 0o700]

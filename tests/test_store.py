@@ -15,6 +15,7 @@ from workbench.intervals import band
 from workbench.run_rows import settings_of
 from workbench.settings import SettingError
 from workbench.store import Runs
+from workbench.widgets.kept import kept_runs
 
 CASES = [
     {"scheme": "UMW"},
@@ -154,6 +155,56 @@ def test_what_is_not_done_has_a_state_and_no_results(tmp_path: Path, traces: lis
     assert table.loc["failed", ["error", "rounds", "scheme"]].tolist() == ["why", 7, "CR"]
     assert (table.loc[table["state"] == "damaged", "error"] != "").all()
     assert len(wb.runs(tmp_path).traces()) == 0
+
+
+ODD = {
+    "run.json": ["", "{", "[]", "3", "null", '{"engine": ["sim"]}', '"engine"', "\0", "[" * 5000],
+    "spec.json": ["", "[]", "3", "null", '{"scheme": "no such"}', '{"workers": []}', "{" * 3000],
+    "status.json": ["", "[]", "3", '{"state": []}', '{"state": "done", "spec": 3}', '{"x": 1}', "[" * 5000],
+    "about.json": ["", "[]", '{"tags": 3}', '{"when": 3}', '{"name": ["x"]}', '{"note": {}}', "[" * 5000],
+    "rounds.parquet": ["", "PAR1", "PAR1 and more PAR1"],
+}
+
+
+@pytest.mark.parametrize("sums", [True, False])
+@pytest.mark.parametrize("name", list(ODD))
+def test_one_odd_file_takes_nothing_from_the_others(
+    tmp_path: Path, traces: list[wb.Trace], name: str, sums: bool
+) -> None:
+    for label in ("a", "z"):
+        traces[0].save(tmp_path / label)
+    for i, text in enumerate(ODD[name]):
+        folder = traces[1].save(tmp_path / f"odd{i}")
+        (folder / name).write_text(text)
+        if not sums:
+            (folder / "SHA256SUMS").unlink()
+    (tmp_path / "sweep.json").write_text('{"runs": [["a"], 3, {"x": 1}, "z"]}')
+    runs = wb.runs(tmp_path, target=0.1)
+    table = runs.table.set_index("run")
+    assert len(table) == len(ODD[name]) + 2
+    assert [table["state"][label] for label in ("a", "z")] == ["done", "done"]
+    odd = table[table.index.str.startswith("odd")]
+    if name == "about.json":  # says nothing of results
+        assert (odd["state"] == "done").all()
+    elif name != "status.json":
+        assert (odd["state"] == "damaged").sum() >= len(ODD[name]) - 1
+        assert (odd.loc[odd["state"] == "damaged", "error"] != "").all()
+    assert not runs.differing or repr(runs)
+    kept = {run.folder.name: run for run in kept_runs(tmp_path)}
+    assert {"a", "z"} <= set(kept)
+    assert kept["a"].scheme == traces[0].experiment.scheme
+    assert all(
+        isinstance(text, str) for run in kept.values() for text in (run.name, run.note, run.when, *run.tags)
+    )
+
+
+def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: list[wb.Trace]) -> None:
+    traces[0].save(tmp_path / "a")
+    for name in ("rounds.parquet", "SHA256SUMS"):
+        folder = traces[1].save(tmp_path / f"odd-{name}")
+        (folder / name).unlink()
+        (folder / name).mkdir()
+    assert wb.runs(tmp_path).table["state"].tolist() == ["done", "damaged", "damaged"]
 
 
 def test_folders_without_runs(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_folder_is_read_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
     for trace in wb.compare(five()):
         folder = trace.save(tmp_path / trace.label)
         assert {p.name for p in folder.iterdir()} == {
-            "spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy",
+            "spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy", "SHA256SUMS",
         }  # fmt: skip
         again = wb.Trace.load(folder)
         assert again.same(trace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import warnings
@@ -192,10 +193,14 @@ def forecast(spec: Path, rounds: int | None) -> None:
     """Print the expected round time of a SPEC, without touching its data."""
     from workbench.experiment import Experiment
     from workbench.forecasting import forecast as expect
+    from workbench.text import in_seconds
 
     experiment = Experiment.read(spec)
     f = expect(experiment, rounds)
-    click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
+    if math.isfinite(f.mean):
+        click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
+    else:
+        click.echo(f"a round takes {in_seconds(f.mean)}")
     if experiment.delays.memory or experiment.delays.lasting:
         click.echo(
             f"with {experiment.delays.kind} delays rounds are not independent: other seeds differ by more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,13 +56,16 @@ def _report(run: RealRun, stop: bool) -> None:
 
 def echo(trace: Trace) -> None:
     """One line about a trace."""
+    from workbench.text import in_seconds
+
     e, k = trace.experiment, len(trace.columns["round"])
     if not k:
         click.echo(f"{e.scheme}: stopped before the first round was over")
         return
     time, loss = (float(trace.columns[name][-1]) for name in ("time", "loss"))
     kind = "measured" if trace.info.get("measured") else "simulated"
-    click.echo(f"{e.scheme}: {k} rounds, {time:.4g} s ({kind}, {trace.engine}), loss {loss:.6g}")
+    reached = f"loss {loss:.6g}" if math.isfinite(loss) else "the loss is not finite any more"
+    click.echo(f"{e.scheme}: {k} rounds, {in_seconds(time)} ({kind}, {trace.engine}), {reached}")
     overrun = trace.info.get("overrun_share", 0.0)
     if overrun:
         click.echo(f"{overrun:.1%} of the computations took longer than the time drawn for them")

@@ -1,11 +1,12 @@
 """Files and folders that appear whole or not at all, and their hashes."""
 
 import hashlib
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,17 +60,19 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
 
 
 @contextmanager
-def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[Path]:
     """Fill a folder that takes its name only when it is complete.
 
     The block gets an empty temporary folder next to `path`. At its end the content reaches the disk and
     the folder is renamed. When another process was faster (or `path` has content already), theirs
-    stays and ours is removed, without an error. When the block raises, ours is removed as well.
+    stays and ours is removed, without an error unless `new`. When the block raises, ours is removed as well.
 
     Parameters
     ----------
     path
         The final name; its parent must exist.
+    new
+        Only ours will do.
 
     Yields
     ------
@@ -78,6 +81,8 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises
     ------
+    FileExistsError
+        Another process was faster, and ours was to be `new`.
     OSError
         The folder cannot be written, or `path` is a file.
 
@@ -102,6 +107,8 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             # A folder cannot be renamed onto one with content: whoever came first has won.
             if not path.is_dir():
                 raise
+            if new:
+                raise FileExistsError(f"{path} exists already") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     _sync_folder(path.parent)
@@ -135,6 +142,28 @@ def sha256(path: str | os.PathLike[str]) -> str:
     """
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_json(path: str | os.PathLike[str], words: dict[str, Any]) -> None:
+    """Write fields as JSON, at once or not at all; raises OSError."""
+    with atomic_write(path, "w") as out:
+        out.write(json.dumps(words))
+
+
+def private_folder(path: Path, mend: bool = True) -> Path:
+    """Make a folder, and those above it, that nobody else may enter; raises OSError.
+
+    `mend`: take the others' rights away where the folder is there already.
+
+    >>> import tempfile
+    >>> oct(private_folder(Path(tempfile.mkdtemp()) / "runs").stat().st_mode & 0o777)
+    '0o700'
+    """
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if mend and path.stat().st_mode & 0o077:
+        with suppress(PermissionError):  # not ours to say
+            path.chmod(0o700)
+    return path
 
 
 def temporary_name(path: Path) -> Path:

@@ -30,6 +30,10 @@ State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Rows = dict[str, NDArray[Any]]
 
 
+class Unwanted(Exception):
+    """A run was stopped before it began."""
+
+
 class Run(ABC):
     """A run that is under way. Every method may be called from any thread and at any time.
 

@@ -313,7 +313,7 @@ class ClusterProfile(Settings):
 
     def table(self) -> Path:
         """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
-        from workbench.problems.data.cache import root
+        from workbench.problems.data.cache import ours, root
 
         out = io.StringIO()
         out.write("experiment,worker,iteration,seconds\n")
@@ -323,7 +323,7 @@ class ClusterProfile(Settings):
         text = out.getvalue().encode()
         path = root() / "profiles" / f"{hashlib.sha256(text).hexdigest()[:24]}.csv"
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            ours(path.parent)
             with atomic_write(path) as file:
                 file.write(text)
         return path

@@ -9,10 +9,9 @@ measured; those that are missing at the end are made up for.
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,35 +19,40 @@ import numpy as np
 
 from workbench import clusters
 from workbench.clusters import Cluster
+from workbench.engines.ledger import Ledger
 from workbench.engines.mpi import Emulate
 from workbench.errors import ClusterError
 from workbench.experiment import Experiment
-from workbench.files import atomic_write
+from workbench.files import write_json
+from workbench.holding import HOLDER, SPEC, TASK, cluster_of, ended, holder_of, real_folder, reclaimed, soon
 from workbench.launch import records
 from workbench.launch.pools import POOLS, Holder, Pool
-from workbench.launch.tasks import Task, data_of, task_of
+from workbench.launch.tasks import Task, check_begun, data_of, task_of
 from workbench.launch.words import rebuilt
-from workbench.live import Rows, Run, State, failing, in_background, no_rows
+from workbench.live import Rows, Run, State, Unwanted, failing, in_background, no_rows
+from workbench.locks import RUN_LOCK, Lock
 from workbench.measured import put_together
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
 from workbench.problems.linear import one_thread
 from workbench.runner import diverged, lost_digits
-from workbench.runs_folder import new_folder
+from workbench.runs_folder import claimed, new_folder
 from workbench.settings import SettingError
+from workbench.sums import unchanged
+from workbench.text import read_json
 from workbench.trace import Trace
 
-SPEC, TASK, HOLDER = "spec.json", "task.json", "holder.json"
 LOOK_EVERY = 0.03  # s between looks into the run folder
 SHARE = 0.1  # of the time goes into losses while a run is under way
 ATTEMPTS = 3  # pools that a run is given to
-UNTAKEN = 600.0  # s after which a run that nobody has taken is given up
 
 _turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
 
 
 class RealRun(Run):
     """A run on real processes, or one that somebody else has started and that is followed here."""
+
+    claim: Lock | None = None  # to its folder; who merely follows a run has none
 
     def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster | None = None) -> None:
         super().__init__(experiment, "mpi", folder)
@@ -85,21 +89,66 @@ class RealRun(Run):
 
         def safely() -> None:
             with failing(self):
-                work()
+                try:
+                    work()
+                except Unwanted:
+                    self._unbegun()
 
         in_background(safely, "workbench-run")
         return self
 
     def launch(self, options: dict[str, Any]) -> None:
         """Prepare the task, hand it to warm ranks, follow it to its end."""
-        with _turn:
-            if not self._wanted.is_set():
-                raise ClusterError("stopped before it began")
+        with self._in_turn():
             self._begin("opening the data")
             e = self.experiment
             self.warnings = lost_digits(e.build_scheme(), e.workers)
             task = task_of(e, self.home, data=self.data(), **options)
             self.hand_in(task)
+
+    def go_on(self) -> None:
+        """The same for what follows the last checkpoint."""
+        with self._in_turn():
+            self._begin("resuming")
+            self.hand_in(self.rest(read_json(self.home / TASK)))
+
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """Wait until the runs before it are over; raises `Unwanted` where it is stopped before."""
+        while not _turn.acquire(timeout=LOOK_EVERY):
+            self._still_wanted()
+        try:
+            self._still_wanted()
+            yield
+        finally:
+            _turn.release()
+
+    def _still_wanted(self) -> None:
+        if not self._wanted.is_set():
+            raise Unwanted
+
+    def _unbegun(self) -> None:
+        """It was stopped before the ranks had it: end it as they would have, with the rounds that there are."""
+        if ended(self.home) is None:
+            task, committers = read_json(self.home / TASK), self.experiment.plan.committers
+            books = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
+            records.unbegun(self.home, task["emulate"], task["first"], committers, books)
+        self._problem = self.experiment.build_problem()
+        self._read()
+        self._conclude()
+
+    def _end(self, trace: Trace, state: State, note: str) -> None:
+        self._let_go()
+        super()._end(trace, state, note)
+
+    def _fail(self, error: Exception) -> None:
+        self._let_go()
+        super()._fail(error)
+
+    def _let_go(self) -> None:
+        """The folder is anybody's again: before the run says that it is over."""
+        if self.claim is not None:
+            self.claim.release()
 
     def hand_in(self, task: Task) -> None:
         """Give a task to a pool and follow it.
@@ -129,7 +178,7 @@ class RealRun(Run):
         if left is None or (self.home / records.ENDED).exists():
             raise error
         self.cluster = left
-        again = self.rest(json.loads((self.home / TASK).read_text()))
+        again = self.rest(read_json(self.home / TASK))
         self._rows = self._rows[: again.first]
         self.warnings += (
             f"{', '.join(lost)} is gone; the run went on without it from round {again.first + 1} on",
@@ -139,11 +188,13 @@ class RealRun(Run):
 
     def rest(self, words: dict[str, Any]) -> Task:
         """What follows the last checkpoint, or all of the run where there is none; files are cut back to there."""
-        done, model, state, offset = 0, None, None, 0.0
+        done, model, state = 0, None, None
         if (self.home / records.CHECKPOINT).is_file():
-            done, model, state = records.read_checkpoint(self.home)
-        floats = self.experiment.build_problem().size
-        offset = records.rewind(self.home, done, floats)
+            records.check_kept(self.home)
+            last = records.read_checkpoint(self.home)
+            check_begun(self.experiment, last.begun)
+            done, model, state = last.rounds, last.model, last.state
+        offset = records.rewind(self.home, done, self.experiment.build_problem().size)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
         return task_of(self.experiment, self.home, model, state, data=self.data(), **options)
@@ -153,18 +204,15 @@ class RealRun(Run):
         return data_of(self.experiment) if self.cluster is not None and self.cluster.elsewhere else None
 
     def describe(self, task: Task) -> None:
-        """Write into the run folder what is to be run, and how."""
-        if not (self.home / SPEC).exists():
-            self.experiment.write(self.home / SPEC)
-        _write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
+        """Write into the run folder how it is run."""
+        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
 
     def held_by(self, words: dict[str, Any]) -> None:
         """Write into the run folder who has the run, see `Pool.words`."""
-        _write_json(self.home / HOLDER, words)
+        write_json(self.home / HOLDER, words)
 
     def _said(self, what: str, done: int, total: int) -> None:
-        if not self._wanted.is_set():  # while its job is in a queue, for instance
-            raise ClusterError("stopped before it began")
+        self._still_wanted()  # its job may be in a queue, for instance
         self.note = f"{what}: {done} of {total}" if total else what
 
     def follow(self, holder: Holder | None = None) -> None:
@@ -174,7 +222,7 @@ class RealRun(Run):
         self._problem = self._problem or self.experiment.build_problem()
         with contextlib.ExitStack() as own:
             while not (self.home / records.ENDED).exists():
-                if holder is None and (holder := _holder(self.home)) is not None:
+                if holder is None and (holder := holder_of(self.home)) is not None:
                     own.callback(holder.release)
                 self._look(holder)
                 time.sleep(LOOK_EVERY)
@@ -183,7 +231,7 @@ class RealRun(Run):
 
     def _look(self, holder: Holder | None) -> None:
         """One look at the run; raises `ClusterError` where nobody will end it any more."""
-        there = _soon(self.home) if holder is None else holder.there
+        there = soon(self.home) if holder is None else holder.there
         if holder is not None:
             holder.look()
         if not there and not (self.home / records.ENDED).exists():
@@ -237,18 +285,29 @@ class RealRun(Run):
 
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
-        ended = json.loads((self.home / records.ENDED).read_text())
-        if ended["error"] is not None:
-            raise rebuilt(ended["error"])
+        how = read_json(self.home / records.ENDED, "error", "state")
+        if how["error"] is not None:
+            raise rebuilt(how["error"])
         assert self._problem is not None
         self.note = "evaluating losses"
-        trace = put_together(self.experiment, self.home, ended, self._problem, self.losses, self._progress)
-        trace.write_into(self.home)
+        trace = put_together(self.experiment, self.home, how, self._problem, self.losses, self._progress)
+        self._keep(trace)
         self.warnings += tuple(diverged(trace))
-        k, whole = len(trace.columns["round"]), ended["state"] == "finished"
+        k, whole = len(trace.columns["round"]), how["state"] == "finished"
         state: State = "finished" if whole else "stopped"
         note = f"all {k} rounds" if whole else f"stopped after {k} of {self.experiment.rounds} rounds"
         self._end(trace, state, note)
+
+    def _keep(self, trace: Trace) -> None:
+        """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
+        lock = self.claim or Lock(self.home / RUN_LOCK)
+        there = (self.home / "run.json").is_file() and unchanged(self.home, records.ENDED)
+        if self.claim is None and (there or not lock.take()):
+            return
+        try:
+            trace.write_into(self.home, records.kept(self.home))
+        finally:
+            lock.release()
 
     def _progress(self, done: int, total: int) -> None:
         self.note = f"evaluating losses: {done} of {total}"
@@ -301,7 +360,6 @@ def start_real(
     where = clusters.load(cluster)
     if emulate not in ("all", "delays", "nothing"):
         raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
-    home = new_folder(folder)
     options = {
         "emulate": emulate,
         "record": events,
@@ -310,7 +368,15 @@ def start_real(
         "patience": patience,
         "vandals": vandals or {},
     }
+    home = new_folder(folder)
+    try:
+        claim = claimed(home)
+        experiment.write(home / SPEC)
+        write_json(home / TASK, {**options, "first": 0})  # now it can be followed, stopped and gone on with
+    except OSError as error:
+        raise SettingError(f"folder = {str(home)!r}: cannot be written ({error.strerror})") from None
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
+    run.claim = claim
     return run.begin(lambda: run.launch(options))
 
 
@@ -319,7 +385,7 @@ def attach(folder: str | Path) -> RealRun:
 
     Raises `SettingError` where the folder holds no real run. A run that has ended gives its trace at once.
     """
-    home = _real_folder(folder)
+    home = real_folder(folder)
     run = RealRun(Experiment.read(home / SPEC), home)
     return run.begin(run.follow)
 
@@ -327,77 +393,28 @@ def attach(folder: str | Path) -> RealRun:
 def resume(folder: str | Path) -> RealRun:
     """Go on from the last checkpoint of a run that broke off or was stopped, in the same folder.
 
-    Raises `SettingError` where there is nothing to go on from. Schemes that remember earlier rounds (CADA, LAGC) ask
-    everybody anew in the first round.
+    A run that was stopped a moment ago is waited for; one that broke off before its first checkpoint begins anew.
+    Schemes that remember earlier rounds (CADA, LAGC) ask everybody anew in the first round.
+
+    Raises
+    ------
+    SettingError
+        There is nothing to go on from, or somebody else works on this run. That the spec or the data are not those of
+        the checkpoint any more is raised by `Run.result`, and changes nothing.
     """
-    home = _real_folder(folder)
-    if not (home / records.ENDED).exists() and _under_way(home):
-        raise SettingError(f"folder = {str(folder)!r}: this run is still under way; wb.attach follows it")
-    if (home / records.ENDED).exists() and json.loads((home / records.ENDED).read_text())[
-        "state"
-    ] == "finished":
-        raise SettingError(f"folder = {str(folder)!r}: this run is complete, there is nothing to go on with")
-    if not (home / records.CHECKPOINT).is_file():
-        raise SettingError(f"folder = {str(folder)!r}: no checkpoint was written yet; run it anew")
-    run = RealRun(Experiment.read(home / SPEC), home, _cluster(home))
-    return run.begin(lambda: _go_on(run))
-
-
-def _go_on(run: RealRun) -> None:
-    with _turn:
-        run._begin("resuming")
-        run.hand_in(run.rest(json.loads((run.home / TASK).read_text())))
-
-
-def _real_folder(folder: str | Path) -> Path:
-    home = Path(folder)
-    if not (home / TASK).is_file() or not (home / SPEC).is_file():
-        raise SettingError(
-            f"folder = {str(folder)!r}: holds no run on real processes; give the folder of one (wb.Trace.load reads"
-            " those of the virtual clock)"
-        )
-    return home
-
-
-def _held(home: Path) -> dict[str, Any] | None:
-    """What holder.json says; None before the run is handed in."""
+    home = real_folder(folder)
+    claim = reclaimed(home)
     try:
-        words: dict[str, Any] = json.loads((home / HOLDER).read_text())
-    except OSError:
-        return None
-    return words
-
-
-def _cluster(home: Path) -> Cluster:
-    """Where a run was, or would have been."""
-    words = _held(home)
-    return clusters.rebuilt(words["cluster"]) if words else clusters.load(clusters.LOCAL)
-
-
-def _holder(home: Path) -> Holder | None:
-    """Who works on this run."""
-    words = _held(home)
-    return None if words is None else clusters.rebuilt(words["cluster"]).holder(words, home)
-
-
-def _soon(home: Path) -> bool:
-    """May a run that was not handed in yet still be?"""
-    return time.time() - (home / TASK).stat().st_mtime < UNTAKEN
-
-
-def _under_way(home: Path) -> bool:
-    """Are the processes that work on this run still there? What they did meanwhile is brought here."""
-    if (holder := _holder(home)) is None:
-        return _soon(home)
-    holder.look()
-    there = holder.there
-    holder.release()
-    return there and not (home / records.ENDED).exists()
-
-
-def _write_json(path: Path, words: dict[str, Any]) -> None:
-    with atomic_write(path, "w") as out:
-        out.write(json.dumps(words))
+        if (ended(home) or {}).get("state") == "finished":
+            raise SettingError(
+                f"folder = {str(folder)!r}: this run is complete, there is nothing to go on with"
+            )
+        run = RealRun(Experiment.read(home / SPEC), home, cluster_of(home))
+    except BaseException:
+        claim.release()
+        raise
+    run.claim = claim
+    return run.begin(run.go_on)
 
 
 def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Trace]:

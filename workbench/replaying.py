@@ -15,7 +15,7 @@ import numpy as np
 from workbench.engines.learner import Learner
 from workbench.errors import RunError
 from workbench.experiment import Experiment
-from workbench.launch.records import read_arrivals, read_rows
+from workbench.launch.records import check_kept, read_arrivals, read_rows
 from workbench.problems.linear import one_thread
 from workbench.protocol import (
     LOST,
@@ -35,9 +35,11 @@ from workbench.protocol import (
 def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     """Models after each round, shape (rounds, p), from the spec and the noted arrivals alone.
 
-    Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), or whose notes end early.
+    Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), or whose notes end early or
+    name answers that nobody can have sent; `SettingError` where files were changed since the run ended.
     """
     home = Path(folder)
+    check_kept(home)
     e = Experiment.read(home / "spec.json")
     done = len(read_rows(home)) if rounds is None else rounds
     with one_thread():
@@ -77,6 +79,7 @@ class _Node:
         self.arrivals = read_arrivals(run.home, rank)
         self.taken: dict[int, int] = {}  # round -> how many of its arrivals the program has got
         self.sent: dict[tuple[int, int], Message] = {}
+        self.served = -1  # newest round whose model it has got
         e, learner = run.e, run.learner
         facts = (learner.smoothness, learner.constant)
         node = Node(rank, run.plan, e.rounds, learner.problem.size, learner.start(), self.clock, *facts)
@@ -135,9 +138,19 @@ class _Node:
             if k < len(answers):
                 self.taken[max(gathered)] = k + 1
                 src, number = answers[k]
+                if src not in self.run.plan.children[self.rank]:
+                    raise self.damaged(max(gathered), f"name rank {src}, which is no child of its")
                 return self.run.node(src).message(max(gathered), number)
             if effect.until is None:
                 raise RunError(f"rank {self.rank}: the notes of round {max(gathered)} end early")
             self.run.time = max(self.run.time, effect.until)
             return None
+        if round <= self.served or (self.rank, round) not in self.run.told:
+            raise self.damaged(round, "name an answer that it cannot have sent")
+        self.served = round
         return Message(int(self.run.plan.parent[self.rank]), MODEL, round, 0, self.run.told[self.rank, round])
+
+    def damaged(self, round: int, what: str) -> RunError:
+        """The notes are wrong."""
+        of = self.run.plan.parent[self.rank] if "sent" in what else self.rank
+        return RunError(f"rank {of}: the notes of round {round} {what}; are the files damaged?")

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.batch.folder import PLAN, STATUS, TRACE, Status, is_running, read_plan
+from workbench.batch.folder import PLAN, STATUS, TRACE, Status, is_running, run_names
 from workbench.engines.timeline import COUNTS
 from workbench.experiment import Experiment
 from workbench.settings import SettingError
+from workbench.sums import check_sums
+from workbench.text import read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +40,7 @@ def places(root: Path) -> Iterator[Place]:
         folder = Path(here)
         below.sort()
         if PLAN in files:
-            order = {name: i for i, name in enumerate(read_plan(folder).get("runs", []))}
+            order = {name: i for i, name in enumerate(run_names(folder))}
             below.sort(key=lambda name, order=order: (order.get(name, len(order)), name))  # type: ignore[misc]
         name = folder.relative_to(root).as_posix() if folder != root else root.resolve().name
         if STATUS in files:
@@ -62,16 +64,22 @@ def _status(folder: Path) -> Status:
 def read(place: Place, target: float | None, metric: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings and results of a run; of one that is not done, what it was asked for."""
     status = place.status
-    chosen = {"engine": status.engine, "cluster": status.cluster}
+    chosen: dict[str, Any] = {"engine": status.engine, "cluster": status.cluster}
     try:
         if status.state != "done":
             return {**chosen, **(settings_of(Experiment(**status.spec)) if status.spec else {})}, {}
-        chosen["engine"] = json.loads((place.folder / "run.json").read_text())["engine"]
+        check_sums(place.folder, ("spec.json", "run.json", "rounds.parquet"))
+        chosen["engine"] = str(read_json(place.folder / "run.json", "engine")["engine"])
         chosen.update(settings_of(Experiment.read(place.folder / "spec.json")))
         rounds = _rounds(place.folder)
-    except (SettingError, OSError, ValueError, KeyError) as error:
-        return chosen, {"state": "damaged", "error": " ".join(str(error).split())}
-    return chosen, {**_results(rounds), **({} if target is None else _reached(rounds, target, metric))}
+        return chosen, {**_results(rounds), **({} if target is None else _reached(rounds, target, metric))}
+    except Exception as error:  # whatever lies there, the other runs are to be seen
+        return chosen, {"state": "damaged", "error": _sentence(error)}
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, SettingError) else f"{type(error).__name__}: {text}"
 
 
 def _rounds(folder: Path) -> pd.DataFrame:

@@ -7,6 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
+from workbench.files import private_folder
+from workbench.locks import RUN_LOCK, Lock
 from workbench.settings import SettingError
 
 KEPT = 20
@@ -17,8 +19,8 @@ def new_folder(folder: str | Path | None) -> Path:
     """Make the run folder; raises `SettingError` where there is something already."""
     if folder is not None:
         path = Path(folder).absolute()
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise SettingError(f"folder = {str(folder)!r}: exists already; choose a new name")
+        if path.exists() and (not path.is_dir() or not _empty(path)):
+            raise _taken(folder)
     else:
         path = _cache() / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     try:
@@ -28,12 +30,28 @@ def new_folder(folder: str | Path | None) -> Path:
     return path
 
 
+def claimed(folder: Path) -> Lock:
+    """Take a new run folder for one run; raises `SettingError` where another was faster."""
+    lock = Lock(folder / RUN_LOCK)
+    if lock.take() and _empty(folder):
+        return lock
+    lock.release()
+    raise _taken(folder)
+
+
+def _empty(folder: Path) -> bool:
+    return all(path.name == RUN_LOCK for path in folder.iterdir())
+
+
+def _taken(folder: str | Path) -> SettingError:
+    return SettingError(f"folder = {str(folder)!r}: exists already; choose a new name")
+
+
 def _cache() -> Path:
     """Where they are; of runs that ended some time ago all but the newest are removed."""
     from platformdirs import user_cache_path
 
-    runs = user_cache_path("straggler-workbench") / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
+    runs = private_folder(user_cache_path("straggler-workbench") / "runs")
     ended = sorted(path for path in runs.iterdir() if _ended_before(path, time.time() - FRESH))
     for old in ended[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)

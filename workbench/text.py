@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,6 +73,17 @@ def parse(text: str) -> Any:
     return Loader(text).get_single_data()
 
 
+def in_seconds(time: float, digits: int = 4) -> str:
+    """A time as people read it.
+
+    >>> in_seconds(1.23456), in_seconds(float("inf")), in_seconds(float("nan"))
+    ('1.235 s', 'more seconds than a number can hold', 'an unknown time')
+    """
+    if math.isnan(time):
+        return "an unknown time"
+    return f"{time:.{digits}g} s" if math.isfinite(time) else "more seconds than a number can hold"
+
+
 def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
     """Read a file of fields, such as the example's; raises `SettingError` naming the file."""
     file = Path(path)
@@ -86,6 +99,42 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
         kind = "nothing" if content is None else f"a {type(content).__name__}"
         raise SettingError(f"{path}: must hold fields such as {example!r}, not {kind}")
     return {str(key): value for key, value in content.items()}
+
+
+def read_json(path: str | Path, *needed: str) -> dict[str, Any]:
+    """Read the fields of a JSON file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    needed
+        Fields that it must have.
+
+    Raises
+    ------
+    SettingError
+        It holds something else.
+    OSError
+        It cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "run.json"
+    >>> _ = path.write_text('{"engine": "sim"}')
+    >>> read_json(path, "engine")
+    {'engine': 'sim'}
+    """
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        missing = [name for name in needed if name not in found]
+        why = f"{missing[0]!r} is missing" if missing else "" if isinstance(found, dict) else "no fields"
+    except (ValueError, TypeError, RecursionError) as error:
+        why = " ".join(str(error).split())
+    if why:
+        raise SettingError(f"{path}: is damaged ({why})")
+    return found
 
 
 def plain(value: Any) -> Any:

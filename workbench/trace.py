@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +19,8 @@ from workbench.experiment import Experiment
 from workbench.files import atomic_folder, atomic_write
 from workbench.protocol import Array
 from workbench.settings import SettingError
+from workbench.sums import check_sums, write_sums
+from workbench.text import in_seconds, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +68,7 @@ class Trace:
     def __repr__(self) -> str:
         """A line; the tables would fill the screen."""
         e, times = self.experiment, self.columns["time"]
-        took = f"{len(times)} rounds in {times[-1]:.4g} s" if len(times) else "no round"
+        took = f"{len(times)} rounds in {in_seconds(float(times[-1]))}" if len(times) else "no round"
         loss = f", loss {self.columns['loss'][-1]:.6g}" if len(times) and "loss" in self.columns else ""
         return f"<Trace: {e.scheme}, {e.workers} workers, {self.engine}: {took}{loss}>"
 
@@ -84,49 +88,47 @@ class Trace:
     def save(self, folder: str | Path) -> Path:
         """Write the run folder at once or not at all: spec.json, run.json, rounds and events.parquet, model.npy."""
         target = Path(folder)
-        if target.exists():
-            raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_folder(target) as temporary:
-            self.write_into(temporary)
-        return target
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:
+                self.write_into(temporary)
+                return target
+        raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
 
-    def write_into(self, folder: Path) -> None:
-        """Write the run folder's files into a folder that is there; each is whole or not there, run.json comes last."""
+    def write_into(self, folder: Path, more: Iterable[str] = ()) -> None:
+        """Write the run folder's files into a folder that is there, with their hashes and those of `more` files in it.
+
+        Each is whole or not there; run.json comes last, and is taken away first where there is an older one.
+        """
+        (folder / "run.json").unlink(missing_ok=True)
         self.experiment.write(folder / "spec.json")
         for name, table in (("rounds", self.rounds), ("events", self.events)):
             with atomic_write(folder / f"{name}.parquet") as out:
                 table.to_parquet(out)
         with atomic_write(folder / "model.npy") as out:
             np.save(out, self.model, allow_pickle=False)
-        run = {"engine": self.engine, "initial": self.initial, **self.info}
-        with atomic_write(folder / "run.json", "w") as out:
-            out.write(json.dumps(run, indent=2) + "\n")
+        run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
+        there = [name for name in FILES if name != "run.json"]
+        write_sums(folder, [*there, *more], {"run.json": run.encode()})
+        with atomic_write(folder / "run.json") as out:
+            out.write(run.encode())
 
     @classmethod
     def load(cls, folder: str | Path) -> Trace:
-        """Read a run folder; raises `SettingError` when it is none."""
-        import pandas as pd
-
+        """Read a run folder; raises `SettingError` when it is none, or a file in it is not what was written."""
         path = Path(folder)
         missing = [f for f in FILES if not (path / f).is_file()]
         if missing:
             raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
-        try:
-            run = json.loads((path / "run.json").read_text())
-            rounds, events = (pd.read_parquet(path / f"{name}.parquet") for name in ("rounds", "events"))
-            model = np.load(path / "model.npy", allow_pickle=False)
-        except (ValueError, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise SettingError(
-                f"folder = {str(path)!r}: a file in it is damaged ({reason}); run it anew"
-            ) from None
+        check_sums(path, FILES)
+        run = read_json(path / "run.json", "engine", "initial")
+        rounds, events = (_table(path / f"{name}.parquet") for name in ("rounds", "events"))
         return cls(
             experiment=Experiment.read(path / "spec.json"),
             engine=run.pop("engine"),
             columns={str(name): rounds[name].to_numpy() for name in rounds},
             event_rows={str(name): events[name].to_numpy() for name in events},
-            model=model,
+            model=_array(path / "model.npy"),
             initial=run.pop("initial"),
             info=run,
         )
@@ -142,6 +144,27 @@ class Trace:
         """Are rounds, events and model equal bit by bit?"""
         tables = (self.rounds.equals(other.rounds), self.events.equals(other.events))
         return all(tables) and np.array_equal(self.model, other.model)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:  # Arrow has many ways to say so
+        raise _damaged(path, error) from None
+
+
+def _array(path: Path) -> Array:
+    try:
+        found: Array = np.load(path, allow_pickle=False)
+    except Exception as error:  # NumPy too
+        raise _damaged(path, error) from None
+    return found
+
+
+def _damaged(path: Path, error: Exception) -> SettingError:
+    return SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew")
 
 
 def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:

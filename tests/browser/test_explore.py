@@ -279,6 +279,30 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     assert not (root / "runs" / "stopped-early").exists()
 
 
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_real_runs_are_stopped_at_once_and_nothing_is_red(
+    user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
+) -> None:
+    _, me = user
+    me.field("children").fill("2")
+    me.field("layers").fill("2")
+    me.tab("Run")
+    me.field("Engine").select_option("real processes (MPI)")
+    expect(me.field("Cluster")).to_have_value("local")
+    picture("run-cluster")
+    me.press("Run")
+    page.wait_for_function("() => document.querySelectorAll('.wb-status tr').length === 5")
+    me.press("Stop")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.wb-status tr')].every(row => row.className === 'wb-stopped')"
+    )
+    assert page.locator(".wb-failed").count() == 0
+    assert page.locator(".wb-explorer .wb-wrong").locator("visible=true").all_inner_texts() == []
+    picture("run-stopped-at-once")
+    assert noise.errors == []
+
+
 def test_the_explorer_is_reached_by_keyboard(user: tuple[Lab, User], page: Page, noise: Noise) -> None:
     _, me = user
     me.field("children").focus()

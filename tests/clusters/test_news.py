@@ -10,6 +10,7 @@ import pytest
 
 from workbench.launch import news, records
 from workbench.launch.news import Mirror, News
+from workbench.locks import RANKS_LOCK
 
 ROW = dict.fromkeys(records.LIVE, 0.0)
 
@@ -28,7 +29,8 @@ def rounds(record: records.Record, first: int, last: int) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != RANKS_LOCK]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 @pytest.fixture
@@ -60,6 +62,25 @@ def test_a_folder_comes_home_as_it_grows_and_the_end_comes_last(
         assert not (here / records.ENDED).exists()
     assert contents(here) == contents(there)
     assert records.read_arrivals(here, 2) == {0: [(1, 0)], 1: [(1, 0)]}
+
+
+@pytest.mark.parametrize("piece", [70, 100, 10**6])
+def test_a_checkpoint_is_never_at_home_before_the_rounds_that_it_counts_on(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(news, "PIECE", piece)  # bytes
+    there, here = folders
+    record, mirror = records.Record(there, 0, 1e9), Mirror(here, {})
+    for round in range(12):
+        rounds(record, round, round + 1)
+        record.save(np.full(3, float(round)), {})
+        mirror.hurry()
+        fetched(there, mirror)
+        if (here / records.CHECKPOINT).exists():
+            records.check_long_enough(here, records.read_checkpoint(here).rounds, 3)
+    while fetched(there, mirror):
+        mirror.hurry()
+    assert records.read_checkpoint(here).rounds == 12
 
 
 def test_two_who_follow_write_the_same_and_another_takes_over(folders: tuple[Path, Path]) -> None:

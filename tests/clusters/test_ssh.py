@@ -144,6 +144,10 @@ def test_a_run_stops_and_goes_on(two: Hosts) -> None:
     run = started(two, e)
     until(lambda: len(run.rows()["round"]) >= 5, run)
     until(lambda: np.isfinite(run.rows()["loss"]).any(), run)
+    with pytest.raises(
+        wb.SettingError, match="still under way"
+    ):  # of another machine, whose folder is followed here
+        resume(run.home)
     run.stop()
     stopped = run.result()
     assert 5 <= len(stopped.rounds) < 120

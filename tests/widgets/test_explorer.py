@@ -156,7 +156,24 @@ def test_engines_are_those_that_there_are(explorer: Explorer) -> None:
     assert explorer.running.cluster.options == ()
     explorer.running.engine.value = "mpi"
     assert explorer.running.cluster.options == ("local",)
+    assert explorer.running.cluster.value == "local"
     assert explorer.running.cluster.layout.display == ""
+    explorer.running.engine.value = "sim"
+    assert not explorer.running.cluster.value
+    explorer.running.engine.value = "mpi"
+    assert explorer.running.cluster.value == "local"
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_real_runs_that_are_stopped_before_they_begin_have_not_failed(explorer: Explorer) -> None:
+    explorer.running.engine.value = "mpi"
+    explorer.running.start()
+    explorer.running.plot.stop()
+    assert explorer.running.plot.wait(120)
+    assert [row["state"] for row in explorer.running.plot.status] == ["stopped"] * 5
+    assert explorer.running.plot.status[-1]["note"] == "stopped after 0 of 12 rounds"
+    assert explorer.running.note.value == ""
 
 
 def test_a_run_gives_the_traces_of_wb_compare(explorer: Explorer) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.files import atomic_write
+from workbench.locks import Lock
 from workbench.settings import SettingError
 
 PLAN, STATUS, NOTEBOOK, PAGE, TRACE, LOG = (
@@ -60,9 +60,12 @@ class Status:
     def read(cls, folder: Path) -> Status | None:
         """Status of a run's folder; None where there is none."""
         try:
-            return cls(**json.loads((folder / STATUS).read_text()))
-        except (OSError, ValueError, TypeError):
+            found = cls(**json.loads((folder / STATUS).read_text()))
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
+        words = (found.state, found.engine, found.cluster, found.error)
+        right = all(isinstance(word, str) for word in words) and isinstance(found.spec, dict)
+        return found if right else None
 
 
 def host() -> dict[str, Any]:
@@ -72,7 +75,7 @@ def host() -> dict[str, Any]:
 
 def write_plan(folder: Path, sweep: dict[str, Any], names: list[str]) -> None:
     """Note the sweep and its runs; refuses a folder in which another sweep has run."""
-    known = read_plan(folder).get("runs", [])
+    known = run_names(folder)
     if known and not set(known) & set(names):
         raise SettingError(
             f"folder = {str(folder)!r}: holds another sweep, of which this one shares no run; choose another folder"
@@ -85,39 +88,33 @@ def read_plan(folder: Path) -> dict[str, Any]:
     """What `write_plan` noted, empty where nothing is."""
     try:
         found = json.loads((folder / PLAN).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def run_names(folder: Path) -> list[str]:
+    """Names of a sweep's runs, in order; none where that is not known."""
+    names = read_plan(folder).get("runs")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder; the system lets go of the lock when this process ends, however it does."""
-    with (folder / _LOCK).open("a") as file:
-        if not any(
-            _locked(file.fileno(), pause) for pause in (0.0, 0.1, 0.2)
-        ):  # a look from outside is over soon
-            raise SettingError(
-                f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
-            )
+    lock = Lock(folder / _LOCK)
+    if not lock.take():
+        raise SettingError(
+            f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
+        )
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def is_running(folder: Path) -> bool:
     """Is a sweep at work in the folder?"""
-    with suppress(OSError), (folder / _LOCK).open("r") as file:
-        return not _locked(file.fileno())
+    with suppress(OSError):
+        return Lock(folder / _LOCK).held
     return False
-
-
-def _locked(descriptor: int, pause: float = 0.0) -> bool:
-    time.sleep(pause)
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

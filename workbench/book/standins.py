@@ -29,9 +29,7 @@ BOSTON = (
 
 def kept(name: str, make: Callable[[], Array]) -> str:
     """Path of a table in the cache, made if it is not there yet."""
-    folder = cache.root() / "book"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.npy"
+    path = cache.ours(cache.root() / "book") / f"{name}.npy"
     if not path.is_file():
         with atomic_write(path) as out:
             np.save(out, make(), allow_pickle=False)

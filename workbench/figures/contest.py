@@ -90,11 +90,13 @@ def winners(
 def quantity_of(seconds: float) -> str:
     """Write a time in the unit that suits it.
 
-    >>> quantity_of(0.0), quantity_of(3e-4), quantity_of(0.1)
-    ('0', '300 µs', '100 ms')
+    >>> quantity_of(0.0), quantity_of(3e-4), quantity_of(0.1), quantity_of(float("inf"))
+    ('0', '300 µs', '100 ms', 'endless')
     """
     if seconds == 0.0:
         return "0"
+    if not np.isfinite(seconds):
+        return "unknown" if np.isnan(seconds) else "endless"
     if seconds >= 1000.0:
         return f"{seconds:.0f} s"
     for scale, unit in ((1.0, "s"), (1e3, "ms")):

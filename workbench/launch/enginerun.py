@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ClusterError
 from workbench.experiment import Experiment
-from workbench.files import atomic_write
+from workbench.files import write_json
 from workbench.launch.places import is_alive
 from workbench.launch.records import ENDED
 from workbench.launch.tasks import Task
@@ -59,5 +58,4 @@ class EngineRun(RealRun):
                 "emulate": task.emulate,
                 "first": task.first,
             }
-            with atomic_write(self.home / ENDED, "w") as out:
-                out.write(json.dumps({**words, "clean": False}))
+            write_json(self.home / ENDED, {**words, "clean": False})

@@ -138,10 +138,11 @@ class Host:
     ) -> dict[str, Any]:
         """Append to a file of a folder of prepared data; `first` and `last`: of the whole folder."""
         from workbench.files import temporary_name
+        from workbench.problems.data.cache import ours
 
         place = _prepared(key)
         if first:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            ours(place.parent)
             self.aside = temporary_name(place)
             self.aside.mkdir()
         assert self.aside is not None

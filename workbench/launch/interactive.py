@@ -29,6 +29,7 @@ from workbench.launch.keeper import Keeper
 from workbench.launch.places import Place
 from workbench.launch.tasks import Task
 from workbench.launch.world import client_of, patience, ranks_of
+from workbench.live import Unwanted
 from workbench.protocol import MASTER
 from workbench.realrun import RealRun, start_real
 from workbench.runner import Bar
@@ -197,10 +198,10 @@ class Interactive:
     # ---------------------------------------------------------------- for runs
 
     def await_turn(self, run: EngineRun) -> None:
-        """Wait until the engines are free; raises `ClusterError` where they will not be, or the run was stopped."""
+        """Wait for free engines; raises `ClusterError` where they will not be, `Unwanted` once it is stopped."""
         while (why := self.unfit()) is None:
             if run.unwanted:
-                raise ClusterError("stopped before it began")
+                raise Unwanted
             if not self.client.outstanding:
                 return
             run.note = "waiting for the engines, which are busy with code of yours"

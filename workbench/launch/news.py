@@ -1,8 +1,9 @@
 """What is new in a run folder on another machine, and how it comes into the one here.
 
 Rows, models and the like are only appended to: what is missing here is asked for by its offset, so the same piece may
-come twice. Small files are replaced whole; ended.json comes last, once all else is here. Rows come at once, models and
-checkpoints no faster than a share of the time allows: who follows a run must not take the network from it.
+come twice. Small files are replaced whole: a checkpoint once the rounds that it counts on are here, ended.json last of
+all. Rows come at once, models and checkpoints no faster than a share of the time allows: who follows a run must not
+take the network from it.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ class News:
         """There: the pieces that follow, and their bytes one behind the other."""
         ended = _stamp(folder / ENDED)  # before the others: they are complete then
         whole = self.all or bool(ended)
+        # Before the growing files: then these have all rounds that it counts on.
+        saved = self._replaced(folder, [CHECKPOINT] if whole else [])
         # Models first: a row that is here has its model here soon, and the last ones come together.
         names = [*GROWING, *_arrivals(folder)] if whole else []
         pieces = [self._piece(folder, name) for name in [*names, ROWS]]
         found = [piece for piece in pieces if piece is not None]
         more = any(len(text) == PIECE for _, text in found)
-        found += [(word, text) for word, text in self._replaced(folder, whole, bool(ended and not more))]
+        found += [] if more else saved
+        found += self._replaced(folder, [BOOKS, ENDED] if ended and not more else [])
         return {"pieces": [word for word, _ in found], "more": more}, b"".join(text for _, text in found)
 
     def _piece(self, folder: Path, name: str) -> tuple[dict[str, Any], bytes] | None:
@@ -53,9 +57,10 @@ class News:
             return None
         return ({"name": name, "offset": offset, "bytes": len(text)}, text) if text else None
 
-    def _replaced(self, folder: Path, whole: bool, last: bool) -> list[tuple[dict[str, Any], bytes]]:
+    def _replaced(self, folder: Path, names: list[str]) -> list[tuple[dict[str, Any], bytes]]:
+        """Files as a whole, as far as they are others than those at home."""
         found = []
-        for name in (*(WHOLE if whole else ()), *([ENDED] if last else ())):
+        for name in names:
             stamp = _stamp(folder / name)
             if stamp and stamp != self.stamps.get(name):
                 text = (folder / name).read_bytes()

@@ -337,7 +337,14 @@ def _post(task: Task, rank: int, ahead: float) -> Callable[..., Post]:
 
 
 def _record(task: Task) -> Record:
-    files: Any = (Path(task.folder), task.first, task.checkpoint_every, task.gradients, task.offset)
+    files: Any = (
+        Path(task.folder),
+        task.first,
+        task.checkpoint_every,
+        task.gradients,
+        task.offset,
+        task.begun,
+    )
     if "checkpoint" not in task.vandals:
         return Record(*files)
     from workbench.launch.vandals import Torn

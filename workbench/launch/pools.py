@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.errors import ClusterError
-from workbench.files import atomic_write
+from workbench.files import atomic_write, private_folder
 from workbench.launch import mpiexec
 from workbench.launch.places import here, is_alive
 from workbench.launch.supervisor import GONE, LOG, PROGRESS, QUIT, shared
@@ -42,9 +42,7 @@ def pools_folder() -> Path:
     """Where pools meet their clients: readable by this user only."""
     from platformdirs import user_cache_path
 
-    folder = user_cache_path("straggler-workbench") / "pools"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    return private_folder(user_cache_path("straggler-workbench") / "pools")
 
 
 class Holder(Protocol):

@@ -6,10 +6,11 @@ optimiser's state and round, replaced atomically every few seconds. ended.json: 
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from numpy.typing import NDArray
 
 from workbench.arrays import from_bytes, to_bytes
 from workbench.errors import RunError
-from workbench.files import atomic_write
+from workbench.files import atomic_write, write_json
+from workbench.locks import RANKS_LOCK, Lock
 from workbench.optimisers import State
 from workbench.protocol import Array
+from workbench.settings import SettingError
+from workbench.sums import check_sums, unchanged
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
 ROWS, MODELS, GRADIENTS, CHECKPOINT = "live.f64", "models.f64", "gradients.f64", "checkpoint.npz"
@@ -35,12 +39,21 @@ class Record:
     """The files of one run, appended to round by round."""
 
     def __init__(
-        self, folder: Path, first: int, every: float, gradients: bool = False, offset: float = 0.0
+        self,
+        folder: Path,
+        first: int,
+        every: float,
+        gradients: bool = False,
+        offset: float = 0.0,
+        begun: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.first, self.every, self.offset = folder, first, every, offset
+        self.begun = begun or {}  # see `tasks.begun_with`
         self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
         if gradients:
             self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
+        self.lock = Lock(folder / RANKS_LOCK)
+        self.lock.take()  # a run goes on without its client
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
         self.saved = self.written = time.monotonic()
         self.round = first  # rounds that are done
@@ -85,19 +98,27 @@ class Record:
             self.waiting[name] = []
 
     def save(self, model: Array, state: State) -> None:
-        """Write down all rounds, then a checkpoint. Raises `RunError` where that cannot be."""
+        """Write down all rounds, for certain, then a checkpoint. Raises `RunError` where that cannot be."""
         self.flush()
         try:
+            for file in self.files.values():  # the checkpoint counts on them
+                os.fsync(file.fileno())
             self.checkpoint(model, state)
         except OSError as error:
             raise unwritable(self.folder, error) from None
 
     def checkpoint(self, model: Array, state: State) -> None:
         """Replace the checkpoint, whole or not at all."""
-        states = {f"state_{name}": value for name, value in state.items()}
         with atomic_write(self.folder / CHECKPOINT) as out:
-            out.write(to_bytes({"model": model, "round": self.round, **states}))
+            out.write(self.packed(model, state))
         self.saved = time.monotonic()
+
+    def packed(self, model: Array, state: State) -> bytes:
+        """A checkpoint's content."""
+        states = {f"state_{name}": value for name, value in state.items()}
+        begun = {f"begun_{name}": np.array(text) for name, text in self.begun.items()}
+        held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
+        return to_bytes({"sum": _sum(held), **held})  # first: a damaged list of contents may end early
 
     def stop_wanted(self) -> bool:
         """Has somebody asked to end the run?"""
@@ -106,20 +127,52 @@ class Record:
     def end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
         """Write the ranks' books, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
         try:
-            self._end(words, books)
+            self.flush()
+            for file in self.files.values():
+                os.fsync(file.fileno())
+                file.close()
+            self.lock.release()
+            write_end(self.folder, words, books)
         except OSError as error:
             raise unwritable(self.folder, error) from None
+        finally:
+            self.lock.release()
 
-    def _end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
-        self.flush()
-        for file in self.files.values():
-            os.fsync(file.fileno())
-            file.close()
-        packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
-        with atomic_write(self.folder / BOOKS) as out:
-            out.write(to_bytes(packed))
-        with atomic_write(self.folder / ENDED, "w") as out:
-            out.write(json.dumps(words))
+
+def write_end(folder: Path, words: dict[str, Any], books: Iterable[bytes]) -> None:
+    """Write the ranks' books, then how the run ended."""
+    packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
+    with atomic_write(folder / BOOKS) as out:
+        out.write(to_bytes(packed))
+    write_json(folder / ENDED, words)
+
+
+def unbegun(
+    folder: Path, emulate: str, first: int, committers: Iterable[int], books: Iterable[bytes]
+) -> None:
+    """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
+    words: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
+    words |= {
+        "rounds": first,
+        "clean": True,
+        "zero": None,
+        "setup": 0.0,
+        "dead": {},
+        "committers": list(committers),
+    }
+    write_end(folder, words, books)
+
+
+def kept(folder: Path) -> list[str]:
+    """Names of the files that a run that has ended leaves for good."""
+    there = [name for name in (ROWS, MODELS, GRADIENTS, BOOKS, ENDED) if (folder / name).is_file()]
+    return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
+
+
+def check_kept(folder: Path) -> None:
+    """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then."""
+    if unchanged(folder, ENDED):
+        check_sums(folder, kept(folder))
 
 
 class Arrivals:
@@ -179,9 +232,28 @@ def unwritable(folder: Path, error: OSError) -> RunError:
     )
 
 
+def check_long_enough(folder: Path, rounds: int, floats: int) -> None:
+    """Raise `SettingError` where a file lacks some of the first so many rounds."""
+    for name, width in _widths(floats):
+        kept = (folder / name).stat().st_size // (8 * width) if (folder / name).is_file() else 0
+        if kept < rounds and (name != GRADIENTS or (folder / name).is_file()):
+            raise SettingError(
+                f"folder = {str(folder)!r}: {name} has {kept} rounds, and the checkpoint was written after {rounds};"
+                " run it anew"
+            )
+
+
+def _widths(floats: int) -> tuple[tuple[str, int], ...]:
+    return (ROWS, len(LIVE)), (MODELS, floats), (GRADIENTS, floats)
+
+
 def rewind(folder: Path, rounds: int, floats: int) -> float:
-    """Cut the files back to so many rounds and take the last end away; returns how long those rounds took, s."""
-    for name, width in ((ROWS, len(LIVE)), (MODELS, floats), (GRADIENTS, floats)):
+    """Cut the files back to so many rounds and take the last end away; returns how long those rounds took, s.
+
+    Raises `SettingError`, and changes nothing, where they do not have so many.
+    """
+    check_long_enough(folder, rounds, floats)
+    for name, width in _widths(floats):
         if (folder / name).is_file():
             os.truncate(folder / name, 8 * width * rounds)
     for path in (folder / ARRIVALS).glob("*.i64"):
@@ -227,13 +299,45 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
 
 def read_books(folder: Path) -> list[bytes]:
     """The ranks' books."""
-    return [book.tobytes() for book in from_bytes((folder / BOOKS).read_bytes()).values()]
+    return [book.tobytes() for book in _arrays(folder / BOOKS).values()]
 
 
-def read_checkpoint(folder: Path) -> tuple[int, Array, State]:
-    """Rounds done, model, optimiser's state; raises FileNotFoundError where there is none."""
-    held = from_bytes((folder / CHECKPOINT).read_bytes())
+@dataclass(frozen=True)
+class Checkpoint:
+    """Rounds done, model and optimiser's state after them; what the run began with (older ones do not say)."""
+
+    rounds: int
+    model: Array
+    state: State
+    begun: dict[str, str]
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The newest checkpoint; raises `SettingError` where it is damaged, FileNotFoundError where there is none."""
+    held = _arrays(folder / CHECKPOINT)
+    if "sum" in held and str(held.pop("sum")) != _sum(held):
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it anew")
+    if missing := {"model", "round"} - set(held):
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it anew")
     state = {
         name[6:]: v.item() if v.ndim == 0 else v for name, v in held.items() if name.startswith("state_")
     }
-    return int(held["round"]), held["model"], state
+    begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
+    return Checkpoint(int(held["round"]), held["model"], state, begun)
+
+
+def _sum(held: Mapping[str, Any]) -> str:
+    """Hash of arrays and their names: an archive guards its members, not the list of them."""
+    found = hashlib.sha256()
+    for name, value in sorted(held.items()):
+        array = np.asarray(value)
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file; raises `SettingError` where it is damaged."""
+    try:
+        return from_bytes(path.read_bytes())
+    except ValueError as error:
+        raise SettingError(f"{path}: is damaged ({error}); run it anew") from None

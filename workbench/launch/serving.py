@@ -22,7 +22,7 @@ from workbench.launch.clocks import answer, measured
 from workbench.launch.part import Over, Part, Stopped, part_of
 from workbench.launch.places import Place, here, is_alive
 from workbench.launch.ranks import LONG_AFTER, LONG_NAP, NAP, RUNG_NAP, say
-from workbench.launch.records import ENDED, STOP, Record
+from workbench.launch.records import ENDED, Record
 from workbench.launch.tasks import Task
 from workbench.launch.words import described
 from workbench.protocol import MASTER
@@ -115,8 +115,6 @@ def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[
     except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
         time.sleep(NAP)
         return not _unseen(path)
-    if (Path(words["folder"]) / STOP).exists():
-        return True
     table = [[p.pid, p.host] for _, p in sorted(places.items())]
     ahead, lost = measured(control, places), path.parent.parent / LOST
     known = {"what": "run", "task": words, "places": table, "ahead": ahead}

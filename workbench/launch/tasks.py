@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from workbench.arrays import from_bytes, to_bytes
 from workbench.delays import Delays, DelayStream
 from workbench.engines.mpi import Emulate, Setup
 from workbench.experiment import Experiment
+from workbench.files import sha256
 from workbench.links import Link
 from workbench.optimisers import Optimiser, State, optimiser_class
 from workbench.problems import OnData, problem_from
 from workbench.problems.base import Problem
 from workbench.protocol import Array, Plan
+from workbench.settings import SettingError
 
 _PLAN = ("sizes", "indptr", "indices", "coefficients", "parent")
 
@@ -44,6 +47,9 @@ class Task:
     data: Mapping[str, Any] | None = (
         None  # prepared data that every host has, see `data_of`; None: found by name
     )
+    begun: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what a run that goes on must agree with, see `begun_with`
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.vandals`
 
@@ -70,7 +76,52 @@ def task_of(
     crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
     arrays = pack(e.plan, model, state)
     spec = e.model_dump(mode="json")
-    return Task(secrets.randbits(63), spec, str(folder), arrays, crashes=crashes, **options)
+    begun = begun_with(e)
+    return Task(secrets.randbits(63), spec, str(folder), arrays, crashes=crashes, begun=begun, **options)
+
+
+def begun_with(e: Experiment) -> dict[str, str]:
+    """What a run begins with, for its checkpoints: the spec as JSON, hashes of the data and of recorded delays."""
+    args, times = e.problem_spec, getattr(e.delays, "path", None)
+    return {
+        "spec": e.model_dump_json(),
+        "data": args.open().digest if isinstance(args, OnData) else "",
+        "delays": sha256(Path(times).expanduser()) if times is not None else "",
+    }
+
+
+def check_begun(e: Experiment, begun: Mapping[str, str]) -> None:
+    """Raise `SettingError` where spec or data are not what a run's checkpoint was written with, and say what changed.
+
+    Checkpoints of older versions do not say.
+    """
+    if not begun:
+        return
+    before = Experiment(**json.loads(begun["spec"]))
+    for name, was, now in differing(before.model_dump(mode="json"), e.model_dump(mode="json")):
+        raise SettingError(
+            f"spec.json: {name} = {now!r}, and the run began with {was!r}; put it back, or start a new run"
+        )
+    now = begun_with(e)
+    for name, of in (("data", e.problem_args.get("data")), ("delays", getattr(e.delays, "path", None))):
+        if now[name] != begun[name]:
+            raise SettingError(
+                f"{name}: {of!r} holds something else than when the run began; put it back, or start a new run"
+            )
+
+
+def differing(was: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted name, old and new value of everything in which nested fields differ; None stands for a field not there.
+
+    >>> list(differing({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}}))
+    [('b.c', 2, 3)]
+    """
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        if was != now:
+            yield name, was, now
+        return
+    for key in {**was, **now}:
+        yield from differing(was.get(key), now.get(key), f"{name}.{key}" if name else key)
 
 
 def data_of(e: Experiment) -> dict[str, Any] | None:

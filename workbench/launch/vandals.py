@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from workbench.arrays import to_bytes
 from workbench.engines.post import Post
 from workbench.engines.wire import HEADER, Envelope, Sheet, Unusable, seal, unseal
 from workbench.files import atomic_write
@@ -66,7 +65,7 @@ class Torn(Record):
         if self.number:
             super().checkpoint(model, state)
             return
-        data = to_bytes({"model": model, "round": self.round, **{f"state_{k}": v for k, v in state.items()}})
+        data = self.packed(model, state)
         with atomic_write(self.folder / CHECKPOINT) as out:
             out.write(data[: int(len(data) * self.share)])
             out.flush()

@@ -73,11 +73,11 @@ class Keeping(Pane):
         """What can be kept now."""
         self.drawings, self.traces, self.experiments = drawings, list(traces), list(experiments)
         self.engine, self.cluster = engine, cluster
-        _options(self.figure, list(drawings))
+        offered(self.figure, list(drawings))
         names = labels(self.traces)
-        _options(self.data, names)
-        _options(self.run, names)
-        _options(self.setting, names_of(self.experiments))
+        offered(self.data, names)
+        offered(self.run, names)
+        offered(self.setting, names_of(self.experiments))
         self._write_setting()
 
     def _write_setting(self) -> None:
@@ -280,8 +280,8 @@ def _row(children: Sequence[w.Widget]) -> w.HBox:
     return row
 
 
-def _options(menu: w.Dropdown, names: Sequence[str]) -> None:
-    """Offer names, and keep the choice where it is still there."""
+def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
+    """Offer names, and keep the choice where it is still there; a menu that was empty chooses none by itself."""
     if list(menu.options) == list(names):
         return
     before = menu.value

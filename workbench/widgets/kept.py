@@ -76,21 +76,33 @@ def describe(folder: Path, name: str, note: str, tags: Sequence[str], when: str 
 
 
 def kept_runs(root: str | Path) -> list[Kept]:
-    """All run folders below a folder, the newest first; none where there is no such folder."""
-    found = [_kept(place.folder, place.name) for place in places(Path(root)) if place.status.state == "done"]
+    """All run folders below a folder, the newest first; none where there is no such folder.
+
+    One that cannot be read has a line that says so.
+    """
+    there = (place for place in places(Path(root)) if place.status.state in ("done", "damaged"))
+    found = [_kept(place.folder, place.name) for place in there]
     return sorted(found, key=lambda run: run.when, reverse=True)
 
 
 def _kept(folder: Path, name: str) -> Kept:
+    try:
+        return _described(folder, name)
+    except Exception as error:  # whatever lies there, the other runs are to be seen
+        text = " ".join(str(error).split())
+        return Kept(folder, name, note=f"cannot be read ({type(error).__name__}: {text})", scheme="damaged")
+
+
+def _described(folder: Path, name: str) -> Kept:
     about, spec, run = _about(folder), _json(folder / "spec.json"), _json(folder / "run.json")
     when = about.get("when") or datetime.fromtimestamp(folder.stat().st_mtime).isoformat(timespec="seconds")
     return Kept(
         folder=folder,
-        name=about.get("name") or name,
-        note=about.get("note", ""),
-        tags=tuple(about.get("tags", ())),
-        when=when,
-        scheme=str(spec.get("scheme", "")),
+        name=str(about.get("name") or name),
+        note=str(about.get("note", "")),
+        tags=tuple(map(str, about.get("tags", ()))),
+        when=str(when),
+        scheme=str(spec.get("scheme", "")) if spec and run else "damaged",
         engine=str(run.get("engine", "")),
         workers=int(spec.get("workers", 0)),
         rounds=int(spec.get("rounds", 0)),
@@ -105,7 +117,7 @@ def _json(path: Path) -> dict[str, Any]:
     """A file's content; nothing where it is missing or damaged."""
     try:
         found = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

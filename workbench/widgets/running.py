@@ -13,6 +13,7 @@ from workbench.live import STARTERS, Run, start_all
 from workbench.straightline import common_target
 from workbench.trace import Trace
 from workbench.widgets.guard import Pane, guarded
+from workbench.widgets.keeping import offered
 from workbench.widgets.liveplot import LivePlot
 from workbench.widgets.tables import sentence, speeds
 
@@ -43,7 +44,7 @@ class Running(Pane):
     def _clusters(self) -> None:
         """Only what there is: a simulation needs no cluster."""
         found = clusters_of(self.engine.value)
-        self.cluster.options = found
+        offered(self.cluster, found)
         self.cluster.layout.display = "" if found else "none"
 
     def allow(self, reason: str) -> None:

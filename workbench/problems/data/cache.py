@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import platformdirs
 
-from workbench.files import atomic_folder, sha256, temporary_name
+from workbench.files import atomic_folder, private_folder, sha256, temporary_name
 
 from .options import DataError, Options
 from .prepare import FORMAT, digest
@@ -40,6 +40,11 @@ def root() -> Path:
     """Where prepared and downloaded data lie: WORKBENCH_CACHE, or the user's cache folder."""
     chosen = os.environ.get("WORKBENCH_CACHE")
     return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("workbench")
+
+
+def ours(folder: Path) -> Path:
+    """Make a folder of the cache, for this user alone; in one that the user chose, what is there stays as is."""
+    return private_folder(folder, mend="WORKBENCH_CACHE" not in os.environ)
 
 
 def folder_for(options: Options, identity: str) -> Path:
@@ -119,7 +124,7 @@ def _discard(folder: Path) -> None:
 
 def _make_parent(folder: Path) -> None:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        ours(folder.parent)
     except OSError as error:
         raise DataError(f"cache: {folder.parent} cannot be made ({error}); {_ELSEWHERE}") from error
     if not os.access(folder.parent, os.W_OK):

@@ -1,0 +1,87 @@
+"""Locks that the system takes back when their holder ends, however it does."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+# In a run folder. Not one lock that both share: from one alone to one of several there is no way without a gap.
+RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
+_LOOKS = (0.0, 0.1, 0.2)  # s before each look: somebody else's is over soon
+
+
+class Lock:
+    """A lock on a file, which one holder has alone, be it a thread, a process, or on another host of a shared disk.
+
+    Where the file system knows no locks (Windows, some network file systems), everybody gets it.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / ".lock"
+    >>> first, second = Lock(path), Lock(path)
+    >>> first.take(), second.take(), first.release(), second.take()
+    (True, False, None, True)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle: int | None = None
+
+    def take(self) -> bool:
+        """Take it; False where another has it. Raises OSError where there can be no file."""
+        handle = _opened(self.path)
+        if not any(_locked(handle, pause) for pause in _LOOKS):
+            os.close(handle)
+            return False
+        self._handle = handle
+        return True
+
+    def release(self) -> None:
+        """Let go. May be called again."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            _unlock(handle)  # not left to `close`: a process that was forked meanwhile has the file open, too
+            os.close(handle)
+
+    def __del__(self) -> None:
+        self.release()
+
+    @property
+    def held(self) -> bool:
+        """Has another one got it?"""
+        if not self.path.exists():
+            return False
+        free = self.take()
+        self.release()
+        return not free
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:  # a folder that may only be read
+        return os.open(path, os.O_RDONLY)
+
+
+def _locked(handle: int, pause: float) -> bool:
+    time.sleep(pause)
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # no locks on this file system
+        return True
+    return True
+
+
+def _unlock(handle: int) -> None:
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    except (ImportError, OSError):
+        return
