@@ -135,6 +135,7 @@ class RankEngine:
             self.ahead = Ahead(ledger) if rank in ahead else None
         self.pumped = 0.0  # when this rank looked last
         self.heard = False  # word of a child came since
+        self.broken: QuorumLost | None = None  # why the run cannot go on
         self.zero = self.logical = time.monotonic()
         self.round = setup.first
         self.known_dead: set[int] = set()
@@ -241,6 +242,8 @@ class RankEngine:
             self._bury()
         if self.heard:
             self.heard = False
+            if self.broken is not None:
+                raise self.broken
             return True
         return bool(letters)
 
@@ -267,9 +270,13 @@ class RankEngine:
     def refused(self, sender: int, round: int, reason: str) -> None:
         """A message of `sender` was no good. What was sent twice, or for another run, replaces nothing."""
         self.ledger.refused(sender, round, reason)
-        instead = reason not in ("sent twice", "of another run", "of another sender")
-        if instead and int(self.setup.plan.parent[sender]) == self.rank:
-            self.tell_lost(sender, reason, self.round if round < 0 else round)
+        if reason in ("sent twice", "of another run", "of another sender"):
+            return
+        plan, round = self.setup.plan, self.round if round < 0 else round
+        if int(plan.parent[sender]) == self.rank:
+            self.tell_lost(sender, reason, round)
+        elif plan.committers != (0,):  # a ring can do without nobody's
+            self.broken, self.heard = QuorumLost(-1, round, [sender], {sender: reason}), True
 
     # ---------------------------------------------------------------- receiving
 
