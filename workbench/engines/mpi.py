@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it sta
 
 Emulate = Literal["all", "delays", "nothing"]
 SLACK = 0.05  # s by which a node's clock may be behind the machine's
+HIDDEN = 0.5  # share of a wait that being behind may eat up, or else the wait is given all its time
 TOLERANCE = 1e-4  # s after which work counts as longer than drawn
 GROWTH = 1.6  # of naps while nothing comes
 
@@ -137,6 +138,7 @@ class RankEngine:
         self.heard = False  # word of a child came since
         self.broken: QuorumLost | None = None  # why the run cannot go on
         self.zero = self.logical = time.monotonic()
+        self.begun = (self.logical, 0.0)  # when the newest model was sent, and how far behind the node was, s
         self.round = setup.first
         self.known_dead: set[int] = set()
         self.handlers: dict[type, Callable[[Any], Any]] = {
@@ -308,15 +310,16 @@ class RankEngine:
         return place
 
     def _recv(self, effect: Recv) -> Message | None:
-        match, until = effect.match, math.inf
+        match, until, end = effect.match, math.inf, math.inf
         if effect.until is not None:  # rounded up: the node's clock must not show less afterwards
             until = max(math.nextafter(self.zero + effect.until, math.inf), self.logical)
+            end = self._patience(until)
         if (place := self._match(match, until)) is None:
 
             def check() -> int | None:
                 return self._match(match, until)
 
-            place = self._poll(check, RUNG if self.rung else self._naps(match), until)
+            place = self._poll(check, RUNG if self.rung else self._naps(match), end)
             if place is None:
                 self._reach(until)
                 return None
@@ -330,6 +333,15 @@ class RankEngine:
             self.answers.append((message.round, message.src, message.number))
         self._reach(through)
         return message
+
+    def _patience(self, until: float) -> float:
+        """When to stop looking for what has come by a moment: later, where most of the round would else be over.
+
+        A node that was held up (by the disk, by others) sends its next model late. What is asked for by then has to be
+        computed all the same: the round lasts as long as on the virtual clock, from its own start.
+        """
+        start, behind = self.begun
+        return until + behind if behind > HIDDEN * (until - start) else until
 
     def _naps(self, match: Match) -> Naps:
         gathers = any(kind not in (MODEL, LOST) for kind in match)
@@ -369,11 +381,13 @@ class RankEngine:
 
     def _send(self, effect: Send) -> None:
         setup = self.setup
-        floats = setup.floats if effect.floats is None else effect.floats
+        floats, kind = setup.floats if effect.floats is None else effect.floats, effect.kind
+        if kind == MODEL:  # a round begins
+            self._reach(self.logical)
+            self.begun = self.logical, time.monotonic() - self.logical
         sent = self.logical if self.emulated else time.monotonic()
         to = (effect.to,) if isinstance(effect.to, int) else effect.to
         arrives = sent + self._way(effect, floats) if self.emulated else sent
-        kind = effect.kind
         if kind == MODEL and effect.value is not None:
             self.round = max(self.round, effect.round)
         if kind == MODEL and self.port is not None:
