@@ -106,6 +106,7 @@ def test_it_is_frozen() -> None:
         ({"link": {"bandwidth": 0}}, ["link.bandwidth = 0", "greater than 0"]),
         ({"link": {"latency": float("nan")}}, ["link.latency = nan", "finite"]),
         ({"faults": [{"worker": 157, "round": 0}]}, ["faults.worker = 157", "1 to 156"]),
+        ({"faults": [{"worker": 1, "round": 7}], "rounds": 7}, ["faults.round = 7", "0 to 6"]),
         ({"scheme": "GC", "scheme_args": {"stragglers": 156}}, ["stragglers = 156", "0 to 155"]),
         (
             {"scheme": "GC", "scheme_args": {"stragglers": 4, "code": "fractional"}},

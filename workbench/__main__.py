@@ -1,8 +1,23 @@
-"""`python -m workbench` is the command `workbench`."""
+"""The command `workbench`, also as `python -m workbench`; light, so that it is there before all else is loaded."""
 
+from __future__ import annotations
+
+import signal
 import sys
 
-from workbench.cli import main
+
+def main() -> None:
+    """Run the command line. Ctrl-C ends it with a sentence, be it while modules are loaded or processes are ended."""
+    try:
+        from workbench.cli import main as command
+
+        command()
+    except KeyboardInterrupt:
+        print("workbench: interrupted", file=sys.stderr)
+        sys.exit(130)
+    finally:  # what follows ends the ranks that were started, which takes seconds and should be done
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -29,6 +29,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
+        click.echo("workbench: interrupted", err=True)
         sys.exit(130)
     except (SettingError, RunError, ValueError, OSError) as error:
         click.echo(f"workbench: {error}", err=True)

@@ -41,5 +41,13 @@ class Stalled(RunError):
         self.round = round
 
 
+class Diverged(RunError):
+    """The model is not finite any more: steps were too large."""
+
+    def __init__(self, round: int) -> None:
+        super().__init__(f"round {round}: the model is not finite any more; take a smaller step")
+        self.round = round
+
+
 class ClusterError(RunError):
     """The processes of a run cannot be had, or are gone. The message says which, where, and what would help."""

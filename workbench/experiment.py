@@ -69,6 +69,8 @@ class Experiment(Settings):
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")
+            if fault.round >= self.rounds:
+                raise SettingError(f"faults.round = {fault.round}: there are rounds 0 to {self.rounds - 1}")
         return self
 
     def build_scheme(self) -> Scheme:

@@ -36,7 +36,8 @@ def put_together(
     rows = records.read_rows(folder)
     line = books.timeline(ended["zero"] or 0.0, ended["committers"])
     line = _after(rows, line, ended["first"])
-    k = len(line.times)
+    k = min(len(line.times), len(rows))  # a ring's workers may be ahead of the master, who only looks on
+    line = line.until(k)
     learnt = learn_again(problem, folder, k, losses, progress)
     columns: dict[str, Any] = {
         "round": np.arange(k),
@@ -102,10 +103,10 @@ def learn_again(
         missing = [i for i in range(len(models)) if k + i not in losses]
         with np.errstate(over="ignore", invalid="ignore"):
             found = problem.evaluate([Request(models[i], gradient=False) for i in missing])
-        losses.update({k + i: evaluation for i, evaluation in zip(missing, found, strict=True)})
-        for i, model in enumerate(models):
-            learnt.moved(before, model, problem.truth)
-            learnt.add(losses[k + i])
-            before = model
+            losses.update({k + i: evaluation for i, evaluation in zip(missing, found, strict=True)})
+            for i, model in enumerate(models):
+                learnt.moved(before, model, problem.truth)
+                learnt.add(losses[k + i])
+                before = model
         progress(min(k + CHUNK, rounds), rounds)
     return learnt

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from workbench.holding import HOLDER, SPEC, TASK, cluster_of, ended, holder_of, 
 from workbench.launch import records
 from workbench.launch.pools import POOLS, Holder, Pool
 from workbench.launch.tasks import Task, check_begun, data_of, task_of
-from workbench.launch.words import rebuilt
+from workbench.launch.words import not_finite, rebuilt
 from workbench.live import Rows, Run, State, Unwanted, failing, in_background, no_rows
 from workbench.locks import RUN_LOCK, Lock
 from workbench.measured import put_together
@@ -261,7 +262,10 @@ class RealRun(Run):
         began = time.monotonic()
         models = records.read_models(self.home, self._problem.size, newest, 1)
         if len(models):
-            with one_thread():  # the others of a BLAS call go on spinning for a while, beside the ranks
+            with (
+                one_thread(),
+                np.errstate(over="ignore", invalid="ignore"),
+            ):  # the others of a BLAS call go on spinning for a while, beside the ranks
                 self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
         self._spent += time.monotonic() - began
 
@@ -286,16 +290,21 @@ class RealRun(Run):
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
         how = read_json(self.home / records.ENDED, "error", "state")
-        if how["error"] is not None:
-            raise rebuilt(how["error"])
+        error = how["error"]
+        if error is not None and not not_finite(error):
+            raise rebuilt(error)
         assert self._problem is not None
         self.note = "evaluating losses"
         trace = put_together(self.experiment, self.home, how, self._problem, self.losses, self._progress)
+        texts = tuple(diverged(trace))
+        if error is not None and not texts:  # the losses are finite: somebody sent nonsense
+            raise rebuilt(error)
         self._keep(trace)
-        self.warnings += tuple(diverged(trace))
+        self.warnings += texts
         k, whole = len(trace.columns["round"]), how["state"] == "finished"
         state: State = "finished" if whole else "stopped"
         note = f"all {k} rounds" if whole else f"stopped after {k} of {self.experiment.rounds} rounds"
+        note = note if error is None else texts[0]
         self._end(trace, state, note)
 
     def _keep(self, trace: Trace) -> None:
@@ -422,6 +431,14 @@ def run_real(experiments: Sequence[Experiment], progress: bool = False, **option
     return [watched(start_real(e, **options), progress) for e in experiments]
 
 
+def _tell(run: RealRun) -> None:
+    """Warn of what came up while it ran; of its code's digits `compare` has warned before."""
+    known = lost_digits(run.experiment.build_scheme(), run.experiment.workers)
+    for text in run.warnings:
+        if text not in known:
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
 def watched(run: RealRun, progress: bool, stop: bool = True) -> Trace:
     """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching."""
     from workbench.runner import Bar
@@ -432,7 +449,9 @@ def watched(run: RealRun, progress: bool, stop: bool = True) -> Trace:
                 bar.update(len(run.rows()["round"]))
                 bar.note(run.note)
             bar.update(run.experiment.rounds if run.state == "finished" else len(run.rows()["round"]))
-        return run.result()
+        trace = run.result()
+        _tell(run)
+        return trace
     except KeyboardInterrupt:
         if stop:
             run.stop()

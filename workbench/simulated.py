@@ -101,7 +101,7 @@ class SimulatedRun(Run):
         model = problem.start() if self._model is None else self._model
         how = {"numeric": self.numeric, "events": self.events, **({} if k == rounds else {"stopped": True})}
         learnt = _cut(self._learnt or Learnt(model), k, model)
-        trace = assemble(self.experiment, _shortened(self._line, k), learnt, **how)
+        trace = assemble(self.experiment, self._line.until(k), learnt, **how)
         self.warnings += tuple(diverged(trace))
         if k == rounds:
             self._end(trace, "finished", f"all {k} rounds done")
@@ -137,13 +137,6 @@ class _Evaluating(Numbers):
 def _cut(learnt: Learnt, k: int, model: Array) -> Learnt:
     metrics = {name: values[:k] for name, values in learnt.metrics.items()}
     return replace(learnt, model=model, loss=learnt.loss[:k], metrics=metrics)
-
-
-def _shortened(line: Timeline, k: int) -> Timeline:
-    """The first k rounds of a timeline."""
-    counts = {name: getattr(line, name)[:k] for name in COUNTS}
-    events = line.events if k == len(line.times) else [row for row in line.events if row[0] < k]
-    return replace(line, times=line.times[:k], residuals=line.residuals[:k], events=events, **counts)
 
 
 # ---------------------------------------------------------------- several runs in one thread

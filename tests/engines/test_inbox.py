@@ -14,7 +14,8 @@ from workbench.engines.bell import Bell
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
 from workbench.engines.wire import Envelope
-from workbench.protocol import CODED, LOST, Close, Compute, Decode, Message, Recv
+from workbench.protocol import CODED, LOST, MODEL, Close, Compute, Decode, Message, Node, Recv, Send
+from workbench.subprograms import Lost, after, gather
 
 pytest.importorskip("mpi4py")
 
@@ -123,3 +124,35 @@ def test_what_is_through_after_the_decoding_is_not_taken_in_before_its_end(
     assert engine.logical == end
     assert len(engine.inbox) == (after < 0)
     assert taken(engine, 0) == (1, 0)
+
+
+class Workers(Letters):
+    """Four that answer every model after a while, which is how long their answers take on the run's clock, too."""
+
+    seconds = 0.005
+    due = float("inf")
+
+    def send(self, to: Any, envelope: Envelope, value: Any, newest: bool) -> None:
+        self.due, self.arrives = time.monotonic() + self.seconds, envelope.sent + self.seconds
+        self.letters = [(rank, envelope.round) for rank in to]
+
+    def poll(self, now: float) -> list[tuple[Envelope, Any]]:
+        if now >= self.due:
+            self.due, self.looks = float("inf"), [self.letters]
+        return super().poll(now)
+
+
+@pytest.mark.parametrize("emulate", ["all", "nothing"])
+@pytest.mark.parametrize("behind", [0.0, 0.03, 0.3])
+def test_a_round_with_a_deadline_has_its_time_after_the_master_was_held_up(
+    emulate: Emulate, behind: float
+) -> None:
+    """Between two rounds, that is, where no wait makes up for it; by less than the slack, and by more."""
+    engine = master(Workers(), emulate)
+    plan, start = engine.setup.plan, engine.learner.start()
+    node = Node(0, plan, ROUNDS, 3, start, lambda: engine.logical - engine.zero)
+    for round in range(3):
+        engine.logical -= behind
+        engine.handlers[Send](Send(node.children, MODEL, round, node.model))
+        got, _ = engine.drive(gather(node, round, after(0.02), Lost()))
+        assert len(got) == 4

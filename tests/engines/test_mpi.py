@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.cases import CASES, experiments
 from workbench.launch import records
-from workbench.realrun import RealRun, start_real
+from workbench.realrun import RealRun, resume, start_real
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -130,3 +130,50 @@ def test_answers_of_one_moment_are_taken_in_the_virtual_clocks_order() -> None:
     real, drawn = ([set(rows["rank"][rows["round"] == r]) for r in range(e.rounds)] for rows in sets)
     same = sum(a == b for a, b in zip(real, drawn, strict=True))
     assert same >= e.rounds // 4  # by chance one of 220 is
+
+
+STEPS = [  # the model itself overflows; answers do, long after the loss
+    *[(name, {}, 1e300) for name in ("CR", "UMW", "SGD", "CADA", "RAR")],
+    ("RAR", {"algorithm": "ring"}, 1e300),
+    *[("UMW", {}, 30.0), ("GC", {}, 30.0)],
+    *[("RAR", {"algorithm": algorithm}, 30.0) for algorithm in ("mpi", "ring")],
+]
+
+
+@pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")  # of the virtual clock's numbers
+@pytest.mark.parametrize(("name", "args", "step"), STEPS)
+def test_steps_that_are_too_large_end_with_the_simulators_sentence(
+    name: str, args: dict[str, Any], step: float
+) -> None:
+    spec = {**LEARNING, "rounds": 200, "scheme_args": args, "optimiser_args": {"step": step}}
+    e = wb.Experiment(scheme=name, **spec)
+    with pytest.warns(RuntimeWarning, match="the loss is not finite") as told:
+        wb.run(e)
+    sentence = next(str(w.message) for w in told if "the loss is not finite" in str(w.message))
+    run = start_real(e, patience=20.0)
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    trace = run.result()
+    assert (run.state, run.note, run.warnings[-1]) == ("stopped", sentence, sentence)
+    assert 0 < len(trace.rounds) < e.rounds
+    again = resume(run.home)  # its model takes no more steps
+    assert again.wait(PATIENCE), f"hangs: {again}"
+    assert again.result().rounds["loss"].iloc[: len(trace.rounds)].equals(trace.rounds["loss"])
+
+
+def test_who_only_waits_for_a_real_run_is_warned_as_well() -> None:
+    e = wb.Experiment(scheme="UMW", **{**LEARNING, "optimiser_args": {"step": 1e300}})
+    with pytest.warns(RuntimeWarning, match="UMW: the loss is not finite from round 0 on"):
+        assert len(wb.run(e, engine="mpi", patience=20.0).rounds) == 2
+
+
+@pytest.mark.parametrize(("how", "reason"), [("nan", "not finite"), ("flip", "damaged")])
+@pytest.mark.parametrize(("scheme", "args"), [("UMW", {}), ("RAR", {"algorithm": "ring"})])
+def test_one_bad_answer_that_cannot_be_missed_is_blamed_on_its_sender(
+    scheme: str, args: dict[str, Any], how: str, reason: str
+) -> None:
+    e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
+    run = start_real(e, patience=20.0, vandals={"3": {"4": how}})
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    with pytest.raises(wb.QuorumLost, match=reason) as lost:
+        run.result()
+    assert (lost.value.round, lost.value.missing) == (4, (3,))

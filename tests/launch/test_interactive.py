@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from workbench.launch import keeper as keeping
 from workbench.launch.inside import Inside
 from workbench.launch.interactive import Interactive
 from workbench.launch.places import is_alive
+from workbench.launch.supervisor import shared
 from workbench.notebooks import execute
 from workbench.realrun import RealRun, attach, resume
 from workbench.settings import SettingError
@@ -387,6 +389,24 @@ time.sleep(1000)
         assert len(pids) > 6
         kernel.kill()
     assert all_gone(pids)
+
+
+@slow
+def test_engines_and_a_controller_that_are_killed_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with wb.interactive(1, progress=False) as engines:
+        done(engines.start(wb.Experiment(**{**GC, "scheme": "UMW", "scheme_args": {}, "workers": 1})))
+        assert engines.keeper is not None
+        pids, memory = processes_of(engines), shared(Path(engines.keeper.folder.name))
+        assert not memory.parent.exists() or list(memory.iterdir())
+        for pid in (engines.keeper._cluster.controller.pid, *(place.pid for place in engines.places)):
+            os.kill(pid, signal.SIGKILL)
+    assert all_gone(pids)
+    assert not memory.exists()
+    assert not list(tmp_path.iterdir())
 
 
 @slow

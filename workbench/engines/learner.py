@@ -5,6 +5,7 @@ Pieces end at part borders that depend on the plan alone, so that the same work 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -49,6 +50,11 @@ class Learner(Numbers):
     def start(self) -> Array:
         """The model with which the run starts."""
         return self.model
+
+    @property
+    def finite(self) -> bool:
+        """Is the model? The squares may overflow where it still is."""
+        return math.isfinite(np.vdot(self.model, self.model)) or bool(np.isfinite(self.model).all())
 
     def pieces(self, effect: Compute) -> list[Compute]:
         """Cut work into consecutive parts; most work is one piece."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it sta
 
 Emulate = Literal["all", "delays", "nothing"]
 SLACK = 0.05  # s by which a node's clock may be behind the machine's
+HIDDEN = 0.5  # share of a wait that being behind may eat up, or else the wait is given all its time
 TOLERANCE = 1e-4  # s after which work counts as longer than drawn
 GROWTH = 1.6  # of naps while nothing comes
 
@@ -136,7 +137,9 @@ class RankEngine:
             self.ahead = Ahead(ledger) if rank in ahead else None
         self.pumped = 0.0  # when this rank looked last
         self.heard = False  # word of a child came since
+        self.broken: QuorumLost | None = None  # why the run cannot go on
         self.zero = self.logical = time.monotonic()
+        self.begun = (self.logical, 0.0)  # when the newest model was sent, and how far behind the node was, s
         self.round = setup.first
         self.known_dead: set[int] = set()
         self.handlers: dict[type, Callable[[Any], Any]] = {
@@ -242,6 +245,8 @@ class RankEngine:
             self._bury()
         if self.heard:
             self.heard = False
+            if self.broken is not None:
+                raise self.broken
             return True
         return bool(letters)
 
@@ -268,9 +273,13 @@ class RankEngine:
     def refused(self, sender: int, round: int, reason: str) -> None:
         """A message of `sender` was no good. What was sent twice, or for another run, replaces nothing."""
         self.ledger.refused(sender, round, reason)
-        instead = reason not in ("sent twice", "of another run", "of another sender")
-        if instead and int(self.setup.plan.parent[sender]) == self.rank:
-            self.tell_lost(sender, reason, self.round if round < 0 else round)
+        if reason in ("sent twice", "of another run", "of another sender"):
+            return
+        plan, round = self.setup.plan, self.round if round < 0 else round
+        if int(plan.parent[sender]) == self.rank:
+            self.tell_lost(sender, reason, round)
+        elif plan.committers != (0,):  # a ring can do without nobody's
+            self.broken, self.heard = QuorumLost(-1, round, [sender], {sender: reason}), True
 
     # ---------------------------------------------------------------- receiving
 
@@ -302,16 +311,17 @@ class RankEngine:
         return place
 
     def _recv(self, effect: Recv) -> Message | None:
-        match, until = effect.match, math.inf
+        match, until, end = effect.match, math.inf, math.inf
         if effect.until is not None:  # rounded up: the node's clock must not show less afterwards
             until = max(math.nextafter(self.zero + effect.until, math.inf), self.logical)
+            end = self._patience(until)
         limit = until + SAME  # what arrives at the very moment of a bell comes before it
         if (place := self._match(match, limit)) is None:
 
             def check() -> int | None:
                 return self._match(match, limit)
 
-            place = self._poll(check, RUNG if self.rung else self._naps(match), until)
+            place = self._poll(check, RUNG if self.rung else self._naps(match), end)
             if place is None:
                 self._reach(until)
                 return None
@@ -325,6 +335,15 @@ class RankEngine:
             self.answers.append((message.round, message.src, message.number))
         self._reach(through)
         return message
+
+    def _patience(self, until: float) -> float:
+        """When to stop looking for what has come by a moment: later, where most of the round would else be over.
+
+        A node that was held up (by the disk, by others) sends its next model late. What is asked for by then has to be
+        computed all the same: the round lasts as long as on the virtual clock, from its own start.
+        """
+        start, behind = self.begun
+        return until + behind if behind > HIDDEN * (until - start) else until
 
     def _naps(self, match: Match) -> Naps:
         gathers = any(kind not in (MODEL, LOST) for kind in match)
@@ -364,11 +383,13 @@ class RankEngine:
 
     def _send(self, effect: Send) -> None:
         setup = self.setup
-        floats = setup.floats if effect.floats is None else effect.floats
+        floats, kind = setup.floats if effect.floats is None else effect.floats, effect.kind
+        if kind == MODEL:  # a round begins
+            self._reach(self.logical)
+            self.begun = self.logical, time.monotonic() - self.logical
         sent = self.logical if self.emulated else time.monotonic()
         to = (effect.to,) if isinstance(effect.to, int) else effect.to
         arrives = sent + self._way(effect, floats) if self.emulated else sent
-        kind = effect.kind
         if kind == MODEL and effect.value is not None:
             self.round = max(self.round, effect.round)
         if kind == MODEL and self.port is not None:

@@ -15,15 +15,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from workbench.engines.bell import Bell
-from workbench.engines.wire import WORDS, Envelope, Refused, Sheet, Unusable, seal, unseal
+from workbench.engines.wire import WORDS, Envelope, Refused, Sheet, Unusable, Words, seal, unseal
 from workbench.protocol import MODEL
 
-Words = NDArray[np.uint64]
 TAG = 1
 SENDS_EVERY = 2e-2  # s between looks at what is being sent
 BYE = "bye"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Event = tuple[int, int, str, float, float, float, int, int, int]
 EVENT_COLUMNS = ("round", "rank", "kind", "start", "begun", "end", "to", "bytes", "messages")
@@ -33,3 +33,11 @@ class Timeline:
         """Keep the counts of finished rounds only."""
         for name in COUNTS:
             del getattr(self, name)[len(self.times) :]
+
+    def until(self, rounds: int) -> Timeline:
+        """The first so many rounds, in lists of their own."""
+        counts = {name: getattr(self, name)[:rounds] for name in COUNTS}
+        events = self.events if rounds == len(self.times) else [row for row in self.events if row[0] < rounds]
+        return replace(
+            self, times=self.times[:rounds], residuals=self.residuals[:rounds], events=events, **counts
+        )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -23,12 +22,16 @@ from typing import Any
 from workbench.errors import ClusterError
 from workbench.launch import mpiexec
 from workbench.launch.places import is_alive
+from workbench.launch.pools import remove
+from workbench.launch.supervisor import kept_in, shared
+from workbench.launch.sweeping import end_ours
 from workbench.launch.tied import tied
 from workbench.launch.world import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
 HEARTBEAT = 1000  # ms between the controller's looks at the engines: an engine is in after two of them
 LOOK_EVERY, SAY_EVERY = 0.05, 1.0  # s
+CONTROLLER = "ipyparallel.controller"
 FOLDER = "workbench-engines-"  # names of folders begin so; the owner's process follows
 Said = Callable[[int], None]  # how many engines are up
 
@@ -89,6 +92,7 @@ class Keeper:
         """End engines and controller; nothing is left when this returns."""
         self._closing.set()
         self._thread.join()
+        _clear(Path(self.folder.name))
         self.folder.cleanup()
 
     # ---------------------------------------------------------------- the thread
@@ -113,7 +117,7 @@ class Keeper:
             shutdown_atexit=False,
             controller_ip="127.0.0.1",
             controller_location="127.0.0.1",
-            controller_args=controller_arguments(self.engines),
+            controller_args=controller_arguments(self.engines, self.folder.name),
             config=settings(self.engines, self.folder.name),
             log=quiet(),
         )
@@ -154,12 +158,19 @@ def sweep() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         owner = folder.name.removeprefix(FOLDER).partition("-")[0]
         if owner.isdigit() and not is_alive(int(owner)):
-            shutil.rmtree(folder, ignore_errors=True)
+            _clear(folder)
 
 
-def controller_arguments(engines: int) -> list[str]:
+def _clear(folder: Path) -> None:
+    """End the children of a controller that was killed, and take away what engines that were killed have left."""
+    end_ours(folder.name, CONTROLLER)
+    remove(folder)
+
+
+def controller_arguments(engines: int, folder: str) -> list[str]:
     """What the controller is told. Engines of a large set, on few cores, answer late: it has to wait for them."""
     return [
+        f"--profile-dir={folder}",  # it is in the environment, too, but here its children can be told by it
         "--IPController.enable_curve=True",
         f"--IPController.registration_timeout={patience(engines)}",
         f"--HeartMonitor.period={HEARTBEAT}",
@@ -174,13 +185,12 @@ def settings(engines: int, folder: str) -> Any:
     own = {
         "PYTHONDONTWRITEBYTECODE": "",  # launchers only add to the kernel's environment; this unsets it
         **mpiexec.environment(),
+        **kept_in(shared(Path(folder))),
         "IPYTHONDIR": folder,  # not the user's, whose start-up files are for other things
     }
     config = Config()
     config.LocalControllerLauncher.environment = own
-    config.LocalControllerLauncher.controller_cmd = tied(
-        "TERM", sys.executable, "-m", "ipyparallel.controller"
-    )
+    config.LocalControllerLauncher.controller_cmd = tied("TERM", sys.executable, "-m", CONTROLLER)
     set_ = config.MPIEngineSetLauncher
     set_.environment = dict(own)
     set_.mpi_cmd = tied("KILL", mpiexec.find_mpiexec())

@@ -13,8 +13,11 @@ import sys
 from pathlib import Path
 
 from workbench.errors import ClusterError
+from workbench.launch.supervisor import SHARED
 
 MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
+# Of shared memory: Open MPI makes a file of 16 MB for each rank where there is room for one, and touches little of it.
+SHARED_FILE, SHARED_PER_RANK = 17.0, 0.15
 # Variables that say how many threads linear algebra may have.
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -85,11 +88,24 @@ def check_room(ranks: int, each: int | None = None) -> None:
             f"workers = {ranks - 1}: {ranks} processes need about {need / 1024:.1f} GiB and {free / 1024:.1f} GiB are"
             f" free; take up to {fit} workers here, engine = 'sim', or a larger cluster"
         )
+    _check_shared(ranks)
     limit = _process_limit()
     if limit is not None and ranks > limit:
         raise ClusterError(
             f"workers = {ranks - 1}: this machine lets you start {limit} more processes; take fewer workers,"
             " engine = 'sim', or a larger cluster"
+        )
+
+
+def _check_shared(ranks: int) -> None:
+    """Without room there, ranks would wait for each other until the start is given up."""
+    if not SHARED.is_dir():
+        return
+    free, need = shutil.disk_usage(SHARED).free / 2**20, SHARED_FILE + SHARED_PER_RANK * ranks
+    if need > free:
+        raise ClusterError(
+            f"{SHARED}: {free:.0f} MB of shared memory are free and {ranks} processes need {need:.0f}; make it larger"
+            " (docker run --shm-size=256m, or mount -o remount,size=256m), or take engine = 'sim'"
         )
 
 

@@ -21,7 +21,7 @@ from workbench.engines.mpi import LISTENING_EMULATED, RankEngine
 from workbench.engines.post import Post
 from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope
-from workbench.errors import ClusterError, RunError, Stalled
+from workbench.errors import ClusterError, Diverged, RunError, Stalled
 from workbench.launch.clocks import carried, on_masters_clock
 from workbench.launch.places import Place, Watch
 from workbench.launch.records import Arrivals, KeptArrivals, Record
@@ -157,6 +157,8 @@ class Part:
         }
         self.progress = time.monotonic()
         self.record.add(row, learner.model, learner.gradient, learner.state)
+        if not learner.finite:  # nobody could take it: the run would wait for answers in vain
+            raise Diverged(round)
 
     # ---------------------------------------------------------------- the run
 
@@ -164,6 +166,8 @@ class Part:
         """Wait until all are ready, then drive the program; rank 0 says when time begins."""
         setup = self.has.setup
         if self.rank == MASTER:
+            if not self.learner.finite:  # of a run that goes on
+                raise Diverged(setup.first)
             others = range(1, setup.plan.ranks)
             self._await(lambda: self._all_ready(others))
             self.zero = time.monotonic()

@@ -26,6 +26,7 @@ from workbench.files import atomic_write, private_folder
 from workbench.launch import mpiexec
 from workbench.launch.places import here, is_alive
 from workbench.launch.supervisor import GONE, LOG, PROGRESS, QUIT, shared
+from workbench.launch.sweeping import SUPERVISOR, ours
 from workbench.launch.tasks import Task
 
 if TYPE_CHECKING:
@@ -136,6 +137,10 @@ class Pool(ABC):
 
     def release(self) -> None:
         """Let go of what it takes to use it; its ranks end by themselves."""
+        return
+
+    def clear(self) -> None:
+        """Take away what a pool that has ended by itself has left here."""
         return
 
     @abstractmethod
@@ -291,6 +296,10 @@ class ChildPool(FolderPool):
             self.supervisor.wait(seconds)
         return not self.running
 
+    def clear(self) -> None:
+        """See `Pool.clear`."""
+        self.close()
+
     def kill(self) -> None:
         """See `FolderPool.kill`."""
         self.supervisor.terminate()
@@ -334,6 +343,7 @@ def make_folder(
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
     (folder / TASKS).mkdir(parents=True, mode=0o700)
     settings: dict[str, Any] = {"command": command(str(folder)), "owner": owner, "keep": keep, "ranks": ranks}
+    settings["host"] = here().host
     (folder / SETTINGS).write_text(json.dumps({**settings, **more}))
     return folder
 
@@ -373,12 +383,19 @@ def remove(folder: Path) -> None:
 
 
 def _over(folder: Path) -> bool:
-    """Has a pool ended? Where even its supervisor was killed, that shows in its ranks, on this host at least."""
+    """Has a pool ended? Where even its supervisor was killed, that shows in its ranks, on this host at least.
+
+    Before they were up, it shows in the supervisor, which is on this host if the pool is alone on it.
+    """
     if (folder / GONE).exists():
         return True
     try:
+        if not (folder / READY).exists():
+            settings = json.loads((folder / SETTINGS).read_text())
+            near = settings["alone"] and settings["host"] == here().host
+            return near and not ours(folder.name, SUPERVISOR)
         places = json.loads((folder / READY).read_text())["places"]
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError):
         return False
     return all(host == here().host and not is_alive(pid) for pid, host in places)
 
@@ -388,6 +405,7 @@ class Pools:
 
     def __init__(self) -> None:
         self._pools: list[tuple[Cluster, Pool]] = []  # with the cluster that was asked for
+        self._over: list[Pool] = []  # those that have ended; somebody may still ask why
         self._lock = threading.Lock()
 
     def get(self, ranks: int, cluster: Cluster | None = None, said: Said | None = None) -> Pool:
@@ -414,11 +432,14 @@ class Pools:
             if not entry[1].alive:
                 self._pools.remove(entry)
                 entry[1].release()
+                self._over.append(entry[1])
 
     def close(self) -> None:
         """End all of them."""
         with self._lock:
             self._close(list(self._pools))
+            while self._over:
+                self._over.pop().clear()
 
     def _close(self, entries: list[tuple[Cluster, Pool]]) -> None:
         for entry in entries:

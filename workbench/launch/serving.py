@@ -43,7 +43,7 @@ def serve(folder: Path) -> None:
     if control.rank == MASTER:
         lead(folder, world, control)
     else:
-        follow(world, control)
+        follow(folder, world, control)
     say("done")
     os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
 
@@ -213,8 +213,8 @@ def _end(
 # -------------------------------------------------------------------- the others
 
 
-def follow(world: MPI.Intracomm, control: Control) -> None:
-    """Do as rank 0 says."""
+def follow(folder: Path, world: MPI.Intracomm, control: Control) -> None:
+    """Do as rank 0 says, as long as it is there, which shows on its own host."""
     place = here()
     control.send(MASTER, {"what": "hello", "pid": place.pid, "host": place.host})
     last, master = time.monotonic(), None
@@ -232,10 +232,19 @@ def follow(world: MPI.Intracomm, control: Control) -> None:
                 ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
                 follow_one(Task(**word["task"], arrays=data), world, control, places, ahead=ahead)
                 last = time.monotonic()
+        master = master or _master(folder)
         if master is not None and master.host == place.host and not is_alive(master.pid):
             return
         soon = NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP
         control.bell.sleep(RUNG_NAP if control.bell.hangs else soon)
+
+
+def _master(folder: Path) -> Place | None:
+    """Rank 0's process, once all are up; None where that is not to be seen."""
+    try:
+        return Place(*json.loads((folder / READY).read_text())["places"][MASTER])
+    except (OSError, ValueError):
+        return None
 
 
 def follow_one(

@@ -98,14 +98,8 @@ class Supervisor:
         return start(_die_with_parent)
 
     def _shared(self) -> dict[str, str]:
-        """Variables with which the ranks share memory in a folder of their own; ranks that are killed leave it full."""
-        if not self.settings.get("alone"):
-            return {}
-        try:
-            shared(self.folder).mkdir(mode=0o700)
-        except OSError:  # no such file system
-            return {}
-        return {"OMPI_MCA_btl_sm_backing_directory": str(shared(self.folder))}
+        """Variables with which mpiexec and the ranks keep together what they leave on this machine."""
+        return kept_in(shared(self.folder)) if self.settings.get("alone") else {}
 
     def _guards(self, pid: int) -> Any:
         """Start guards on the other hosts, if there are any."""
@@ -154,6 +148,19 @@ class Supervisor:
 def shared(folder: Path) -> Path:
     """Where the ranks of a pool that is alone on this machine share memory."""
     return SHARED / f"straggler-workbench-{folder.name}"
+
+
+def kept_in(place: Path) -> dict[str, str]:
+    """Make a folder for all that MPI leaves there if it is killed, and the variables that say so to mpiexec.
+
+    Ranks share memory through files (16 MB each, though hardly any of it is ever touched), mpiexec has a folder of its
+    own. Empty where there is no such file system.
+    """
+    try:
+        place.mkdir(mode=0o700)
+    except OSError:
+        return {}
+    return {"OMPI_MCA_btl_sm_backing_directory": str(place), "PRTE_MCA_prte_tmpdir_base": str(place)}
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -54,6 +54,12 @@ def sweep_processes(pool: str, daemon: str = "") -> int:
     return len(above) + len(ranks)
 
 
+def end_ours(pool: str, module: str) -> None:
+    """End the processes that run a module for a pool, see `ours`; `pool` must not be empty."""
+    assert pool
+    _end(ours(pool, module))
+
+
 def end_daemons(daemon: str) -> None:
     """End MPI's processes of one mpiexec, by the name of its job (which must not be empty)."""
     assert daemon

@@ -24,6 +24,12 @@ def described(error: BaseException, places: dict[int, Place]) -> dict[str, Any]:
     return {"kind": "RunError", "text": f"{type(error).__name__}: {error}"}
 
 
+def not_finite(word: dict[str, Any]) -> bool:
+    """May the error that `described` described come from numbers that have grown beyond all bounds?"""
+    missed = word.get("why", {}).values()
+    return word["kind"] == "Diverged" or (bool(missed) and set(missed) == {"not finite"})
+
+
 def rebuilt(word: dict[str, Any]) -> RunError:
     """The error that `described` described."""
     if word["kind"] == "QuorumLost":
