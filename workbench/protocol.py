@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.errors import RunError
-from workbench.settings import Settings
+from workbench.settings import Settings, setting
 
 if TYPE_CHECKING:
     from workbench.codes import GradientCode
@@ -42,6 +42,7 @@ Array = NDArray[np.float64]
 Match = Mapping[str, int]
 
 MASTER = 0
+LEAST_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
 MODEL, CODED, LOST = "model", "coded", "lost"
 
 
@@ -320,6 +321,9 @@ class Scheme(Settings):
     paper: ClassVar[str] = ""  # source
     exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
     numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
+    eases: ClassVar[tuple[str, int] | None] = (
+        None  # number, and its direction, in which codes keep more digits
+    )
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[dict[str, type[Scheme]]] = {}
 
@@ -392,6 +396,18 @@ def even_sizes(samples: int, parts: int) -> NDArray[np.int64]:
     """
     size, rest = divmod(samples, parts)
     return np.asarray(size + (np.arange(parts) < rest), dtype=np.int64)
+
+
+def kept_digits() -> Any:
+    """Declare the field `least_digits` of a scheme with codes that may keep too few digits; see `precision`."""
+    return setting(
+        LEAST_DIGITS,
+        "of the 16 decimal digits of a number, how many decoding must keep; before a run, a code that keeps"
+        " fewer is refused. 0 = run it all the same",
+        "digits",
+        ge=0,
+        le=15,
+    )
 
 
 def some(low: int, high: int, count: int = 8) -> list[int]:

@@ -30,10 +30,11 @@ from workbench.launch.tasks import Task, data_of, task_of
 from workbench.launch.words import rebuilt
 from workbench.live import Rows, Run, State, failing, in_background, no_rows
 from workbench.measured import put_together
+from workbench.precision import lost_digits
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
 from workbench.problems.linear import one_thread
-from workbench.runner import diverged, lost_digits
+from workbench.runner import diverged
 from workbench.runs_folder import new_folder
 from workbench.settings import SettingError
 from workbench.trace import Trace
