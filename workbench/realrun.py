@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from workbench import clusters
+from workbench.blas import one_thread
 from workbench.clusters import Cluster
 from workbench.engines.mpi import Emulate
 from workbench.errors import ClusterError
@@ -33,7 +34,6 @@ from workbench.measured import put_together
 from workbench.precision import lost_digits
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
-from workbench.problems.linear import one_thread
 from workbench.runner import diverged
 from workbench.runs_folder import new_folder
 from workbench.settings import SettingError

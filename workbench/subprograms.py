@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.blas import one_thread
 from workbench.errors import QuorumLost
 from workbench.protocol import (
     CODED,
@@ -140,9 +141,10 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     array([3., 5.])
     """
     few = max(16, CACHED // max(values[0].nbytes, 1))
-    total = weights[:few] @ np.stack(values[:few])
-    for i in range(few, len(values), few):
-        total += weights[i : i + few] @ np.stack(values[i : i + few])
+    with one_thread(values[0].size * min(few, len(values))):
+        total = weights[:few] @ np.stack(values[:few])
+        for i in range(few, len(values), few):
+            total += weights[i : i + few] @ np.stack(values[i : i + few])
     return np.asarray(total)
 
 

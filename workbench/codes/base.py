@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.blas import one_thread
 from workbench.protocol import Array
 
 REMEMBERED = (
@@ -77,7 +78,8 @@ class GradientCode:
         """Weights for the workers that answered (their row numbers, in any order)."""
         known = self._known.get(answered)
         if known is None:
-            known = self._solve(np.asarray(answered, dtype=np.int64))
+            with one_thread(self.matrix.size):
+                known = self._solve(np.asarray(answered, dtype=np.int64))
             if len(self._known) >= self._room:
                 self._known.clear()
             self._known[answered] = known

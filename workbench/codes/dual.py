@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.blas import one_thread
 from workbench.protocol import Array
 from workbench.settings import SettingError
 
@@ -138,14 +139,15 @@ def best_dual(candidates: Iterable[Array], first: int, holders: Sequence[NDArray
 
     That is the one with the smallest weights; a candidate is (d, n). One that stands alone is not judged.
     """
-    made = (_attempt(np.linalg.qr(rows.T)[0].T, first, holders) for rows in candidates)
-    codes = [code for code in made if code is not None]
-    if not codes:
-        raise SettingError("seed: its random numbers give no code; take the next one")
-    if len(codes) == 1:
-        return codes[0]
-    sets = judged_sets(len(codes[0].matrix), len(codes[0].null))
-    return min(codes, key=lambda code: large_weights(code, sets))
+    with one_thread():
+        made = (_attempt(np.linalg.qr(rows.T)[0].T, first, holders) for rows in candidates)
+        codes = [code for code in made if code is not None]
+        if not codes:
+            raise SettingError("seed: its random numbers give no code; take the next one")
+        if len(codes) == 1:
+            return codes[0]
+        sets = judged_sets(len(codes[0].matrix), len(codes[0].null))
+        return min(codes, key=lambda code: large_weights(code, sets))
 
 
 def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:
