@@ -444,3 +444,14 @@ def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
         parent=np.array([-1] + [MASTER] * workers),
         notes=notes,
     )
+
+
+def uncoded_plan(workers: int, samples: int) -> Plan:
+    """Plan of a master and workers with one part each, as it is: `star_plan` of the identity, which is not made."""
+    return Plan(
+        sizes=even_sizes(samples, workers),
+        indptr=np.concatenate([[0], np.arange(workers + 1)]),
+        indices=np.arange(workers),
+        coefficients=np.ones(workers),
+        parent=np.array([-1] + [MASTER] * workers),
+    )

@@ -148,6 +148,20 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     return np.asarray(total)
 
 
+def plain_sum(values: Sequence[Any]) -> Any:
+    """Sum of values in the order given, without an array for each term; of none, 0.
+
+    >>> plain_sum([np.array([1.0, 2.0]), np.array([4.0, 6.0])])
+    array([5., 8.])
+    """
+    if not values:
+        return 0
+    total = np.array(values[0])
+    for value in values[1:]:
+        total += value
+    return total
+
+
 def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
     """The master: send the model, gather, decode, commit, round after round."""
     model, lost = node.model, Lost()
