@@ -34,7 +34,8 @@ Answer = tuple[int, int]  # rank, number of its message in the round
 Got = dict[Answer, Message]
 Combine = Callable[[int, Got], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
 INFINITY = float("inf")
-CACHED = 2**19  # bytes of values that are added up at a time
+CACHED = 2**19  # bytes of values that are added up at a time, ...
+FEW = 16  # and at least so many values
 
 
 @dataclass(frozen=True)
@@ -140,11 +141,22 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([3., 5.])
     """
-    few = max(16, CACHED // max(values[0].nbytes, 1))
+    if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
+        return _one_by_one(weights, values)
+    few = max(FEW, CACHED // max(values[0].nbytes, 1))
     with one_thread(values[0].size * min(few, len(values))):
         total = weights[:few] @ np.stack(values[:few])
         for i in range(few, len(values), few):
             total += weights[i : i + few] @ np.stack(values[i : i + few])
+    return np.asarray(total)
+
+
+def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
+    """The same without a copy of them all, which costs more than the products where the values are long."""
+    total = weights[0] * values[0]
+    term = np.empty_like(total)
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        total += np.multiply(value, weight, out=term)
     return np.asarray(total)
 
 
