@@ -1,8 +1,9 @@
 """Cost of the straight line, as ratios measured side by side in one run (absolute times drift with the machine).
 
-    python benchmarks/straight_line.py [--rounds 300]
+    python benchmarks/straight_line.py [--rounds 300] [--growth]
 
-Each part runs in a process of its own, so that its peak memory is its own.
+--growth: only the table of cost against the number of workers, 20 rounds each. Each part runs in a process of its
+own, so that its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -92,6 +93,54 @@ def imports(rounds: int) -> dict[str, float]:
     return found
 
 
+GROWTH_ROUNDS = 20
+GROWTH: dict[str, dict[int, tuple[float | None, float | None]]] = {  # workers -> goals: seconds, GiB
+    "GC": {340: (None, None), 680: (None, None), 1000: (4, None), 2000: (12, None), 5000: (90, 8)},
+    "CR": {110: (None, None), 1110: (None, None), 11_110: (8, None)},
+    "UMW": {100: (None, None), 1000: (None, None), 10_000: (8, None)},
+    "RAR": {100: (None, None), 1000: (None, None), 10_000: (8, None)},
+}
+
+
+def grown(scheme: str, workers: int) -> dict[str, float]:
+    """wb.run of one scheme: GC with a fifth of the workers late, CR on trees of ten children, two of them late."""
+    args = {
+        "GC": {"stragglers": workers // 5},
+        "CR": {"children": 10, "layers": len(str(workers)) - 1, "stragglers": 2},
+    }.get(scheme, {})
+    data = {"samples": max(10_000, 4 * workers), "features": 20}
+    start = time.perf_counter()
+    wb.run(
+        wb.Experiment(
+            scheme=scheme, scheme_args=args, workers=workers, rounds=GROWTH_ROUNDS, problem_args=data
+        )
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    return {"seconds": time.perf_counter() - start, "core": time.process_time(), "peak_GiB": peak}
+
+
+def growth() -> None:
+    """Print cost against workers, and the exponent from one row to the next: cost ~ workers^exponent.
+
+    Seconds of a core, imports included, are the cost: other processes of the machine do not lengthen them much.
+    """
+    print(f"\n{GROWTH_ROUNDS} rounds of wb.run, a process each\n")
+    print(f"{'scheme':6} {'workers':>7} {'seconds':>8} {'of a core':>9} {'exponent':>8} {'GiB':>6}  goals")
+    for scheme, sizes in GROWTH.items():
+        before: tuple[int, float] | None = None
+        for workers, goals in sizes.items():
+            found = apart(f"{scheme} {workers}", GROWTH_ROUNDS)
+            steep = np.log(found["core"] / before[1]) / np.log(workers / before[0]) if before else np.nan
+            before = (workers, found["core"])
+            wanted = ", ".join(f"{g:g} {unit}" for g, unit in zip(goals, ("s", "GiB"), strict=True) if g)
+            cost = (
+                f"{found['seconds']:8.2f} {found['core']:9.2f} {steep:8.2f} {found['peak_GiB']:6.2f}".replace(
+                    "nan", "   "
+                )
+            )
+            print(f"{scheme:6} {workers:7} {cost}  {wanted and 'below ' + wanted}")
+
+
 PARTS: dict[str, Callable[[int], dict[str, float]]] = {
     f.__name__: f for f in (bare, five, events, forecast, imports)
 }
@@ -103,14 +152,24 @@ def apart(part: str, rounds: int) -> dict[str, float]:
     return dict(json.loads(subprocess.check_output(command)))
 
 
+def measured(part: str, rounds: int) -> dict[str, float]:
+    """What one part says; "GC 1000" is a row of the table of growth."""
+    scheme, _, workers = part.partition(" ")
+    return grown(scheme, int(workers)) if workers else PARTS[part](rounds)
+
+
 def main() -> None:
     """Print the ratios beside their goals."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--part")
     options = parser.parse_args()
     if options.part:
-        print(json.dumps(PARTS[options.part](options.rounds)))
+        print(json.dumps(measured(options.part, options.rounds)))
+        return
+    if options.growth:
+        growth()
         return
     order = ["bare", "five", "bare", "five", "bare", "events", "forecast", "imports"]
     found: dict[str, list[dict[str, float]]] = {}
@@ -132,6 +191,7 @@ def main() -> None:
     found_imports = found["imports"][0]
     print(f"import workbench: {found_imports['import_seconds']:.2f} s  (goal: below 0.7)")
     print(f"import and first experiment: {found_imports['first_experiment_seconds']:.2f} s")
+    growth()
 
 
 if __name__ == "__main__":

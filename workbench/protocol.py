@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.errors import RunError
-from workbench.settings import Settings
+from workbench.settings import Settings, setting
 
 if TYPE_CHECKING:
     from workbench.codes import GradientCode
@@ -45,6 +45,7 @@ Match = Mapping[str, int]
 MASTER = 0
 NEAR = 1 + 2.0**-50  # times with a smaller quotient differ by rounding at most: they are one moment
 SAME = 1e-9  # s: so are times that were carried from clock to clock, if they are no further apart
+LEAST_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
 
 MODEL, CODED, LOST = "model", "coded", "lost"
 
@@ -344,6 +345,9 @@ class Scheme(Settings):
     exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
     numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
     optimiser: ClassVar[str] = "gd"  # that its paper defines it with; experiments may take another
+    eases: ClassVar[tuple[str, int] | None] = (
+        None  # number, and its direction, in which codes keep more digits
+    )
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[dict[str, type[Scheme]]] = {}
 
@@ -418,6 +422,18 @@ def even_sizes(samples: int, parts: int) -> NDArray[np.int64]:
     return np.asarray(size + (np.arange(parts) < rest), dtype=np.int64)
 
 
+def kept_digits() -> Any:
+    """Declare the field `least_digits` of a scheme with codes that may keep too few digits; see `precision`."""
+    return setting(
+        LEAST_DIGITS,
+        "of the 16 decimal digits of a number, how many decoding must keep; before a run, a code that keeps"
+        " fewer is refused. 0 = run it all the same",
+        "digits",
+        ge=0,
+        le=15,
+    )
+
+
 def some(low: int, high: int, count: int = 8) -> list[int]:
     """Whole numbers from low to high, ends included, denser at the low end; none where high is below low.
 
@@ -451,4 +467,15 @@ def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
         coefficients=matrix[rows, columns],
         parent=np.array([-1] + [MASTER] * workers),
         notes=notes,
+    )
+
+
+def uncoded_plan(workers: int, samples: int) -> Plan:
+    """Plan of a master and workers with one part each, as it is: `star_plan` of the identity, which is not made."""
+    return Plan(
+        sizes=even_sizes(samples, workers),
+        indptr=np.concatenate([[0], np.arange(workers + 1)]),
+        indices=np.arange(workers),
+        coefficients=np.ones(workers),
+        parent=np.array([-1] + [MASTER] * workers),
     )

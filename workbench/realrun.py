@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from workbench import clusters
+from workbench.blas import one_thread
 from workbench.clusters import Cluster
 from workbench.engines.ledger import Ledger
 from workbench.engines.mpi import Emulate
@@ -33,10 +34,10 @@ from workbench.launch.words import not_finite, rebuilt
 from workbench.live import Rows, Run, State, Unwanted, failing, in_background, no_rows
 from workbench.locks import RUN_LOCK, Lock
 from workbench.measured import put_together
+from workbench.precision import lost_digits
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
-from workbench.problems.linear import one_thread
-from workbench.runner import diverged, lost_digits
+from workbench.runner import diverged
 from workbench.runs_folder import claimed, new_folder
 from workbench.settings import SettingError
 from workbench.sums import unchanged

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from workbench.blas import one_thread
 from workbench.engines.learner import Learner
 from workbench.errors import RunError
 from workbench.experiment import Experiment
 from workbench.launch.records import check_kept, read_arrivals, read_rows
-from workbench.problems.linear import one_thread
 from workbench.protocol import (
     LOST,
     MASTER,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from workbench.engines.timeline import Timeline
 from workbench.errors import PrecisionWarning
 from workbench.experiment import Experiment
 from workbench.learning import Commits, Learnt, Progress, learn
+from workbench.precision import lost_digits
 from workbench.problems import Problem, Request
 from workbench.protocol import Array, Scheme
 from workbench.settings import SettingError, unknown_name
@@ -60,8 +60,8 @@ def compare(
     otherwise they carry coefficients and equal iterates are computed once for all. events: keep the event
     table. progress: show a bar once a run takes over a second.
 
-    Raises `SettingError` for an unknown engine, `DataError` for data that cannot be had, `RunError` for a run
-    that cannot go on.
+    Raises `SettingError` for an unknown engine or a code that keeps too few digits, `DataError` for data that
+    cannot be had, `RunError` for a run that cannot go on.
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
@@ -92,18 +92,9 @@ def compare(
 
 
 def _warn(scheme: Scheme, workers: int) -> None:
-    """Say that a code would lose too many digits."""
+    """Say that a code would lose too many digits; refuse one that would lose nearly all."""
     for text in lost_digits(scheme, workers):
         warnings.warn(f"{scheme.name}: {text}", PrecisionWarning, stacklevel=4)
-
-
-@lru_cache(maxsize=256)
-def lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
-    """Say of each code that would lose more than half of a number's digits which one loses fewer."""
-    from workbench.codes import warning
-
-    found = (warning(code) for code in scheme.codes(workers))
-    return tuple(text for text in found if text is not None)
 
 
 def _together(experiments: Sequence[Experiment], events: bool, progress: bool) -> list[Trace]:
@@ -231,4 +222,4 @@ class Bar:
         self.bar.close()
 
 
-__all__ = ["ENGINES", "Bar", "Progress", "assemble", "compare", "diverged", "lost_digits", "run", "timeline"]
+__all__ = ["ENGINES", "Bar", "Progress", "assemble", "compare", "diverged", "run", "timeline"]

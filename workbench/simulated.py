@@ -14,9 +14,10 @@ from workbench.experiment import Experiment
 from workbench.learning import Commits, Learnt, follow
 from workbench.live import Rows, Run, failing, no_rows
 from workbench.optimisers import Optimiser
+from workbench.precision import lost_digits
 from workbench.problems.base import Evaluation, Problem, Request
 from workbench.protocol import Array, Plan
-from workbench.runner import assemble, diverged, lost_digits, timeline
+from workbench.runner import assemble, diverged, timeline
 
 
 class SimulatedRun(Run):

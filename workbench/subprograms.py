@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.blas import one_thread
 from workbench.errors import QuorumLost
 from workbench.protocol import (
     CODED,
@@ -35,7 +36,8 @@ Answer = tuple[int, int]  # rank, number of its message in the round
 Got = dict[Answer, Message]
 Combine = Callable[[int, Got], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
 INFINITY = float("inf")
-CACHED = 2**19  # bytes of values that are added up at a time
+CACHED = 2**19  # bytes of values that are added up at a time, ...
+FEW = 16  # and at least so many values
 
 
 @dataclass(frozen=True)
@@ -149,11 +151,37 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([3., 5.])
     """
-    few = max(16, CACHED // max(values[0].nbytes, 1))
-    total = weights[:few] @ np.stack(values[:few])
-    for i in range(few, len(values), few):
-        total += weights[i : i + few] @ np.stack(values[i : i + few])
+    if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
+        return _one_by_one(weights, values)
+    few = max(FEW, CACHED // max(values[0].nbytes, 1))
+    with one_thread(values[0].size * min(few, len(values))):
+        total = weights[:few] @ np.stack(values[:few])
+        for i in range(few, len(values), few):
+            total += weights[i : i + few] @ np.stack(values[i : i + few])
     return np.asarray(total)
+
+
+def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
+    """The same without a copy of them all, which costs more than the products where the values are long."""
+    total = weights[0] * values[0]
+    term = np.empty_like(total)
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        total += np.multiply(value, weight, out=term)
+    return np.asarray(total)
+
+
+def plain_sum(values: Sequence[Any]) -> Any:
+    """Sum of values in the order given, without an array for each term; of none, 0.
+
+    >>> plain_sum([np.array([1.0, 2.0]), np.array([4.0, 6.0])])
+    array([5., 8.])
+    """
+    if not values:
+        return 0
+    total = np.array(values[0])
+    for value in values[1:]:
+        total += value
+    return total
 
 
 def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:

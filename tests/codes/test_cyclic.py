@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codes.survivors import every, miss, neighbours, some, strides, window
-from workbench.codes import GradientCode, amplification, circulant, cyclic, measured_error
+from workbench.codes import GradientCode, amplification, circulant, cyclic, dual, measured_error
 from workbench.codes.dual import harmonics
+from workbench.codes.quality import lost
 from workbench.settings import SettingError
 
 SMALL = [(n, s) for n in range(1, 10) for s in range(n)]
@@ -141,3 +142,23 @@ def test_refusals(n: int, s: int, sentence: str) -> None:
 def test_unknown_construction() -> None:
     with pytest.raises(SettingError, match="did you mean 'tandon'"):
         cyclic(4, 1, construction="tandem")
+
+
+@pytest.mark.parametrize(("n", "s"), [(301, 296), (401, 260)])
+def test_codes_made_block_by_block_are_those_made_part_by_part(
+    n: int, s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neighbouring parts share a factorisation; what is left over is as small as with one for each part."""
+    blocks = unwrap(cyclic)(n, s)
+    monkeypatch.setattr(dual, "LARGE", n)
+    apart = unwrap(cyclic)(n, s)
+    assert ((blocks.matrix != 0) == window(n, s + 1)).all()
+    assert blocks.matrix == pytest.approx(apart.matrix, abs=1e-11)
+    off = [np.abs(code.spans[0].null @ code.matrix).max() for code in (blocks, apart)]
+    assert off[0] < 2 * off[1]
+
+
+def test_a_thousand_workers_keep_ten_digits() -> None:
+    code = cyclic(1000, 300)
+    assert worst(code, 5) < 1e-10
+    assert lost(code) < 7

@@ -9,17 +9,20 @@ import workbench as wb
 from workbench.codes import (
     GradientCode,
     amplification,
+    bernoulli,
     correlated,
     cyclic,
     fractional,
     lagrange,
     mds,
     measured_error,
+    quality,
     uncorrelated,
     warning,
     ye_abbe,
 )
-from workbench.runner import lost_digits
+from workbench.codes.quality import lost
+from workbench.precision import lost_digits
 
 CODES = [
     cyclic(12, 4),
@@ -74,9 +77,9 @@ def test_warning_names_a_better_code() -> None:
 
 def test_a_run_looks_at_enough_sets_to_find_a_heavy_tail() -> None:
     """Fifty sets of the textbook code of 156 workers and 39 stragglers seem harmless; it costs ten digits."""
-    e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 39, "code": "tandon"}, workers=156)
-    assert "take code = 'cyclic'" in "".join(lost_digits(e.build_scheme(), 156))
-    assert lost_digits(e.replace(scheme_args={"stragglers": 39}).build_scheme(), 156) == ()
+    args = {"stragglers": 39, "code": "tandon", "least_digits": 5}
+    assert "take code = 'cyclic'" in "".join(lost_digits(wb.schemes.get("GC")(**args), 156))
+    assert lost_digits(wb.schemes.get("GC")(stragglers=39), 156) == ()
 
 
 def test_warning_looks_at_neighbours_too() -> None:
@@ -106,3 +109,28 @@ def test_warning_depends_on_the_precision_and_the_share() -> None:
 def test_what_is_recommended_is_better(poor: GradientCode, better: GradientCode) -> None:
     assert amplification(better) < amplification(poor)
     assert str(warning(poor, share=0.01)).endswith(poor.instead)
+
+
+@pytest.mark.parametrize("limit", [1e3, 1e6, 1e9])
+def test_few_sets_say_about_what_many_do(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest of k draws of P(size > x) ~ C/x, times sets / k, is of the size of the largest of all."""
+    monkeypatch.setattr(quality, "EFFORT", limit)
+    code = cyclic(61, 20)
+    looked = []
+    real = GradientCode.decode
+    monkeypatch.setattr(
+        GradientCode, "decode", lambda self, answered: looked.append(1) or real(self, answered)
+    )
+    assert lost(code) == pytest.approx(np.log10(amplification(code, 500)), abs=2)
+    assert len(looked) < 2 * (3 * max(quality.FEW, limit / quality.cost(code)) + 5) + 1000
+
+
+def test_a_promise_that_is_not_kept_costs_all_digits() -> None:
+    """Small weights alone do not decode: without row 2 part 2 is lost, however harmless the weights look."""
+    assert lost(GradientCode(np.eye(3), 1)) > 15
+    assert lost(GradientCode(np.eye(3), 0)) == pytest.approx(np.log10(3))
+
+
+def test_what_chance_left_to_nobody_is_no_lost_digit() -> None:
+    """A code that promises nothing is judged by what all its rows decode."""
+    assert lost(bernoulli(3, 4, load=0)) == 0

@@ -9,14 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.blas import one_thread
 from workbench.protocol import Array
 
 REMEMBERED = (
     2_000_000  # numbers kept in decoded survivor sets, 8 bytes each; a set costs its rows and its weights
 )
+LARGE = 64  # unknowns above which the time goes into the arithmetic
 MOST_SETS = 20_000  # survivor sets kept at most: each has some hundred bytes besides its numbers
 GOOD = 1e-16  # squared residual below which the quick solution is taken as it is
 SMALL = 1e-13  # directions this much weaker than the strongest count as absent
+SAFE = 1e-8  # a square system with this reciprocal condition number has no weak direction
 
 
 class Decoding(NamedTuple):
@@ -75,7 +78,8 @@ class GradientCode:
         """Weights for the workers that answered (their row numbers, in any order)."""
         known = self._known.get(answered)
         if known is None:
-            known = self._solve(np.asarray(answered, dtype=np.int64))
+            with one_thread(self.matrix.size):
+                known = self._solve(np.asarray(answered, dtype=np.int64))
             if len(self._known) >= self._room:
                 self._known.clear()
             self._known[answered] = known
@@ -151,15 +155,29 @@ def least_squares(system: Array, right: Array) -> Array:
 
     By QR with column pivoting (LAPACK gelsy): it copes with a missing rank as the singular value
     decomposition does, in a quarter of the time, and small systems spend most of theirs in the call itself.
+    Large square ones that are well conditioned are factored without it: pivoting goes column by column.
     """
     from scipy.linalg import lapack  # here, so that importing the workbench stays quick
 
     rows, columns = system.shape
     if not columns:
         return np.zeros((0, right.shape[1]))
+    if rows == columns > LARGE and (quick := _by_elimination(system, right)) is not None:
+        return quick
     padded = np.zeros((max(rows, columns), right.shape[1]))
     padded[:rows] = right
     work = 2 * min(rows, columns) + 2 * columns + 64 * (columns + 1 + right.shape[1])
     pivots = np.zeros(columns, dtype=np.int32)
     solution = lapack.dgelsy(system, padded, pivots, SMALL, work)[1]
     return np.asarray(solution[:columns])
+
+
+def _by_elimination(system: Array, right: Array) -> Array | None:
+    """Solve a square system by LU; None where its condition asks for more care."""
+    from scipy.linalg import lapack
+
+    norm = float(np.abs(system).sum(axis=0).max())
+    factors, pivots, singular = lapack.dgetrf(system)
+    if singular or lapack.dgecon(factors, norm)[0] < SAFE:
+        return None
+    return np.asarray(lapack.dgetrs(factors, pivots, right)[0])

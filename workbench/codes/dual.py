@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.blas import one_thread
 from workbench.protocol import Array
 from workbench.settings import SettingError
 
@@ -36,6 +37,8 @@ ALL_SETS = 10_000  # with no more sets of stragglers than that, candidates are j
 SOME_SETS = 256  # ... else by so many random ones and by all runs of neighbours
 EFFORT = 2e8  # multiplications that may be spent on choosing; at least one candidate is made
 CANDIDATES = 25  # and at most so many
+BLOCK = 64  # neighbouring parts that share one factorisation where their systems are large, ...
+LARGE = 4 * BLOCK  # that is, of more unknowns than this
 
 
 class Dual(NamedTuple):
@@ -74,26 +77,77 @@ def dual(particular: Array, null: Array, holders: Sequence[NDArray[np.int64]]) -
     rows = np.concatenate([null, particular])
     wanted = np.eye(len(rows))[:, len(null) :]
     matrix = np.zeros((rows.shape[1], len(holders), len(particular)))
-    for part, held in enumerate(holders):
-        matrix[held, part] = np.linalg.solve(rows[:, held], wanted)
-    scale = np.abs(matrix).max()
-    return Dual(matrix.reshape(len(matrix), -1) / scale, particular * scale, null)
+    if len(rows) <= LARGE:
+        for part, held in enumerate(holders):
+            matrix[held, part] = np.linalg.solve(rows[:, held], wanted)
+    else:
+        for first in range(0, len(holders), BLOCK):
+            together = Neighbours(rows, holders[first : first + BLOCK])
+            matrix[together.held, first : first + BLOCK] = together.solve(wanted)
+    scale = max(matrix.max(), -matrix.min())
+    matrix /= scale
+    return Dual(matrix.reshape(len(matrix), -1), particular * scale, null)
+
+
+class Neighbours:
+    """Systems rows[:, holders[k]] @ b = wanted of parts with nearly the same holders, by one factorisation.
+
+    With W the columns of the first part's holders and X = W^-1 rows[:, others], a system in which the columns
+    `gone` are replaced by the others `new` has the solution c on `new`, X[gone, new] c = y[gone], y = W^-1
+    wanted, and y - X[:, new] c on what stays (Sherman, Morrison and Woodbury). One step of refinement makes
+    its residual as small as that of a factorisation of its own.
+    """
+
+    def __init__(self, rows: Array, holders: Sequence[NDArray[np.int64]]) -> None:
+        from scipy.linalg import lu_factor, lu_solve  # here, so that importing the workbench stays quick
+
+        d = len(rows)
+        self.held = np.concatenate([holders[0], np.setdiff1d(np.concatenate(holders), holders[0])])
+        self.columns = rows[:, self.held]
+        self.factors = lu_factor(self.columns[:, :d], check_finite=False)
+        if not np.diag(self.factors[0]).all():
+            raise np.linalg.LinAlgError("singular")
+        self.others = lu_solve(self.factors, self.columns[:, d:])
+        self.swaps = []
+        for held in holders:
+            here = np.isin(self.held, held)
+            self.swaps.append((np.flatnonzero(~here[:d]), np.flatnonzero(here[d:])))
+
+    def solve(self, wanted: Array) -> Array:
+        """Solutions of all parts, zero where a part is not held: (held, parts, m)."""
+        each = np.repeat(wanted[:, None], len(self.swaps), axis=1)
+        found = self._once(each)
+        return found + self._once(each - np.tensordot(self.columns, found, axes=1))
+
+    def _once(self, right: Array) -> Array:
+        """The same for right-hand sides (d, parts, m), up to the rounding that two factorisations cost."""
+        from scipy.linalg import lu_solve
+
+        d = len(right)
+        found = np.zeros((len(self.held), *right.shape[1:]))
+        found[:d] = lu_solve(self.factors, right.reshape(d, -1)).reshape(right.shape)
+        for part, (gone, new) in enumerate(self.swaps):
+            c = np.linalg.solve(self.others[np.ix_(gone, new)], found[gone, part])
+            found[:d, part] -= self.others[:, new] @ c
+            found[gone, part] = 0.0
+            found[d + new, part] = c
+        return found
 
 
 def best_dual(candidates: Iterable[Array], first: int, holders: Sequence[NDArray[np.int64]]) -> Dual:
     """Of the codes with decoding weights spanned by a candidate's rows, `first` of them particular, the best one.
 
-    That is the one with the smallest weights; a candidate is (d, n).
+    That is the one with the smallest weights; a candidate is (d, n). One that stands alone is not judged.
     """
-    best, least = None, np.inf
-    for rows in candidates:
-        code = _attempt(np.linalg.qr(rows.T)[0].T, first, holders)
-        size = np.inf if code is None else large_weights(code, judged_sets(rows.shape[1], len(rows) - first))
-        if code is not None and (best is None or size < least):
-            best, least = code, size
-    if best is None:
-        raise SettingError("seed: its random numbers give no code; take the next one")
-    return best
+    with one_thread():
+        made = (_attempt(np.linalg.qr(rows.T)[0].T, first, holders) for rows in candidates)
+        codes = [code for code in made if code is not None]
+        if not codes:
+            raise SettingError("seed: its random numbers give no code; take the next one")
+        if len(codes) == 1:
+            return codes[0]
+        sets = judged_sets(len(codes[0].matrix), len(codes[0].null))
+        return min(codes, key=lambda code: large_weights(code, sets))
 
 
 def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from math import gcd
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from workbench.codes.base import GradientCode
 
-SETS = 500  # survivor sets that a warning looks at: sizes of weights may have a heavy tail, see `codes.dual`
+SETS = 500  # random survivor sets that a judgement looks at: sizes of weights may have a heavy tail, see `codes.dual`
+EFFORT = 5e8  # multiplications that it may cost; then it looks at fewer sets of each kind, ...
+DOUBLE = -float(np.log10(np.finfo(np.float64).eps))  # decimal digits of a float64
+FEW = 4  # but at so many at least
 COORDINATES = 16  # of the random gradients that are coded and decoded
 Sets = int | Iterable[tuple[int, ...]]
 
@@ -65,6 +69,41 @@ def report(code: GradientCode, sets: Sets = 200) -> dict[str, float]:
     }
 
 
+def lost(
+    code: GradientCode, sets: Sets = SETS, rng: Generator | None = None, dtype: DTypeLike = np.float64
+) -> float:
+    """Decimal digits that decoding may lose, all of them at most: by the weights' size, or by what they miss.
+
+    Looks at random survivor sets, at runs of neighbours and at every k-th row missing, and at few of each
+    where the code is large. P(size > x) ~ C/x for random sets (see `codes.dual`), so that the largest of so
+    many sets is the largest of a few times their share.
+
+    >>> from workbench.codes import cyclic, mds
+    >>> round(lost(mds(58, 27))), round(lost(cyclic(58, 27)))
+    (15, 3)
+    """
+    limit = max(FEW, int(EFFORT / cost(code)))
+    wanted = sets if isinstance(sets, int) else len(sets := list(sets))
+    drawn = list(survivors(code, min(sets, limit) if isinstance(sets, int) else sets, rng))
+    scale = wanted / len(drawn)
+    ordered = [*runs(code, limit), *strides(code, limit)]
+    size = max(scale * amplification(code, drawn), amplification(code, ordered))
+    gone = max(missed(code, set_) for set_ in [*drawn, *ordered])
+    eps = np.finfo(np.dtype(dtype).type).eps
+    return float(np.clip(np.log10(max(size, gone / eps, 1.0)), 0, -np.log10(eps)))
+
+
+def cost(code: GradientCode) -> float:
+    """Multiplications of one decoding, roughly: the system of the missing rows, and the test of its solution."""
+    return float(code.matrix.size + 2 * code.stragglers**3)
+
+
+def missed(code: GradientCode, answered: tuple[int, ...]) -> float:
+    """How far a decoded sum is from the one that all answers give, in coefficients of parts."""
+    everybody = code.decode(tuple(range(code.workers))).residual
+    return float(np.sqrt(max(code.decode(answered).residual - everybody, 0.0)))
+
+
 def warning(
     code: GradientCode,
     share: float = 0.5,
@@ -72,22 +111,22 @@ def warning(
     rng: Generator | None = None,
     dtype: DTypeLike = np.float64,
 ) -> str | None:
-    """One sentence if decoding may lose more than that share of a number's digits, naming a better code.
-
-    Runs of neighbouring stragglers are looked at as well as the sets drawn.
+    """One sentence if decoding may lose more than that share of a number's digits, naming a better code; see `lost`.
 
     >>> from workbench.codes import mds
     >>> warning(mds(15, 4)) is None
     True
     """
-    drawn = [*survivors(code, sets, rng), *runs(code)]
-    lost = np.log10(amplification(code, drawn))
+    gone = lost(code, sets, rng, dtype)
     digits = -np.log10(np.finfo(np.dtype(dtype).type).eps)
-    if lost <= share * digits:
-        return None
+    return loses(code, gone, digits) if gone > share * digits else None
+
+
+def loses(code: GradientCode, gone: float, digits: float = DOUBLE) -> str:
+    """Say how many of a number's digits decoding may lose, and what to take instead."""
     return (
         f"decoding from {code.workers - code.stragglers} of {code.workers} messages may"
-        f" lose {min(lost, digits):.0f} of {digits:.0f} digits; take {code.instead}"
+        f" lose {gone:.0f} of {digits:.0f} digits; take {code.instead}"
     )
 
 
@@ -101,8 +140,32 @@ def survivors(code: GradientCode, sets: Sets, rng: Generator | None = None) -> I
         yield tuple(np.sort(rng.permutation(code.workers)[code.stragglers :]).tolist())
 
 
-def runs(code: GradientCode) -> Iterator[tuple[int, ...]]:
-    """Survivor sets whose missing rows are neighbours, cyclically: one rack, one switch, one lost region."""
-    n = code.workers
-    for first in range(n if code.stragglers else 1):
-        yield tuple(sorted((first + row) % n for row in range(code.stragglers, n)))
+def runs(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
+    """Survivor sets whose missing rows are neighbours, cyclically: one rack, one switch, one lost region.
+
+    So many of them, evenly over all; None: all.
+    """
+    for first in spread(range(code.workers if code.stragglers else 1), count):
+        yield without(code, (first + np.arange(code.stragglers)) % code.workers)
+
+
+def strides(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
+    """Survivor sets whose missing rows are every k-th, cyclically: one host of every rack, say. See `runs`."""
+    n, s = code.workers, code.stragglers
+    steps = [step for step in range(2, n // 2 + 1) if s and n // gcd(n, step) >= s]
+    for step in spread(steps, count):
+        yield without(code, np.arange(s) * step % n)
+
+
+def spread(numbers: Sequence[int], count: int | None) -> Sequence[int]:
+    """So many of some numbers, evenly over all of them.
+
+    >>> spread(range(10), 3)
+    range(0, 10, 4)
+    """
+    return numbers[:: max(1, -(-len(numbers) // (count or len(numbers) or 1)))]
+
+
+def without(code: GradientCode, missing: NDArray[np.int64]) -> tuple[int, ...]:
+    """Set of all rows but some."""
+    return tuple(np.delete(np.arange(code.workers), missing).tolist())

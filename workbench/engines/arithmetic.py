@@ -19,6 +19,7 @@ from workbench.delays import Keyed
 from workbench.optimisers import Optimiser
 from workbench.problems.base import Problem, Quadratic, Slice
 from workbench.protocol import Array, Blend, Compute, Plan, Work
+from workbench.subprograms import plain_sum
 
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
 BATCHES = 1  # random stream of mini-batches; delays have stream 0
@@ -91,7 +92,7 @@ class Coefficients:
 
     def ring_sum(self, values: list[Array]) -> Array:
         """Sum of the workers' weights."""
-        return np.asarray(np.sum(values, axis=0))
+        return plain_sum(values)
 
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[int, float]:
         """Keep the decoding vector, of the first who commits a round. A scheme that got nothing may commit 0."""

@@ -10,18 +10,16 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
+from workbench.blas import one_thread
 from workbench.problems.base import Evaluation, Request, Slice
 from workbench.protocol import Array
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
 
 BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in calls than caches give back
 LARGE = 32 * 2**20  # bytes of data from which on two requests share tiles
@@ -34,18 +32,6 @@ DENSE = 256  # features up to which the Gram matrix is formed
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(RANGES, os.cpu_count() or 1), thread_name_prefix="workbench-problem")
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Let BLAS use one thread of this process meanwhile."""
-    return cast(AbstractContextManager[Any], _blas().limit(limits=1))
 
 
 @dataclass

@@ -27,6 +27,7 @@ from workbench.protocol import (
     Program,
     Scheme,
     Send,
+    kept_digits,
     star_plan,
 )
 from workbench.settings import SettingError, setting
@@ -178,10 +179,12 @@ class CRC(Shuffled):
     name: ClassVar[str] = "CRC"
     title: ClassVar[str] = "Approximate gradient coding, cyclic repetition"
     paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
+    eases: ClassVar[tuple[str, int] | None] = ("replication", -1)
     coefficients: Literal["ones", "random"] = setting(
         "ones",
         "plain sums, as Theorem 2 needs, or random coefficients that decode exactly from any n-s+1 answers",
     )
+    least_digits: int = kept_digits()
 
     def build_code(self, workers: int) -> GradientCode:
         """Cyclic windows of s parts."""

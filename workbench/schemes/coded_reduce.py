@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.codes import GradientCode, cyclic
-from workbench.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes, some
+from workbench.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes, kept_digits, some
 from workbench.schemes.gradient_coding import Matrix, decoder, own_code
 from workbench.settings import SettingError, setting
 from workbench.subprograms import at_least, child_program, parent_program
@@ -44,11 +44,13 @@ class CR(Scheme):
     name: ClassVar[str] = "CR"
     title: ClassVar[str] = "CodedReduce"
     paper: ClassVar[str] = "CodedReduce, section III-A"
+    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     children: int = setting(3, "children of every parent (n)", ge=1)
     layers: int = setting(2, "layers of workers below the master (L)", ge=1)
     stragglers: int = setting(1, "children per parent that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
     matrix: Matrix | None = setting(None, "encoding matrix of your own, n rows of n; empty = made for you")
+    least_digits: int = kept_digits()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

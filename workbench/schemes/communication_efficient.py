@@ -25,6 +25,7 @@ from workbench.protocol import (
     Scheme,
     Send,
     Work,
+    kept_digits,
     some,
     star_plan,
 )
@@ -41,6 +42,7 @@ class CEGC(Scheme):
     name: ClassVar[str] = "CEGC"
     title: ClassVar[str] = "Communication-efficient gradient coding"
     paper: ClassVar[str] = "Ye and Abbe 2018"
+    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     load: int = setting(3, "parts that every worker computes (d), at least stragglers + reduction", ge=1)
     stragglers: int = setting(1, "workers that may be late or dead (s)", ge=0)
     reduction: int = setting(2, "how many times shorter than the model a message is (m)", ge=1)
@@ -49,6 +51,7 @@ class CEGC(Scheme):
         "polynomials where they are well conditioned, else evenly spread Fourier vectors; or one of them",
     )
     code_seed: int = setting(0, "seed of a random construction", ge=0)
+    least_digits: int = kept_digits()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from workbench.codes import GradientCode, cyclic, fractional, mds
 from workbench.codes.cyclic import Construction
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, some, star_plan
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, kept_digits, some, star_plan
 from workbench.schemes.uncoded import check_stragglers
 from workbench.settings import SettingError, setting
 from workbench.subprograms import (
@@ -43,6 +43,7 @@ class GC(Scheme):
     name: ClassVar[str] = "GC"
     title: ClassVar[str] = "Gradient coding"
     paper: ClassVar[str] = "Tandon et al. 2017"
+    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     stragglers: int = setting(1, "workers that may be late or dead (S)", ge=0)
     code: Literal["cyclic", "fractional", "mds", "tandon"] = setting(
         "cyclic",
@@ -53,6 +54,7 @@ class GC(Scheme):
     matrix: Matrix | None = setting(
         None, "encoding matrix of your own, one row per worker; empty = made for you"
     )
+    least_digits: int = kept_digits()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

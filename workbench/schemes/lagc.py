@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from workbench.codes import GradientCode, cyclic
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, star_plan
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, kept_digits, star_plan
 from workbench.schemes.gradient_coding import decoder
 from workbench.schemes.lazy import Groups, check_groups, lazy_master, lazy_odds, lazy_worker
 from workbench.settings import SettingError, setting
@@ -37,6 +37,7 @@ class LAGC(Scheme):
     name: ClassVar[str] = "LAGC"
     title: ClassVar[str] = "Lazily aggregated gradient coding"
     paper: ClassVar[str] = "Zhang and Simeone 2020"
+    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     exact: ClassVar[bool] = False  # old gradients stand in for new ones
     numeric: ClassVar[bool] = True
     selects: ClassVar[bool] = True
@@ -47,6 +48,7 @@ class LAGC(Scheme):
     groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
     stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+    least_digits: int = kept_digits()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from workbench.codes import GradientCode, Lagrange, lagrange
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes, some
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes, kept_digits, some
 from workbench.settings import SettingError, setting
 from workbench.subprograms import Combine, Got, at_least, child_program, parent_program, weighted_sum
 
@@ -35,7 +35,9 @@ class LCC(Scheme):
     title: ClassVar[str] = "Lagrange coded computing"
     paper: ClassVar[str] = "Li et al. 2018"
     numeric: ClassVar[bool] = True  # what a worker sends is no combination of the parts' gradients
+    eases: ClassVar[tuple[str, int] | None] = ("load", 1)
     load: int = setting(3, "coded blocks that a worker stores and goes through (r)", "blocks", ge=1)
+    least_digits: int = kept_digits()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

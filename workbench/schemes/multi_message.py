@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from workbench.codes import GradientCode, correlated, uncorrelated
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, even_sizes, some
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, even_sizes, kept_digits, some
 from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker
 from workbench.settings import SettingError, setting
 
@@ -139,6 +139,7 @@ class GCMMC(MultiMessageScheme):
         " messages, as in the paper; both decode from any K l / P - sum(order) + 1 messages of a cluster",
     )
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+    least_digits: int = kept_digits()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

@@ -10,8 +10,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workbench.protocol import MASTER, AllReduce, Commit, Compute, Node, Plan, Program, Scheme, star_plan
+from workbench.protocol import (
+    MASTER,
+    AllReduce,
+    Commit,
+    Compute,
+    Node,
+    Plan,
+    Program,
+    Scheme,
+    even_sizes,
+    uncoded_plan,
+)
 from workbench.settings import setting
 
 if TYPE_CHECKING:
@@ -31,8 +43,12 @@ class RAR(Scheme):
 
     def plan(self, workers: int, samples: int) -> Plan:
         """One part per worker; nobody has a parent, every worker commits."""
-        star = star_plan(np.eye(workers), samples)
+        star = uncoded_plan(workers, samples)
         return replace(star, parent=np.full(workers + 1, -1), committers=tuple(range(1, workers + 1)))
+
+    def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
+        """One part each."""
+        return even_sizes(samples, workers)
 
     def program(self, node: Node) -> Program:
         """Compute, sum around the ring, update, again; the master's rank only looks on."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, some, star_plan
+from workbench.protocol import MASTER, Node, Plan, Program, Scheme, even_sizes, some, uncoded_plan
 from workbench.settings import SettingError, setting
-from workbench.subprograms import Got, at_least, child_program, parent_program
+from workbench.subprograms import Got, at_least, child_program, parent_program, plain_sum
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting
@@ -31,7 +32,11 @@ class UMW(Scheme):
 
     def plan(self, workers: int, samples: int) -> Plan:
         """One part per worker."""
-        return star_plan(np.eye(workers), samples)
+        return uncoded_plan(workers, samples)
+
+    def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
+        """One part each."""
+        return even_sizes(samples, workers)
 
     def program(self, node: Node) -> Program:
         """Master or worker."""
@@ -73,7 +78,7 @@ class SGD(UMW):
 
 def total(got: Got) -> Any:
     """Sum of the answers, by rank and never by arrival, so that the same set gives the same bits."""
-    return sum(got[key].value for key in sorted(got))
+    return plain_sum([got[key].value for key in sorted(got)])
 
 
 def check_stragglers(stragglers: int, workers: int, field: str = "scheme_args.stragglers") -> None:

@@ -1,0 +1,35 @@
+"""How many threads the linear algebra library uses."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+ALONE = 9000  # numbers in a matrix up to which OpenBLAS takes one thread of its own accord
+
+
+@lru_cache(maxsize=2)
+def _controller(scipy: bool) -> ThreadpoolController:
+    """Finds the libraries that are there; SciPy brings one of its own."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def one_thread(numbers: int = ALONE + 1) -> AbstractContextManager[Any]:
+    """Let BLAS use one thread of this process meanwhile, for matrices of so many numbers.
+
+    Its threads wait for one another by spinning. In many short calls, beside other busy processes, that costs
+    up to a hundred times the work.
+
+    >>> with one_thread():
+    ...     pass
+    """
+    if numbers <= ALONE:
+        return nullcontext()
+    return cast(AbstractContextManager[Any], _controller("scipy.linalg" in sys.modules).limit(limits=1))
