@@ -57,6 +57,9 @@ class OnData(ProblemArgs):
     data: str = setting(
         "synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file of yours"
     )
+    target: str | None = setting(
+        None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
+    )
     samples: int | None = setting(
         None, "samples used (d); empty = all, 1000 of the synthetic", "samples", ge=1
     )
@@ -79,6 +82,7 @@ class OnData(ProblemArgs):
                 intercept=self.intercept,
                 scale=self.scale,
                 seed=self.data_seed,
+                target=self.target,
             )
         except DataError as error:
             raise DataError(_in_our_words(str(error), self.task, self.name)) from error
@@ -255,7 +259,7 @@ def _in_our_words(message: str, task: str, problem: str) -> str:
         for theirs, ours in {**first, task: problem}.items():
             message = message.replace(f"'{theirs}'", f"'{ours}'")
     words = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
-    words["features"] = "problem_args.features"
+    words |= {"features": "problem_args.features", "target: ": "problem_args.target: "}
     for theirs, ours in words.items():
         if message.startswith(theirs):
             return ours + message.removeprefix(theirs)

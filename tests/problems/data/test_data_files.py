@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def frame(table: Matrix) -> pd.DataFrame:
-    return pd.DataFrame(table, columns=[*(f"x{j}" for j in range(table.shape[1] - 1)), "value"])
+    return pd.DataFrame(table, columns=[*(f"x{j}" for j in range(table.shape[1] - 1)), "y"])
 
 
 def write_npy(path: Path, table: Matrix) -> None:
@@ -47,7 +47,7 @@ def write_csv(path: Path, table: Matrix) -> None:
 
 
 def write_csv_target_first(path: Path, table: Matrix) -> None:
-    mixed = frame(table).rename(columns={"value": "Target"})
+    mixed = frame(table).rename(columns={"y": "Target"})
     mixed[["Target", *mixed.columns[:-1]]].to_csv(path, index=False)
 
 
@@ -143,13 +143,13 @@ def test_targets_are_numbered_in_order(
 
 def test_points_keep_their_y(tmp_path: Path) -> None:
     (tmp_path / "points.csv").write_text("x,y,label\n1,2,0\n3,4,1\n")
-    data = load(str(tmp_path / "points.csv"), "binary", scale=False)
+    data = load(str(tmp_path / "points.csv"), "binary", scale=False, target="label")
     assert data.X[np.argsort(data.y)].tolist() == [[1, 2], [3, 4]]
 
 
 def test_counted_columns_are_a_header(tmp_path: Path) -> None:
     pd.DataFrame(np.eye(3)).to_csv(tmp_path / "counted.csv", index=False)
-    assert load(str(tmp_path / "counted.csv"), "regression").X.shape == (3, 2)
+    assert load(str(tmp_path / "counted.csv"), "regression", target="2").X.shape == (3, 2)
 
 
 def test_a_changed_file_is_other_data(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ BAD_TEXT = [
     ("city.csv", "size,city,target\n1,Paris,0\n2,Rome,1\n", "column 'city' .*'Paris'"),
     ("cell.csv", "size,age,target\n1,20,0\n2,old,1\n", "column 'age' .*'old'"),
     ("hole.csv", "a,b,c,target\n1,2,,0\n1,,5,1\n", "column 'b' of .* has missing"),
-    ("infinite.csv", "a,b\ninf,2\n", "column 'a' of .* has missing or infinite"),
-    ("hole_y.csv", "a,b\n1,2\n3,\n", "target .* row 1"),
+    ("infinite.csv", "a,y\ninf,2\n", "column 'a' of .* has missing or infinite"),
+    ("hole_y.csv", "a,y\n1,2\n3,\n", "target .* row 1"),
     ("binary.csv", "\x00\x01", "empty|cannot be read|columns"),
     ("damaged.parquet", "PAR1 or not", "cannot be read"),
     ("damaged.npy", "x", "cannot be read"),
