@@ -129,8 +129,10 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     """Turn the first complaint of a ValidationError into one sentence."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in _own(first["loc"], cls) if part not in _BRANCHES)
-    if first["type"] in ("model_type", "json_invalid"):
+    if first["type"] == "json_invalid":
         return f"{where or cls.__name__} = {_short(first['input'])}: {_lower(first['msg'])}; give fields and values"
+    if first["type"] == "model_type":
+        return f"{where or cls.__name__} = {_short(first['input'])}: must be fields and values, such as {{name: value}}"
     if first["type"] == "extra_forbidden":
         return _unknown_key(where, list(cls.model_fields), cls.__name__)
     if first["type"] == "missing":
