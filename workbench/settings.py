@@ -12,7 +12,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from workbench.kinds import range_of, slip
 
@@ -41,6 +49,20 @@ class SettingError(ValueError):
 def setting(default: Any = ..., description: str = "", unit: str = "", **constraints: Any) -> Any:
     """Declare a field with its description, unit and range (the source of forms, help and errors)."""
     return Field(default, description=description, json_schema_extra={"unit": unit}, **constraints)
+
+
+def at_most(most: int) -> AfterValidator:
+    """Refuse larger numbers at once: what they count is made later, and would take all memory or all day.
+
+    No `le`, which would be the end of a form's slider.
+    """
+
+    def check(value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value > most:
+            raise ValueError(f"{info.field_name} = {_short(value)}: is too large; take {most} or less")
+        return value
+
+    return AfterValidator(check)
 
 
 class Settings(BaseModel):
@@ -159,8 +181,8 @@ def _own(loc: tuple[int | str, ...], cls: type[BaseModel]) -> tuple[int | str, .
 
 def _joined(where: str, message: str) -> str:
     """Put the outer field before a message; with a dot where that begins with a field of its own."""
-    if not where:
-        return message
+    if not where or message.startswith(f"{where.rsplit('.', 1)[-1]} = "):
+        return where.rpartition(".")[0] + "." * ("." in where) + message
     return f"{where}.{message}" if re.match(r"[\w.\[\]]+( = |: )", message) else f"{where}: {message}"
 
 
@@ -194,5 +216,8 @@ def _lower(text: str) -> str:
 
 
 def _short(value: object, width: int = 60) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
     return text if len(text) <= width else text[: width - 3] + "..."

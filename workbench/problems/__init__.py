@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from workbench.problems.base import Evaluation, Problem, Request
 from workbench.protocol import Plan
-from workbench.settings import SettingError, Settings, setting, unknown_name
+from workbench.settings import SettingError, Settings, at_most, setting, unknown_name
 
 if TYPE_CHECKING:
     from workbench.problems.data import DataSet
+
+MOST_SAMPLES, MOST_FEATURES = 10**12, 10**8
 
 __all__ = ["Evaluation", "Problem", "ProblemArgs", "Request", "get", "names", "problem_from"]
 
@@ -60,10 +62,12 @@ class OnData(ProblemArgs):
     target: str | None = setting(
         None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
     )
-    samples: int | None = setting(
+    samples: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
         None, "samples used (d); empty = all, 1000 of the synthetic", "samples", ge=1
     )
-    features: int | None = setting(None, "features used; empty = all, 20 of the synthetic", ge=1)
+    features: Annotated[int | None, at_most(MOST_FEATURES)] = setting(
+        None, "features used; empty = all, 20 of the synthetic", ge=1
+    )
     l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
     intercept: bool = setting(False, "add a column of ones")
     scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
@@ -230,7 +234,9 @@ class UnitArgs(ProblemArgs):
     """Part j has the gradient e_j: what a scheme commits is its decoding vector."""
 
     name: ClassVar[str] = "unit"
-    samples: int = setting(1000, "samples that are cut into parts (d)", "samples", ge=1)
+    samples: Annotated[int, at_most(MOST_SAMPLES)] = setting(
+        1000, "samples that are cut into parts (d)", "samples", ge=1
+    )
 
     def count(self) -> int:
         """Number of samples d."""
