@@ -70,7 +70,10 @@ def test_run_writes_a_folder(
         (["presets", "fig8", "-o", "/dev/null"], "output = '/dev/null': cannot be written"),
         (["runs", "nosuch", "-o", "nosuch/t.csv"], "nosuch"),
         (["profile", "-o", "/proc/p.json"], "output = '/proc/p.json': cannot be written"),
-        (["run", "--rounds", "1" + 20 * "0", "--scheme", "UMW"], "rounds = 1.*is too large; take 100000000 or less"),
+        (
+            ["run", "--rounds", "1" + 20 * "0", "--scheme", "UMW"],
+            "rounds = 1.*is too large; take 100000000 or less",
+        ),
         (["sweep", "x.yaml", "--timeout", "-3"], "'--timeout': -3.0"),
         (["sweep", "x.yaml", "-j", "0"], "'--jobs': 0"),
         (["resume", "."], r"folder = '\.': holds no run on real processes; give"),

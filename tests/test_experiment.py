@@ -222,7 +222,10 @@ def test_import_is_light() -> None:
     [
         ({"rounds": 10**23}, f"rounds = {10**23}: is too large; take 100000000 or less"),
         ({"rounds": 1e23}, "rounds = 1e+23: is no whole number; take 1 or more"),
-        ({"rounds": 10**5000}, "rounds = a number of thousands of digits: is too large; take 100000000 or less"),
+        (
+            {"rounds": 10**5000},
+            "rounds = a number of thousands of digits: is too large; take 100000000 or less",
+        ),
         ({"workers": 10**23}, f"workers = {10**23}: is too large; take 1000000 or less"),
         ({"problem_args": {"samples": 10**23}}, f"problem_args.samples = {10**23}: is too large"),
         ({"problem_args": {"features": 10**23}}, f"problem_args.features = {10**23}: is too large"),
