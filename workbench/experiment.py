@@ -15,7 +15,7 @@ from workbench.links import Link
 from workbench.optimisers import Optimiser, optimiser_class
 from workbench.problems import Problem, ProblemArgs, problem_from
 from workbench.protocol import Plan, Scheme
-from workbench.settings import SettingError, Settings, at_most, check_ending, setting
+from workbench.settings import SettingError, Settings, at_most, check_ending, check_writable, path_of, setting
 
 MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
 
@@ -123,8 +123,9 @@ class Experiment(Settings):
         """Write to a .json, .yaml or .yml file, atomically; raises `SettingError` for another name."""
         from workbench.text import dump
 
-        file = Path(path)
+        file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")
+        check_writable(file, "path")
         json = file.suffix == ".json"
         text = self.model_dump_json(indent=2) + "\n" if json else dump(self.model_dump(mode="json"))
         with atomic_write(file) as out:

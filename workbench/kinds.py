@@ -115,7 +115,8 @@ def _empty(field: FieldInfo) -> str:
 def _whole_range(limits: dict[str, Any], value: Any) -> str:
     low = limits["ge"] if limits["gt"] is None else limits["gt"] + 1
     high = limits["le"] if limits["lt"] is None else limits["lt"] - 1
-    if not isinstance(value, Real) or isinstance(value, bool) or not abs(value) < LARGE:  # NaN is not, either
+    near_by: Any = isinstance(value, Real) and not isinstance(value, bool) and value
+    if near_by is False or not -LARGE < near_by < LARGE:
         return _span(low, high)
     around: Any = (floor(value), ceil(value))
     near = {max(n, low) if low is not None else n for n in around}

@@ -24,7 +24,7 @@ from workbench.fitting import Law
 from workbench.linkfit import PortFit, Work
 from workbench.links import BYTES_PER_FLOAT, Link
 from workbench.protocol import Array
-from workbench.settings import SettingError, Settings, check_ending, setting
+from workbench.settings import SettingError, Settings, check_ending, path_of, setting
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -334,7 +334,7 @@ class ClusterProfile(Settings):
         """Write to a .json, .yaml or .yml file, whole or not at all. Raises `SettingError` for another name."""
         from workbench.text import dump
 
-        file = Path(path)
+        file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")
         if not file.parent.is_dir():
             raise SettingError(
@@ -353,7 +353,7 @@ class ClusterProfile(Settings):
         """Read a profile; raises `SettingError` that names file, field and value."""
         from workbench.text import read_text, read_yaml
 
-        file = Path(path)
+        file = path_of(path, "path")
         if not file.is_file():
             raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")
         text = read_text(file) if file.suffix == ".json" else None  # YAML takes a hundred times as long

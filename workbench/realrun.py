@@ -35,7 +35,7 @@ from workbench.problems.base import Evaluation
 from workbench.problems.linear import one_thread
 from workbench.runner import diverged, lost_digits
 from workbench.runs_folder import new_folder
-from workbench.settings import SettingError
+from workbench.settings import SettingError, check_options, path_of
 from workbench.trace import Trace
 
 SPEC, TASK, HOLDER = "spec.json", "task.json", "holder.json"
@@ -299,6 +299,10 @@ def start_real(
         `Run.result`.
     """
     where = clusters.load(cluster)
+    if not checkpoint_every >= 0:
+        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
+    if not patience > 0:
+        raise SettingError(f"patience = {patience}: take more than 0 s")
     if emulate not in ("all", "delays", "nothing"):
         raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
     home = new_folder(folder)
@@ -350,7 +354,7 @@ def _go_on(run: RealRun) -> None:
 
 
 def _real_folder(folder: str | Path) -> Path:
-    home = Path(folder)
+    home = path_of(folder, "folder")
     if not (home / TASK).is_file() or not (home / SPEC).is_file():
         raise SettingError(
             f"folder = {str(folder)!r}: holds no run on real processes; give the folder of one (wb.Trace.load reads"
@@ -402,6 +406,7 @@ def _write_json(path: Path, words: dict[str, Any]) -> None:
 
 def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Trace]:
     """Run one after the other on real processes, with a progress bar; what `wb.run` and `wb.compare` call."""
+    check_options("mpi", start_real, options)
     return [watched(start_real(e, **options), progress) for e in experiments]
 
 

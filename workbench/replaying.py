@@ -30,6 +30,7 @@ from workbench.protocol import (
     Recv,
     Send,
 )
+from workbench.settings import path_of
 
 
 def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
@@ -37,7 +38,7 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
 
     Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), or whose notes end early.
     """
-    home = Path(folder)
+    home = path_of(folder, "folder")
     e = Experiment.read(home / "spec.json")
     done = len(read_rows(home)) if rounds is None else rounds
     with one_thread():

@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from workbench.settings import SettingError
+from workbench.settings import SettingError, path_of
 
 KEPT = 20
 FRESH = 3600.0  # s for which a run that has ended is kept anyhow: somebody may still be reading it
@@ -16,7 +16,7 @@ FRESH = 3600.0  # s for which a run that has ended is kept anyhow: somebody may 
 def new_folder(folder: str | Path | None) -> Path:
     """Make the run folder; raises `SettingError` where there is something already."""
     if folder is not None:
-        path = Path(folder).absolute()
+        path = path_of(folder, "folder").absolute()
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise SettingError(f"folder = {str(folder)!r}: exists already; choose a new name")
     else:

@@ -5,10 +5,12 @@ Widgets, the command line's help and error sentences are all made from the same 
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +26,7 @@ from pydantic import (
 
 from workbench.kinds import range_of, slip
 
+LONGEST_NAME = 255  # bytes, of a file or folder
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
 _RANGES = (
     "greater_than",
@@ -120,6 +123,51 @@ class Settings(BaseModel):
         """Describe every field as a plain dict: name, type, default, unit, range, choices, description."""
         properties = cls.model_json_schema()["properties"]
         return [{"name": name, **spec} for name, spec in properties.items()]
+
+
+def path_of(value: object, field: str) -> Path:
+    """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
+    if not isinstance(value, str | Path) or "\0" in str(value):
+        raise SettingError(
+            f"{field} = {_short(value)}: is no path; give the name of a file or folder, in quotes"
+        )
+    path = Path(value)
+    longest = max(map(len, map(os.fsencode, path.parts)), default=0)
+    if longest > LONGEST_NAME:
+        raise SettingError(
+            f"{field} = {_short(value)}: has a name of {longest} bytes; take at most {LONGEST_NAME}"
+        )
+    return path
+
+
+def check_kind(field: str, value: object, kind: type) -> None:
+    """Refuse an argument of another kind than bool, int or float, as fields do; raises `SettingError`.
+
+    >>> check_kind("events", True, bool)
+    >>> check_kind("events", "no", bool)
+    Traceback (most recent call last):
+    ...
+    workbench.settings.SettingError: events = 'no': is neither true nor false; write one of the two
+    """
+    if wrong := slip(kind, value):
+        raise SettingError(f"{field} = {_short(value)}: {wrong.words}")
+
+
+def check_options(engine: str, start: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that what starts an engine's runs does not know, and flags and numbers that are none."""
+    known = {
+        name: each.default
+        for name, each in signature(start).parameters.items()
+        if each.default is not each.empty
+    }
+    for name, value in options.items():
+        if name not in known:
+            raise SettingError(
+                f"{name} = {_short(value)}: means nothing to engine = {engine!r}; leave it out, or take one of"
+                f" {', '.join(known)}"
+            )
+        if type(known[name]) in (bool, float):
+            check_kind(name, value, type(known[name]))
 
 
 def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from workbench.settings import SettingError, Settings
+from workbench.settings import SettingError, Settings, path_of
 
 DEEPEST = 50  # levels of lists and fields in one another: no experiment has ten
 REPEATED = 10_000  # values that the aliases of one text may stand for
@@ -30,9 +30,10 @@ class Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Refuse what is too deep, what stands for too much, and what is within itself."""
-        alias = self.peek_event() if self.check_event(yaml.AliasEvent) else None
+        first: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        alias = first if isinstance(first, yaml.AliasEvent) else None
         if self._depth == DEEPEST:
-            raise self._refusal(self.peek_event(), f"lies {DEEPEST} levels deep; write it flatter")
+            raise self._refusal(first, f"lies {DEEPEST} levels deep; write it flatter")
         self._depth += 1
         node: Any = super().compose_node(parent, index)
         self._depth -= 1
@@ -137,7 +138,7 @@ def read_text(path: Path) -> str:
 
 def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
     """Read a file of fields, such as the example's; raises `SettingError` naming the file."""
-    file = Path(path)
+    file = path_of(path, "path")
     if not file.is_file():
         raise SettingError(
             f"{path}: no such file; give a .yaml or .json file with fields such as {example!r}"

@@ -16,7 +16,7 @@ from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
 from workbench.files import atomic_folder, atomic_write
 from workbench.protocol import Array
-from workbench.settings import SettingError
+from workbench.settings import SettingError, check_kind, check_writable, path_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +75,7 @@ class Trace:
 
     def time_to(self, target: float, metric: str = "loss") -> float:
         """Seconds until the metric first is at or below the target (NaN: never)."""
+        check_kind("target", target, float)
         if metric not in self.columns:
             raise SettingError(f"metric = {metric!r}: this trace has {', '.join(self.columns)}")
         values = np.asarray(self.columns[metric])
@@ -83,7 +84,8 @@ class Trace:
 
     def save(self, folder: str | Path) -> Path:
         """Write the run folder at once or not at all: spec.json, run.json, rounds and events.parquet, model.npy."""
-        target = Path(folder)
+        target = path_of(folder, "folder")
+        check_writable(target, "folder", target.parent)
         if target.exists():
             raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +110,7 @@ class Trace:
         """Read a run folder; raises `SettingError` when it is none."""
         import pandas as pd
 
-        path = Path(folder)
+        path = path_of(folder, "folder")
         missing = [f for f in FILES if not (path / f).is_file()]
         if missing:
             raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")

@@ -24,7 +24,7 @@ from workbench.batch.notebook import OTHERS
 from workbench.batch.page import rehearse, write_script
 from workbench.batch.plan import KEY, Item, Sweep
 from workbench.experiment import Experiment
-from workbench.settings import SettingError, check_writable
+from workbench.settings import SettingError, check_writable, path_of
 
 if TYPE_CHECKING:
     from workbench.store import Runs
@@ -129,7 +129,7 @@ def sweep(
     with Kernels(threads, fresh) as kernels:
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
-            _check(Path(notebook))
+            _check(path_of(notebook, "notebook"))
         check_writable(target, "folder", target)
         with alone(target):
             noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -165,16 +165,16 @@ def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | No
     """Read a sweep, and say where it goes; see `sweep`."""
     if isinstance(plan, Sweep | Mapping):
         sweep = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
-        return sweep, _no_run(Path(folder or Path("runs") / "sweep"))
-    path = Path(plan)
+        return sweep, _no_run(path_of(folder or Path("runs") / "sweep", "folder"))
+    path = path_of(plan, "sweep")
     if not path.is_dir():
-        return Sweep.read(path), _no_run(Path(folder or Path("runs") / path.stem))
+        return Sweep.read(path), _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
     noted = read_plan(path).get("sweep")
     if noted is None:
         raise SettingError(
             f"sweep = {str(path)!r}: is a folder without {PLAN}; give a .yaml file, or a sweep's folder"
         )
-    return Sweep(**noted), _no_run(Path(folder or path))
+    return Sweep(**noted), _no_run(path_of(folder or path, "folder"))
 
 
 def _no_run(folder: Path) -> Path:

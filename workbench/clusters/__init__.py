@@ -13,7 +13,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from workbench.clusters.base import Cluster, Finding, HostState, Status, rebuilt
-from workbench.settings import SettingError, unknown_name
+from workbench.settings import SettingError, path_of, unknown_name
 from workbench.text import read_yaml
 
 for _module in iter_modules(__path__):
@@ -72,7 +72,9 @@ def load(name: str | Path) -> Cluster:
     >>> load("local")
     Local(kind='local', name='local', price=None)
     """
-    path = Path(name)
+    if not isinstance(name, str | Path):
+        raise unknown_name("cluster", name, names())
+    path = path_of(name, "cluster")
     if path.suffix in (".yaml", ".yml"):
         return _read(path)
     if (found := file_of(str(name))) is not None:
