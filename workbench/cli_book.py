@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 _HOW = (
-    "nothing was started: `workbench reproduce NAME` recomputes one of these, `workbench reproduce all` every one of them"
+    "nothing was started: `workbench reproduce NAME` recomputes one of these, `workbench reproduce all` every one"
     " (up to an hour; with --quick some minutes)"
 )
 
@@ -39,8 +39,8 @@ _HOW = (
 @click.option("--notebooks/--no-notebooks", default=True, help="With all: execute the papers' notebooks too.")
 @click.option("--fresh", is_flag=True, help="Compute anew what is kept.")
 def reproduce(
-    name: str | None, quick: bool, listed: bool, output: Path, traces: Path | None, seed: int, download: bool, measure: bool,
-    notebooks: bool, fresh: bool,
+    name: str | None, quick: bool, listed: bool, output: Path, traces: Path | None, seed: int, download: bool,
+    measure: bool, notebooks: bool, fresh: bool,
 ) -> None:  # fmt: skip
     """Recompute NAME (a figure or table such as fig8, table3, gcada-fig2), or all; write a page. No NAME: a list.
 
