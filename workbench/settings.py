@@ -135,7 +135,7 @@ def path_of(value: object, field: str) -> Path:
     longest = max(map(len, map(os.fsencode, path.parts)), default=0)
     if longest > LONGEST_NAME:
         raise SettingError(
-            f"{field} = {_short(value)}: has a name of {longest} bytes; take at most {LONGEST_NAME}"
+            f"{field} = {_short(str(value))}: has a name of {longest} bytes; take at most {LONGEST_NAME}"
         )
     return path
 
@@ -181,6 +181,7 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
 
     Raises `SettingError`.
     """
+    path_of(path, field)
     if folder is None and path.is_dir():
         raise SettingError(f"{field} = {str(path)!r}: is a folder; give a file's name")
     try:

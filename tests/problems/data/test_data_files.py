@@ -211,7 +211,11 @@ def test_a_bad_array_is_named(tmp_path: Path, name: str, content: object, says: 
 BAD_TEXT = [
     ("empty.csv", "", "cannot be read"),
     ("rows.csv", "a,b\n", "0 rows"),
-    ("narrow.csv", "a\n1\n", "1 columns"),
+    ("narrow.csv", "a\n1\n", "has 1 row and 1 column; it needs"),
+    ("semi.csv", "a;b;target\n1;2;3\n", "separates its columns by ';'; write it with commas"),
+    ("tabs.csv", "a\ttarget\n1\t2\n", "separates its columns by '.*t'; write it with commas"),
+    ("twice.csv", "target,a,target\n1,2,3\n4,5,6\n", "has the columns 'target' and 'target'; name the one"),
+    ("quote.csv", 'a,target\n1,2\n3,"4\n', "EOF inside string"),
     ("header.csv", "1.5,2,3\n4,5,6\n", "header line"),
     ("same.csv", "1,1,0\n2,1,1\n", "header line"),
     ("surplus.csv", "a,b\n1,2,3\n", "cannot be read"),
@@ -237,6 +241,14 @@ def test_a_bad_text_file_is_named(tmp_path: Path, name: str, content: str, says:
     path = tmp_path / name
     path.write_text(content)
     fails(path, says)
+
+
+def test_text_of_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "latin.csv"
+    path.write_bytes("größe,target\n1,2\n".encode("latin-1"))
+    fails(path, "is no text in UTF-8 .*; save it as such")
+    path.write_text("größe, target \n1,2\n3,4\n", encoding="utf-8-sig")
+    assert load(path, "regression").X.shape == (2, 1)
 
 
 @pytest.mark.parametrize("values", [pd.to_datetime(["2020-01-01"] * 2), [None, None], ["1", "2"]])

@@ -38,6 +38,10 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
         return READERS[path.suffix.lower()](path, columns or Columns())
     except DataError:
         raise
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"source: {path.name!r} is no text in UTF-8 ({error.reason}); save it as such"
+        ) from error
     except Exception as error:  # each library raises its own kinds on a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(

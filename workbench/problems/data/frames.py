@@ -1,5 +1,6 @@
 """Tables with named columns: which one is the target, and how categories become numbers."""
 
+import csv
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ def read_csv(path: Path) -> "pd.DataFrame":
         # Deprecated from pandas 3.1, whose default is as exact; earlier ones round without it.
         warnings.filterwarnings("ignore", message="The 'float_precision' argument")
         frame = pd.read_csv(path, float_precision="round_trip", index_col=False, low_memory=False)
+    _own_names(frame, path)
     names = [str(name) for name in frame.columns]
     counted = names[:-1] == [str(number) for number in range(len(names) - 1)]
     if not counted and all(_is_number(name) for name in names):
@@ -67,6 +69,18 @@ def read_csv(path: Path) -> "pd.DataFrame":
             f"source: {path.name!r} starts with numbers, not with a header line; add a line of column names"
         )
     return frame
+
+
+def _own_names(frame: "pd.DataFrame", path: Path) -> None:
+    """Give the columns the names that stand in the file: pandas makes a.1 of a second a, which hides it."""
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        names = next((row for row in csv.reader(lines) if row), [])
+    if len(names) == frame.shape[1] and "" not in names:
+        frame.columns = [name.strip() for name in names]
+    if len(names) == 1 and (found := [mark for mark in ";\t|" if mark in names[0]]):
+        raise DataError(
+            f"source: {path.name!r} separates its columns by {found[0]!r}; write it with commas between them"
+        )
 
 
 def read_parquet(path: Path) -> "pd.DataFrame":
@@ -85,8 +99,11 @@ def frame_raw(frame: "pd.DataFrame", name: str, note: str, columns: Columns) -> 
         There are too few rows or columns, no column or several may be the target, or a feature is text.
     """
     if frame.shape[0] < 1 or frame.shape[1] < 2:
+        rows, wide = (
+            f"{n} {what}{'s' * (n != 1)}" for n, what in zip(frame.shape, ("row", "column"), strict=True)
+        )
         raise DataError(
-            f"source: {name!r} has {frame.shape[0]} rows and {frame.shape[1]} columns; "
+            f"source: {name!r} has {rows} and {wide}; "
             "it needs 1 row and 2 columns (a feature and the target) at least"
         )
     place = target_place([str(column) for column in frame.columns], name, columns)
