@@ -216,3 +216,32 @@ def test_import_is_light() -> None:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "['numpy']\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"rounds": 10**23}, f"rounds = {10**23}: is too large; take 100000000 or less"),
+        ({"rounds": 1e23}, "rounds = 1e+23: is no whole number; take 1 or more"),
+        (
+            {"rounds": 10**5000},
+            "rounds = a number of thousands of digits: is too large; take 100000000 or less",
+        ),
+        ({"workers": 10**23}, f"workers = {10**23}: is too large; take 1000000 or less"),
+        ({"problem_args": {"samples": 10**23}}, f"problem_args.samples = {10**23}: is too large"),
+        ({"problem_args": {"features": 10**23}}, f"problem_args.features = {10**23}: is too large"),
+        (
+            {"problem": "unit", "problem_args": {"samples": 10**23}},
+            f"problem_args.samples = {10**23}: is too large",
+        ),
+    ],
+)
+def test_numbers_that_nothing_could_hold_are_refused_at_once(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        wb.Experiment(**fields)
+    assert str(caught.value).startswith(says)
+
+
+def test_large_numbers_leave_the_sliders_as_they_are() -> None:
+    limits = {f["name"]: f for f in wb.Experiment.fields()}
+    assert not {"maximum", "exclusiveMaximum"} & {*limits["rounds"], *limits["workers"]}

@@ -99,3 +99,10 @@ def test_what_is_no_number_of_rounds_or_no_seed_is_named(bad: dict[str, Any]) ->
     ((name, value),) = bad.items()
     with pytest.raises(SettingError, match=f"^{name} = {value!r}: take a whole number"):
         wb.forecast(wb.Experiment(), **bad)
+
+
+@pytest.mark.parametrize("fields", [{"rounds": 10**8}, {"rounds": 10, "asked": 10**11}])
+def test_more_rounds_than_can_be_drawn_are_refused_at_once(fields: dict[str, int]) -> None:
+    asked = fields.pop("asked", None)
+    with pytest.raises(wb.SettingError, match=r"rounds = 10+: a forecast draws each .* take 1000000 or less"):
+        wb.forecast(wb.Experiment(scheme="UMW", **fields), asked)

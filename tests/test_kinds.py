@@ -75,12 +75,14 @@ def test_slips(kind: Any, value: Any, where: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("cls", "field", "value", "words"),
     [
-        (Experiment, "rounds", 0, "take 1 or more, the nearest is 1"),
+        (Experiment, "rounds", 0, "take 1 or more"),
         (Experiment, "rounds", 2.5, "take 1 or more, the nearest are 2 and 3"),
         (Experiment, "rounds", float("nan"), "take 1 or more"),
         (Experiment, "decode_rate", -1, "take a number above 0, or leave it empty"),
-        (Link, "latency", -1, "take 0 or more, the nearest is 0"),
-        (Link, "latency", float("inf"), "take 0 or more, e.g. 0.0"),
+        (Link, "latency", -1, "take 0 or more"),
+        (Link, "latency", float("inf"), "take 0 or more"),
+        (Experiment, "rounds", 1e23, "take 1 or more"),
+        (Experiment, "rounds", 0.5, "take 1 or more"),
         (Markov, "enter", 2, "take above 0 to 1, the nearest is 1"),
         (Markov, "enter", 0, "take above 0 to 1, e.g. 0.02"),
         (Nesterov, "momentum", 1, "take 0 to below 1, or leave it empty"),

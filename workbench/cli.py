@@ -133,9 +133,9 @@ def run(
     """Run the experiment of a SPEC file (.yaml, .json), changed by the options; no SPEC: the defaults."""
     from workbench.experiment import Experiment
     from workbench.runner import run as run_experiment
-    from workbench.settings import SettingError, check_writable
+    from workbench.settings import SettingError, check_writable, path_of
 
-    if output is not None and output.exists():
+    if output is not None and path_of(output, "output").exists():
         raise SettingError(f"output = {str(output)!r}: exists already; choose a new name")
     if output is not None:
         check_writable(output, "output")  # now, not after the run
@@ -165,19 +165,19 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
 
     for change in changes:
         path, equals, text = change.partition("=")
-        if not equals:
-            raise SettingError(f"--set {change}: write FIELD=VALUE, e.g. scheme_args.stragglers=2")
+        if not equals or not all(path.split(".")):
+            raise SettingError(f"--set {change:.60}: write FIELD=VALUE, e.g. scheme_args.stragglers=2")
         place: Any = base
         *outer, last = path.split(".")
         for key in outer:
             place = place.setdefault(key, {})
             if not isinstance(place, dict):
-                raise SettingError(f"--set {change}: {key} has no fields of its own; write {key}=VALUE")
+                raise SettingError(f"--set {change:.60}: {key} has no fields of its own; write {key}=VALUE")
         try:
             place[last] = parse(text)
         except yaml.YAMLError:
             raise SettingError(
-                f"--set {change}: {text!r} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
+                f"--set {change:.60}: {text!r:.60} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
             ) from None
     if isinstance(delays := base.get("delays"), dict):
         # of the default, some numbers were changed
@@ -213,7 +213,9 @@ def forecast(spec: Path, rounds: int | None) -> None:
 
 @cli.command()
 @click.argument("spec", type=click.Path(path_type=Path))
-@click.option("--sets", type=click.IntRange(1), default=500, show_default=True, help="Survivor sets to draw.")
+@click.option(
+    "--sets", type=click.IntRange(1, 10**6), default=500, show_default=True, help="Survivor sets to draw."
+)
 def code(spec: Path, sets: int) -> None:
     """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
     from workbench.codes import report, warning

@@ -11,8 +11,14 @@ if TYPE_CHECKING:
     from workbench.book import Outcome, Setting
 
 
+_HOW = (
+    "nothing was started: `workbench reproduce NAME` recomputes one of these, `workbench reproduce all` every one"
+    " (up to an hour; with --quick some minutes)"
+)
+
+
 @click.command()
-@click.argument("name", default="all")
+@click.argument("name", required=False)
 @click.option("--quick", is_flag=True, help="Fewer rounds and smaller data: minutes, not an hour.")
 @click.option("--list", "listed", is_flag=True, help="List the names of all entries.")
 @click.option(
@@ -33,10 +39,10 @@ if TYPE_CHECKING:
 @click.option("--notebooks/--no-notebooks", default=True, help="With all: execute the papers' notebooks too.")
 @click.option("--fresh", is_flag=True, help="Compute anew what is kept.")
 def reproduce(
-    name: str, quick: bool, listed: bool, output: Path, traces: Path | None, seed: int, download: bool, measure: bool,
-    notebooks: bool, fresh: bool,
+    name: str | None, quick: bool, listed: bool, output: Path, traces: Path | None, seed: int, download: bool,
+    measure: bool, notebooks: bool, fresh: bool,
 ) -> None:  # fmt: skip
-    """Recompute NAME (a figure or table such as fig8, table3, gcada-fig2), or all; write a page.
+    """Recompute NAME (a figure or table such as fig8, table3, gcada-fig2), or all; write a page. No NAME: a list.
 
     Finished entries are kept and used again while what they depend on is the same, so a run that was broken off goes
     on where it stopped.
@@ -44,9 +50,11 @@ def reproduce(
     from workbench import book
     from workbench.settings import check_writable
 
-    if listed:
+    if listed or name is None:
         for entry in book.entries().values():
             click.echo(f"{entry.name:15} {entry.title}")
+        if not listed:
+            click.echo(_HOW, err=True)
         return
     if name != "all":
         book.get(name)  # a wrong name is refused at once

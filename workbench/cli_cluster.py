@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NAME = click.argument("name")
+_CODE = (
+    "a cluster's file is code: what it names (programs, options of sbatch, ssh's configuration) is started; use only"
+    " files that you trust"
+)
 
 
 @click.group()
@@ -23,15 +27,21 @@ def cluster() -> None:
 
 @cluster.command("list")
 def list_() -> None:
-    """List the clusters by name, with their kind; a file that is wrong says so in its line."""
+    """List the clusters by name, with kind and file; a file that is wrong says so in its line."""
     from workbench import clusters
     from workbench.settings import SettingError
 
-    for name in clusters.names():
+    files = {name: clusters.file_of(name) for name in clusters.names()}
+    for name, file in files.items():
         try:
-            click.echo(f"{name:16} {clusters.load(name).kind}")
+            found = clusters.load(name)
         except SettingError as error:
             click.echo(f"{name:16} cannot be used: {error}")
+            continue
+        config = f", with ssh's configuration {given}" if (given := getattr(found, "config", None)) else ""
+        click.echo(f"{name:16} {found.kind:6} {file or ''}{config}".rstrip())
+    if any(files.values()):
+        click.echo(_CODE, err=True)
 
 
 @cluster.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import field_validator, model_validator
 
@@ -15,7 +15,9 @@ from workbench.links import Link
 from workbench.optimisers import Optimiser, optimiser_class
 from workbench.problems import Problem, ProblemArgs, problem_from
 from workbench.protocol import Plan, Scheme
-from workbench.settings import SettingError, Settings, check_ending, setting
+from workbench.settings import SettingError, Settings, at_most, check_ending, check_writable, path_of, setting
+
+MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
 
 
 class Fault(Settings):
@@ -41,8 +43,10 @@ class Experiment(Settings):
     problem_args: dict[str, Any] = setting({}, "data and regularisation")
     optimiser: str = setting("gd", "how the model is updated")
     optimiser_args: dict[str, Any] = setting({}, "numbers of the optimiser")
-    workers: int = setting(12, "number of workers (N), master not counted", ge=1)
-    rounds: int = setting(100, "number of model updates", ge=1)
+    workers: Annotated[int, at_most(MOST_WORKERS)] = setting(
+        12, "number of workers (N), master not counted", ge=1
+    )
+    rounds: Annotated[int, at_most(MOST_ROUNDS)] = setting(100, "number of model updates", ge=1)
     seed: int = setting(0, "seed of the delays; the same seed gives every scheme the same stragglers", ge=0)
     delays: Delays = setting(ShiftedExponential(), "how long workers take")
     link: Link = setting(Link(), "how long messages take")
@@ -121,8 +125,9 @@ class Experiment(Settings):
         """Write to a .json, .yaml or .yml file, atomically; raises `SettingError` for another name."""
         from workbench.text import dump
 
-        file = Path(path)
+        file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")
+        check_writable(file, "path")
         json = file.suffix == ".json"
         text = self.model_dump_json(indent=2) + "\n" if json else dump(self.model_dump(mode="json"))
         with atomic_write(file) as out:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Ready = Callable[[NDArray[np.int64]], NDArray[np.int64]]  # order of arrival (m, n) -> answers needed (m,)
 Ties = Callable[[NDArray[np.int64]], Array]
 BATCH = 2_000_000  # drawn times held at once
+MOST = 1_000_000  # rounds: some minutes
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) 
         )
     if rounds is not None and not (isinstance(rounds, int | np.integer) and rounds >= 1):
         raise SettingError(f"rounds = {rounds!r}: take a whole number, 1 or more")
+    if (drawn := experiment.rounds if rounds is None else rounds) > MOST:
+        raise SettingError(f"rounds = {drawn}: a forecast draws each of them; take {MOST} or less")
     if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
         raise SettingError(f"seed = {seed!r}: take a whole number, 0 or more")
     if experiment.faults:

@@ -15,7 +15,7 @@ from workbench.clusters import Cluster
 from workbench.launch import records
 from workbench.launch.pools import Holder
 from workbench.locks import RANKS_LOCK, RUN_LOCK, Lock
-from workbench.settings import SettingError
+from workbench.settings import SettingError, path_of
 from workbench.text import read_json
 
 SPEC, TASK, HOLDER = "spec.json", "task.json", "holder.json"
@@ -26,7 +26,7 @@ LOOK_EVERY = 0.05  # s
 
 def real_folder(folder: str | Path) -> Path:
     """The folder of a real run; raises `SettingError` for any other."""
-    home = Path(folder)
+    home = path_of(folder, "folder")
     if not (home / TASK).is_file() or not (home / SPEC).is_file():
         raise SettingError(
             f"folder = {str(folder)!r}: holds no run on real processes; give the folder of one (wb.Trace.load reads"

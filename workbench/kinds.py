@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from math import ceil, floor, inf
+from math import ceil, floor
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
@@ -93,13 +93,14 @@ def range_of(field: FieldInfo, value: Any) -> str:
 
     >>> from workbench.links import Link
     >>> range_of(Link.model_fields["latency"], -0.5)
-    'take 0 or more, the nearest is 0'
+    'take 0 or more'
     """
     limits = {name: _limit(field, name) for name in ("ge", "gt", "le", "lt")}
     if int in (field.annotation, *get_args(field.annotation)):
         return _whole_range(limits, value) + _empty(field)
     words = _real_range(limits, value)
     example = isinstance(field.default, float) and ", the nearest" not in words
+    example = example and field.default != _limit(field, "ge")  # which the words begin with
     return words + (f", e.g. {field.default}" if example else "") + _empty(field)
 
 
@@ -114,11 +115,14 @@ def _empty(field: FieldInfo) -> str:
 def _whole_range(limits: dict[str, Any], value: Any) -> str:
     low = limits["ge"] if limits["gt"] is None else limits["gt"] + 1
     high = limits["le"] if limits["lt"] is None else limits["lt"] - 1
-    if not isinstance(value, Real) or isinstance(value, bool) or value != value or abs(value) == inf:
+    near_by: Any = isinstance(value, Real) and not isinstance(value, bool) and value
+    if near_by is False or not -LARGE < near_by < LARGE:
         return _span(low, high)
     around: Any = (floor(value), ceil(value))
     near = {max(n, low) if low is not None else n for n in around}
     near = {min(n, high) if high is not None else n for n in near}
+    if None in (low, high) and near <= {low, high}:  # the only end says it already
+        return _span(low, high)
     listed = " and ".join(map(str, sorted(near)))
     return f"{_span(low, high)}, the nearest {'is' if len(near) == 1 else 'are'} {listed}"
 
@@ -136,7 +140,7 @@ def _real_range(limits: dict[str, Any], value: Any) -> str:
     words = f"{start} to {end}" if start and end else f"{start} or more" if low is not None else start or end
     words = f"a number {words}" if words.startswith(("above", "below")) and " to " not in words else words
     nearest = ""
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if start and end and isinstance(value, Real) and not isinstance(value, bool):  # one end says it already
         nearest = f", the nearest is {low:g}" if low is not None and value < low else ""
         nearest = f", the nearest is {high:g}" if high is not None and value > high else nearest
     return f"take {words or 'any finite number'}{nearest}"

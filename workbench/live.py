@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.settings import SettingError, unknown_name
+from workbench.settings import SettingError, check_options, unknown_name
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -121,16 +121,23 @@ def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options:
     On the virtual clock they share all work that they have in common, as in `wb.compare`. An engine that serves
     one run at a time lets the others wait.
     """
+    if engine not in list(STARTERS):  # a list has no hash
+        raise unknown_name("engine", engine, list(STARTERS))
+    return STARTERS[engine](checked(experiments), **options)
+
+
+def checked(experiments: object) -> list[Experiment]:
+    """Experiments as a list, one alone as well; raises `SettingError` for anything else."""
     from workbench.experiment import Experiment
 
-    if engine not in STARTERS:
-        raise unknown_name("engine", engine, list(STARTERS))
-    for e in experiments:
+    several = isinstance(experiments, Sequence) and not isinstance(experiments, str)
+    found: list[Any] = list(experiments) if several else [experiments]  # type: ignore[call-overload]
+    for e in found:
         if not isinstance(e, Experiment):
             raise SettingError(
                 f"experiment = {e!r:.60}: give a wb.Experiment (of a preset, preset['CR'] or another)"
             )
-    return STARTERS[engine](experiments, **options)
+    return found
 
 
 # ---------------------------------------------------------------- the virtual clock
@@ -168,15 +175,22 @@ def each(start_one: Callable[..., Run]) -> Callable[..., list[Run]]:
     return start_several
 
 
+def _start_simulated(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
+    """Start them together on the virtual clock."""
+    check_options("sim", start_simulated, options)
+    return start_simulated(experiments, **options)
+
+
 def _start_real(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
     """Start them one after the other on real processes."""
     from workbench.realrun import start_real
 
+    check_options("mpi", start_real, options)
     return each(start_real)(experiments, **options)
 
 
 STARTERS: dict[str, Callable[..., list[Run]]] = {  # engine -> starts several runs
-    "sim": start_simulated,
+    "sim": _start_simulated,
     "mpi": _start_real,
 }
 

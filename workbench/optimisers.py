@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from itertools import product
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from workbench.protocol import Array
-from workbench.settings import Settings, setting, unknown_name
+from workbench.settings import SettingError, Settings, setting, unknown_name
 
 if TYPE_CHECKING:
     from workbench.problems.base import Problem
@@ -65,7 +66,23 @@ def _step(step: float | None) -> str:
 
 
 def _auto(step: float | None, problem: Problem) -> float:
-    return 1.0 / problem.smoothness() if step is None else step
+    return 1.0 / smoothness_of(problem, "step") if step is None else step
+
+
+def smoothness_of(problem: Problem, field: str) -> float:
+    """The problem's smoothness, from which an empty field follows; raises `SettingError` where nothing can."""
+    found = problem.smoothness()
+    if found > 0 and isfinite(1 / found) and isfinite(found):
+        return found
+    why = (
+        "every column is 0 (constant ones are, once standardised)"
+        if found == 0
+        else "their size is out of range"
+    )
+    raise SettingError(
+        f"optimiser_args.{field}: is empty, and from the data no step follows, as {why}; write a number, or take"
+        " other data, or another scale or intercept"
+    )
 
 
 class GradientDescent(Optimiser):
@@ -154,7 +171,7 @@ class InverseTime(Optimiser):
 
     def start(self, problem: Problem) -> State:
         """Fix c1."""
-        return {"c1": self.c2 / problem.smoothness() if self.c1 is None else self.c1}
+        return {"c1": self.c2 / smoothness_of(problem, "c1") if self.c1 is None else self.c1}
 
     def update(
         self, state: State, model: Array, gradient: Array, problem: Problem, t: int

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pydantic.fields import FieldInfo
@@ -24,7 +24,7 @@ from workbench.fitting import Law
 from workbench.linkfit import PortFit, Work
 from workbench.links import BYTES_PER_FLOAT, Link
 from workbench.protocol import Array
-from workbench.settings import SettingError, Settings, check_ending, setting
+from workbench.settings import SettingError, Settings, check_ending, path_of, setting
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -332,9 +332,9 @@ class ClusterProfile(Settings):
 
     def save(self, path: str | Path) -> Path:
         """Write to a .json, .yaml or .yml file, whole or not at all. Raises `SettingError` for another name."""
-        import yaml
+        from workbench.text import dump
 
-        file = Path(path)
+        file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")
         if not file.parent.is_dir():
             raise SettingError(
@@ -343,9 +343,7 @@ class ClusterProfile(Settings):
         if file.suffix == ".json":
             text = self.model_dump_json(indent=1)
         else:
-            text = yaml.safe_dump(
-                self.model_dump(mode="json"), sort_keys=False, default_flow_style=None, width=110
-            )
+            text = dump(self.model_dump(mode="json"), default_flow_style=None, width=110)
         with atomic_write(file, "w") as out:
             out.write(text)
         return file
@@ -353,22 +351,15 @@ class ClusterProfile(Settings):
     @classmethod
     def load(cls, path: str | Path) -> ClusterProfile:
         """Read a profile; raises `SettingError` that names file, field and value."""
-        import yaml
+        from workbench.text import read_text, read_yaml
 
-        file = Path(path)
+        file = path_of(path, "path")
         if not file.is_file():
             raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")
+        text = read_text(file) if file.suffix == ".json" else None  # YAML takes a hundred times as long
+        words = read_yaml(file, "kind: local") if text is None else {}
         try:
-            text = file.read_text(encoding="utf-8")
-            if file.suffix == ".json":
-                return cls.model_validate_json(text)
-            words: Any = yaml.safe_load(text)
-        except SettingError as error:
-            raise SettingError(f"{path}: {error}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
-        try:
-            return cls.model_validate(words)
+            return cls.model_validate(words) if text is None else cls.model_validate_json(text)
         except SettingError as error:
             raise SettingError(f"{path}: {error}") from None
 

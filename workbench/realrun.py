@@ -39,7 +39,7 @@ from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
 from workbench.runner import diverged
 from workbench.runs_folder import claimed, new_folder
-from workbench.settings import SettingError
+from workbench.settings import SettingError, check_options
 from workbench.sums import unchanged
 from workbench.text import read_json
 from workbench.trace import Trace
@@ -368,6 +368,10 @@ def start_real(
         `Run.result`.
     """
     where = clusters.load(cluster)
+    if not checkpoint_every >= 0:
+        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
+    if not patience > 0:
+        raise SettingError(f"patience = {patience}: take more than 0 s")
     if emulate not in ("all", "delays", "nothing"):
         raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
     options = {
@@ -429,6 +433,7 @@ def resume(folder: str | Path) -> RealRun:
 
 def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Trace]:
     """Run one after the other on real processes, with a progress bar; what `wb.run` and `wb.compare` call."""
+    check_options("mpi", start_real, options)
     return [watched(start_real(e, **options), progress) for e in experiments]
 
 

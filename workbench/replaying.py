@@ -30,6 +30,7 @@ from workbench.protocol import (
     Recv,
     Send,
 )
+from workbench.settings import path_of
 
 
 def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
@@ -38,7 +39,7 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), or whose notes end early or
     name answers that nobody can have sent; `SettingError` where files were changed since the run ended.
     """
-    home = Path(folder)
+    home = path_of(folder, "folder")
     check_kept(home)
     e = Experiment.read(home / "spec.json")
     done = len(read_rows(home)) if rounds is None else rounds

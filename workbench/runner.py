@@ -15,10 +15,11 @@ from workbench.engines.timeline import Timeline
 from workbench.errors import PrecisionWarning
 from workbench.experiment import Experiment
 from workbench.learning import Commits, Learnt, Progress, learn
+from workbench.live import checked, start_simulated
 from workbench.precision import lost_digits
 from workbench.problems import Problem, Request
 from workbench.protocol import Array, Scheme
-from workbench.settings import SettingError, unknown_name
+from workbench.settings import check_kind, check_options, unknown_name
 from workbench.trace import Trace, run_info
 
 ENGINES = ["sim", "mpi"]
@@ -65,23 +66,16 @@ def compare(
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
-    if isinstance(experiments, Experiment):
-        experiments = [experiments]
-    for e in experiments:
-        if not isinstance(e, Experiment):
-            raise SettingError(
-                f"experiment = {e!r:.60}: give a wb.Experiment (of a preset, preset['CR'] or another)"
-            )
+    for name, flag in {"numeric": numeric, "events": events, "progress": progress}.items():
+        check_kind(name, flag, bool)
+    experiments = checked(experiments)
     for e in experiments:
         _warn(e.build_scheme(), e.workers)
     if engine == "mpi":
         from workbench.realrun import run_real
 
         return run_real(experiments, progress, events=events, **options)
-    if options:
-        raise SettingError(
-            f"{min(options)} = {options[min(options)]!r}: means nothing to engine = {engine!r}; leave it"
-        )
+    check_options(engine, start_simulated, options)
     needs_numbers = [numeric or e.build_scheme().numeric for e in experiments]
     cheap = [e for e, needs in zip(experiments, needs_numbers, strict=True) if not needs]
     traces = iter(_together(cheap, events, progress))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from workbench.files import private_folder
 from workbench.locks import RUN_LOCK, Lock
-from workbench.settings import SettingError
+from workbench.settings import SettingError, path_of
 
 KEPT = 20
 FRESH = 3600.0  # s for which a run that has ended is kept anyhow: somebody may still be reading it
@@ -18,7 +18,7 @@ FRESH = 3600.0  # s for which a run that has ended is kept anyhow: somebody may 
 def new_folder(folder: str | Path | None) -> Path:
     """Make the run folder; raises `SettingError` where there is something already."""
     if folder is not None:
-        path = Path(folder).absolute()
+        path = path_of(folder, "folder").absolute()
         if path.exists() and (not path.is_dir() or not _empty(path)):
             raise _taken(folder)
     else:

@@ -5,17 +5,28 @@ Widgets, the command line's help and error sentences are all made from the same 
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from workbench.kinds import range_of, slip
 
+LONGEST_NAME = 255  # bytes, of a file or folder
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
 _RANGES = (
     "greater_than",
@@ -41,6 +52,20 @@ class SettingError(ValueError):
 def setting(default: Any = ..., description: str = "", unit: str = "", **constraints: Any) -> Any:
     """Declare a field with its description, unit and range (the source of forms, help and errors)."""
     return Field(default, description=description, json_schema_extra={"unit": unit}, **constraints)
+
+
+def at_most(most: int) -> AfterValidator:
+    """Refuse larger numbers at once: what they count is made later, and would take all memory or all day.
+
+    No `le`, which would be the end of a form's slider.
+    """
+
+    def check(value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value > most:
+            raise ValueError(f"{info.field_name} = {_short(value)}: is too large; take {most} or less")
+        return value
+
+    return AfterValidator(check)
 
 
 class Settings(BaseModel):
@@ -100,6 +125,51 @@ class Settings(BaseModel):
         return [{"name": name, **spec} for name, spec in properties.items()]
 
 
+def path_of(value: object, field: str) -> Path:
+    """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
+    if not isinstance(value, str | Path) or "\0" in str(value):
+        raise SettingError(
+            f"{field} = {_short(value)}: is no path; give the name of a file or folder, in quotes"
+        )
+    path = Path(value)
+    longest = max(map(len, map(os.fsencode, path.parts)), default=0)
+    if longest > LONGEST_NAME:
+        raise SettingError(
+            f"{field} = {_short(str(value))}: has a name of {longest} bytes; take at most {LONGEST_NAME}"
+        )
+    return path
+
+
+def check_kind(field: str, value: object, kind: type) -> None:
+    """Refuse an argument of another kind than bool, int or float, as fields do; raises `SettingError`.
+
+    >>> check_kind("events", True, bool)
+    >>> check_kind("events", "no", bool)
+    Traceback (most recent call last):
+    ...
+    workbench.settings.SettingError: events = 'no': is neither true nor false; write one of the two
+    """
+    if wrong := slip(kind, value):
+        raise SettingError(f"{field} = {_short(value)}: {wrong.words}")
+
+
+def check_options(engine: str, start: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that what starts an engine's runs does not know, and flags and numbers that are none."""
+    known = {
+        name: each.default
+        for name, each in signature(start).parameters.items()
+        if each.default is not each.empty
+    }
+    for name, value in options.items():
+        if name not in known:
+            raise SettingError(
+                f"{name} = {_short(value)}: means nothing to engine = {engine!r}; leave it out, or take one of"
+                f" {', '.join(known)}"
+            )
+        if type(known[name]) in (bool, float):
+            check_kind(name, value, type(known[name]))
+
+
 def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
     """Raise `SettingError` for a file whose name ends otherwise."""
     if path.suffix not in endings:
@@ -111,6 +181,7 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
 
     Raises `SettingError`.
     """
+    path_of(path, field)
     if folder is None and path.is_dir():
         raise SettingError(f"{field} = {str(path)!r}: is a folder; give a file's name")
     try:
@@ -129,8 +200,10 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     """Turn the first complaint of a ValidationError into one sentence."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in _own(first["loc"], cls) if part not in _BRANCHES)
-    if first["type"] in ("model_type", "json_invalid"):
+    if first["type"] == "json_invalid":
         return f"{where or cls.__name__} = {_short(first['input'])}: {_lower(first['msg'])}; give fields and values"
+    if first["type"] == "model_type":
+        return f"{where or cls.__name__} = {_short(first['input'])}: must be fields and values, such as {{name: value}}"
     if first["type"] == "extra_forbidden":
         return _unknown_key(where, list(cls.model_fields), cls.__name__)
     if first["type"] == "missing":
@@ -157,8 +230,8 @@ def _own(loc: tuple[int | str, ...], cls: type[BaseModel]) -> tuple[int | str, .
 
 def _joined(where: str, message: str) -> str:
     """Put the outer field before a message; with a dot where that begins with a field of its own."""
-    if not where:
-        return message
+    if not where or message.startswith(f"{where.rsplit('.', 1)[-1]} = "):
+        return where.rpartition(".")[0] + "." * ("." in where) + message
     return f"{where}.{message}" if re.match(r"[\w.\[\]]+( = |: )", message) else f"{where}: {message}"
 
 
@@ -192,5 +265,8 @@ def _lower(text: str) -> str:
 
 
 def _short(value: object, width: int = 60) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
     return text if len(text) <= width else text[: width - 3] + "..."

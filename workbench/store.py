@@ -13,7 +13,7 @@ import numpy as np
 from workbench.files import atomic_write
 from workbench.intervals import band
 from workbench.run_rows import places, read
-from workbench.settings import SettingError, unknown_name
+from workbench.settings import SettingError, check_kind, path_of, unknown_name
 from workbench.trace import Trace
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ def runs(folder: str | Path = "runs", *, target: float | None = None, metric: st
     """
     import pandas as pd
 
-    root = Path(folder)
+    root = path_of(folder, "folder")
+    if target is not None:
+        check_kind("target", target, float)
     if not root.is_dir():
         raise SettingError(f"folder = {str(folder)!r}: no such folder; give one in which runs were saved")
     rows, settings = [], dict.fromkeys(_FIRST[3:])
@@ -233,7 +235,7 @@ def _sortable(column: pd.Series[Any]) -> pd.Series[Any]:
 
 def export(table: pd.DataFrame, path: str | Path) -> Path:
     """Write a table, whole or not at all; raises `SettingError` for another ending than .csv and .parquet."""
-    file = Path(path)
+    file = path_of(path, "path")
     if file.suffix not in (".csv", ".parquet"):
         raise SettingError(f"path = {str(path)!r}: no format for {file.suffix!r}; end it in .csv or .parquet")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.notebooks import execute
-from workbench.settings import SettingError
+from workbench.settings import SettingError, path_of
 from workbench.trace import Trace
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
     """Write a run folder per scheme and the convergence figure (HTML; PNG and SVG where a browser is found)."""
     from workbench import figures
 
-    target = Path(folder)
+    target = path_of(folder, "folder")
     paths = [trace.save(target / trace.label) for trace in traces]
     figure = figures.convergence(traces, target=common_target(traces))
     for suffix in (".html", ".png", ".svg"):

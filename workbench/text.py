@@ -1,4 +1,8 @@
-"""What people write, as they mean it: 1e-3 in YAML is a number, no and 1:30 are text, NumPy's numbers are Python's."""
+"""What people write, as they mean it: 1e-3 in YAML is a number, no and 1:30 are text, NumPy's numbers are Python's.
+
+All YAML and JSON that a person may have written is read here: specs, sweeps, clusters, profiles, what is typed into a
+form or behind `--set`. A few lines that stand for more than memory holds are refused before anything is made of them.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +16,70 @@ from typing import Any
 import numpy as np
 import yaml
 
-from workbench.settings import SettingError, Settings
+from workbench.settings import SettingError, Settings, path_of
+
+DEEPEST = 50  # levels of lists and fields in one another: no experiment has ten
+REPEATED = 10_000  # values that the aliases of one text may stand for
 
 
 class Loader(yaml.SafeLoader):
-    """Plain data only, with the numbers and truth values of YAML 1.2."""
+    """Plain data only, with the numbers and truth values of YAML 1.2; what aliases stand for is counted."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._repeated = 0
+        self._sizes: dict[int, int] = {}  # by node: how many values are in it, aliases written out
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse what is too deep, what stands for too much, and what is within itself."""
+        first: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        alias = first if isinstance(first, yaml.AliasEvent) else None
+        if self._depth == DEEPEST:
+            raise self._refusal(first, f"lies {DEEPEST} levels deep; write it flatter")
+        self._depth += 1
+        node: Any = super().compose_node(parent, index)
+        self._depth -= 1
+        if alias is None:
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(part)] for part in _parts(node))
+        elif id(node) not in self._sizes:
+            raise self._refusal(alias, f"*{alias.anchor} is within itself; write it out")
+        else:
+            self._repeated += self._sizes[id(node)]
+            if self._repeated > REPEATED:
+                raise self._refusal(
+                    alias,
+                    f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values; write them out",
+                )
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a key that stands twice."""
-        names = [key for key, _ in node.value if not key.tag.endswith(":merge")]
-        keys = [self.construct_object(key, deep=True) for key in names]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            line = node.start_mark.line + 1
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{sorted(twice)[0]!r} stands twice in the fields from line {line} on"
-            )
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            name = "" if key.tag.endswith(":merge") else str(self.construct_object(key, deep=True))
+            if name and name in seen:
+                raise self._refusal(node, f"{name!r} stands twice in the fields")
+            seen.add(name)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Refuse text that is not what its tag says, and numbers of thousands of digits."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError):
+            kind = node.tag.rpartition(":")[2]
+            raise self._refusal(node, f"{str(node.value)!r:.40} cannot be read as {kind}") from None
+
+    @staticmethod
+    def _refusal(where: Any, words: str) -> yaml.YAMLError:
+        return yaml.constructor.ConstructorError(None, None, words, where.start_mark)
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    """Nodes directly within a node."""
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")  # 010 would be 8
@@ -37,6 +88,10 @@ _FLOAT = re.compile(
 )
 _BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
 _NULL = re.compile(r"(~|null|Null|NULL|)$")
+_KINDS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")}
+Loader.yaml_constructors = {  # no dates, sets or bytes: no field holds one
+    tag: make for tag, make in Loader.yaml_constructors.items() if tag is None or tag in _KINDS
+}
 Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("bool", _BOOL, "tTfF"),
@@ -65,7 +120,7 @@ def dump(value: Any, **options: Any) -> str:
 
 
 def parse(text: str) -> Any:
-    """Read one document; raises `yaml.YAMLError`.
+    """Read one document; raises `yaml.YAMLError`, whatever is wrong with it.
 
     >>> parse("{rate: 1e-3, name: no, time: 1:30}")
     {'rate': 0.001, 'name': 'no', 'time': '1:30'}
@@ -84,16 +139,26 @@ def in_seconds(time: float, digits: int = 4) -> str:
     return f"{time:.{digits}g} s" if math.isfinite(time) else "more seconds than a number can hold"
 
 
+def read_text(path: Path) -> str:
+    """Text of a file; raises `SettingError` naming the file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise SettingError(f"{path}: is no text in UTF-8 ({error.reason} at byte {error.start})") from None
+
+
 def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
     """Read a file of fields, such as the example's; raises `SettingError` naming the file."""
-    file = Path(path)
+    file = path_of(path, "path")
     if not file.is_file():
         raise SettingError(
             f"{path}: no such file; give a .yaml or .json file with fields such as {example!r}"
         )
     try:
-        content = parse(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = parse(read_text(file))
+    except yaml.YAMLError as error:
         raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
     if not isinstance(content, dict):
         kind = "nothing" if content is None else f"a {type(content).__name__}"

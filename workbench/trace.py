@@ -18,7 +18,7 @@ from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
 from workbench.files import atomic_folder, atomic_write
 from workbench.protocol import Array
-from workbench.settings import SettingError
+from workbench.settings import SettingError, check_kind, check_writable, path_of
 from workbench.sums import check_sums, write_sums
 from workbench.text import in_seconds, read_json
 
@@ -79,6 +79,7 @@ class Trace:
 
     def time_to(self, target: float, metric: str = "loss") -> float:
         """Seconds until the metric first is at or below the target (NaN: never)."""
+        check_kind("target", target, float)
         if metric not in self.columns:
             raise SettingError(f"metric = {metric!r}: this trace has {', '.join(self.columns)}")
         values = np.asarray(self.columns[metric])
@@ -87,9 +88,9 @@ class Trace:
 
     def save(self, folder: str | Path) -> Path:
         """Write the run folder at once or not at all: spec.json, run.json, rounds and events.parquet, model.npy."""
-        target = Path(folder)
+        target = path_of(folder, "folder")
+        check_writable(target, "folder", target.parent)
         if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:
                 self.write_into(temporary)
                 return target
@@ -116,7 +117,7 @@ class Trace:
     @classmethod
     def load(cls, folder: str | Path) -> Trace:
         """Read a run folder; raises `SettingError` when it is none, or a file in it is not what was written."""
-        path = Path(folder)
+        path = path_of(folder, "folder")
         missing = [f for f in FILES if not (path / f).is_file()]
         if missing:
             raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")

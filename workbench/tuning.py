@@ -12,7 +12,7 @@ import numpy as np
 from workbench.engines.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.learning import Commits, learn
-from workbench.optimisers import Optimiser
+from workbench.optimisers import Optimiser, smoothness_of
 from workbench.protocol import Array
 from workbench.runner import Bar, timeline
 
@@ -35,7 +35,7 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     problems = [e.build_problem() for e in experiments]
     for problem in {id(p): p for p in problems}.values():
         members = [i for i, p in enumerate(problems) if p is problem]
-        smoothness = problem.smoothness()
+        smoothness = smoothness_of(problem, "step")
         runs = [(i, o, c) for i in members for o, c in _candidates(experiments[i], smoothness)]
         with Bar("tuning", "round", max(len(c.weights) for *_, c in runs), progress) as bar:
             losses = [run.loss[-1] for run in learn(problem, [c for *_, c in runs], bar.update)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.batch import Sweep
-from workbench.batch.plan import label, make_item
+from workbench.batch.plan import MOST, label, make_item
 from workbench.settings import SettingError
 
 
@@ -181,3 +181,44 @@ def test_a_sweep_comes_back_from_json() -> None:
     again = Sweep(**json.loads(json.dumps(sweep.model_dump(mode="json", by_alias=True, exclude_unset=True))))
     assert [i.key for i in again.items()] == [i.key for i in sweep.items()]
     assert sweep.replace(seeds=1).seeds == 1
+
+
+HUNDRED = list(range(1, 101))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"seeds": 10**9},
+            "seeds = 1000000000: 1000000000 runs are too many for one sweep; take at most 100000",
+        ),
+        ({"seeds": 10**23}, f"seeds = {10**23}: {10**23} runs"),
+        ({"seeds": range(10**9)}, "seeds: 1000000000 runs are too many"),
+        ({"grid": {"seed": range(10**9)}}, "grid.seed = 1000000000: 1000000000 runs are too many"),
+        (
+            {"grid": dict.fromkeys(("rounds", "workers", "seed", "a.b", "c.d", "e.f"), HUNDRED)},
+            "grid.rounds = 100: 1000000000000 runs are too many",
+        ),
+        (
+            {"sample": {"count": 10**9, "fields": {"rounds": [1]}}},
+            "sample.count = 1000000000: 1000000000 runs",
+        ),
+        ({"cases": [{"rounds": 2}] * 1000, "seeds": 101}, "cases = 1000: 101000 runs are too many"),
+        ({"grid": {"rounds": np.array(5)}}, r"grid.rounds = 5: give a list of values"),
+    ],
+)
+def test_runs_are_counted_before_any_list_of_them_is_made(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingError, match=f"^{says}"):
+        Sweep(**fields)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=3), st.integers(1, 60))
+def test_as_many_runs_as_there_may_be(lengths: list[int], seeds: int) -> None:
+    axes = {f"scheme_args.f{i}": [0] * length for i, length in enumerate(lengths)}
+    if (runs := int(np.prod(lengths)) * seeds) > MOST:
+        with pytest.raises(SettingError, match=r": \d{6,} runs are too many"):
+            Sweep(grid=axes, seeds=seeds)
+        return
+    sweep = Sweep(grid=axes, seeds=seeds)
+    assert runs > 2000 or len(list(sweep._changes())) == runs

@@ -25,6 +25,22 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines] == names()
 
 
+@pytest.mark.parametrize("words", [(), ("--quick",), ("--fresh", "--download")])
+def test_without_a_name_nothing_starts_and_what_there_is_is_listed(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    workbench(*words)
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()] == names()
+    assert "nothing was started" in said.err
+    assert "workbench reproduce all" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_wrong_name_is_one_sentence_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import workbench as wb
 from workbench import clusters
+from workbench.cli import cli
 from workbench.clusters.ssh import Ssh
 
 SSH = "kind: ssh\nhosts: [node1, node2]\n"
@@ -68,7 +71,7 @@ def test_files_are_found_by_name_here_first(here: Path) -> None:
         ("kind: ssh\nhosts: [a]\nname: b\n", "name = 'b': is the file's name"),
         ("kind: slum\nhosts: [a]\n", "kind = 'slum': no such name; did you mean 'slurm'"),
         ("hosts: [a]\n", "kind: is missing"),
-        ("- a\n", "kind: is missing"),
+        ("- a\n", "must hold fields such as 'kind: ssh', not a list"),
         ("kind: [\n", "not valid YAML"),
     ],
 )
@@ -80,6 +83,52 @@ def test_a_wrong_file_is_one_line_with_file_key_and_reason(here: Path, text: str
     assert str(error.value).startswith(f"{Path('clusters/bad.yaml')}: ")
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: ssh\nhosts: 5\n", "hosts: write a list, e.g. [node1, node2], not 5"),
+        ("kind: ssh\nhosts: {a: 1}\n", "hosts: write a list"),
+        ("kind: ssh\nhosts: [5]\n", "hosts.0 = 5: must be fields and values, such as {name: value}"),
+        ("kind: ssh\nhosts: [a]\nhosts: [b]\n", "'hosts' stands twice"),
+        ("kind: ec2\npreset: [a]\n", "preset = ['a']: no such name; choose one of"),
+        ("kind: ec2\npreset: {a: 1}\n", "preset = {'a': 1}: no such name"),
+        ("kind: [a]\n", "kind = \"['a']\": no such name"),
+        ("kind: slurm\ntime: 1:30\ntime: 2:30\n", "'time' stands twice"),
+        ("kind: ssh\nhosts: &a [*a]\n", "*a is within itself"),
+        (f"kind: ssh\nhosts: {'[' * 900}\n", "lies 50 levels deep"),
+    ],
+)
+def test_a_file_of_wrong_kinds_is_one_sentence(here: Path, text: str, words: str) -> None:
+    (here / "bad.yaml").write_text(text)
+    with pytest.raises(wb.SettingError, match=r"^clusters.bad\.yaml: ") as error:
+        clusters.load("bad")
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_words_that_yaml_took_for_something_else_stay_words(here: Path) -> None:
+    """As in a spec: no is the name of a host, and 1e1 a number."""
+    (here / "lab.yaml").write_text("kind: ssh\nhosts: [no, on]\ntimeout: 1e1\n")
+    lab = clusters.load("lab")
+    assert isinstance(lab, Ssh)
+    assert ([m.host for m in lab.hosts], lab.timeout) == (["no", "on"], 10.0)
+
+
+def test_the_list_says_that_files_are_code_and_where_they_lie(here: Path) -> None:
+    assert CliRunner().invoke(cli, ["cluster", "list"]).output == "local            local\n"
+    (here / "config").write_text("Host *\n  ProxyCommand touch started\n")
+    (here / "lab.yaml").write_text(SSH + "config: config\n")
+    (here / "five.yaml").write_text("kind: ssh\nhosts: 5\n")
+    said = CliRunner().invoke(cli, ["cluster", "list"])
+    assert said.exit_code == 0
+    assert re.search(
+        r"^lab +ssh +clusters.lab\.yaml, with ssh's configuration .*config$", said.output, re.MULTILINE
+    )
+    assert re.search(r"^five +cannot be used: .*hosts: write a list", said.output, re.MULTILINE)
+    assert "a cluster's file is code" in said.stderr
+    assert not (here.parent / "started").exists()
 
 
 def test_an_unknown_name_is_told_with_the_nearest(here: Path) -> None:

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -24,6 +23,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from workbench.batch.nursery import end
 from workbench.errors import RunError
 from workbench.launch.mpiexec import THREADS
+from workbench.notebooks import socket_folder
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
 # Figures as data: the page draws them. Read when plotly is loaded.
@@ -150,8 +150,7 @@ class Kernels:
         self._lock = Lock()
 
     def __enter__(self) -> Kernels:
-        # A short path: names of sockets are limited to about 100 characters.
-        self.folder = Path(tempfile.mkdtemp(prefix="wb-"))
+        self.folder = socket_folder("wb-")
         self.home = Path.cwd()  # where runs look for files of the user's
         return self
 

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import product
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import field_validator
+import numpy as np
+from pydantic import field_validator, model_validator
 
 from workbench.batch.sampling import Sample, listed
 from workbench.experiment import Experiment
@@ -20,6 +22,7 @@ from workbench.text import plain, read_yaml
 
 Changes = dict[str, Any]
 KEY = 10  # digits
+MOST = 100_000  # runs of one sweep: each has a folder and a page
 
 
 class Sweep(Settings):
@@ -46,13 +49,24 @@ class Sweep(Settings):
     @classmethod
     def _built_ins(cls, value: Any) -> Any:
         """NumPy's numbers and arrays become Python's, which is all that a notebook's parameters can be."""
-        return plain(value)
+        return plain(value) if _size(value) <= MOST else _refuse_many({"": _size(value)})
 
     @field_validator("grid", mode="before")
     @classmethod
     def _lists(cls, grid: Any) -> Any:
-        grid = plain(grid)
-        return {n: listed(n, values) for n, values in grid.items()} if isinstance(grid, dict) else grid
+        if not isinstance(grid, Mapping):
+            return grid
+        _refuse_many({str(name): _size(values) for name, values in grid.items()})
+        return {name: listed(name, values) for name, values in plain(grid).items()}
+
+    @model_validator(mode="after")
+    def _few_enough(self) -> Self:
+        """Count before any list of runs is made."""
+        sections = {"cases": _size(self.cases or 1), "grid": prod(map(_size, self.grid.values()))}
+        sections["sample.count"] = self.sample.count if self.sample else 1
+        sections["seeds"] = self.seeds if isinstance(self.seeds, int) else _size(self.seeds)
+        _refuse_many(sections)
+        return self
 
     def items(self) -> list[Item]:
         """All runs, checked, without repetitions; raises one `SettingError` for the first that cannot run."""
@@ -145,6 +159,21 @@ class Item:
             return self.known_as
         words = re.sub(r"[^A-Za-z0-9.,=+_-]+", "_", self.label)[:60].strip("._-")
         return f"{words}-{self.key}" if words else self.key
+
+
+def _size(values: Any) -> int:
+    """How many runs a list makes; what is none makes one."""
+    if isinstance(values, np.ndarray):
+        return values.size
+    return len(values) if isinstance(values, Sequence) and not isinstance(values, str) else 1
+
+
+def _refuse_many(sections: Mapping[str, int]) -> None:
+    """Raise for sections that together make too many runs, naming the one that makes most."""
+    if (runs := prod(sections.values())) > MOST:
+        name, most = max(sections.items(), key=lambda item: item[1])
+        where = f"{name} = {most}: " if name else ""
+        raise ValueError(f"{where}{runs} runs are too many for one sweep; take at most {MOST}")
 
 
 def label(changes: Changes) -> str:

@@ -24,11 +24,12 @@ from workbench.batch.notebook import OTHERS
 from workbench.batch.page import rehearse, write_script
 from workbench.batch.plan import KEY, Item, Sweep
 from workbench.experiment import Experiment
-from workbench.settings import SettingError, check_writable
+from workbench.settings import SettingError, check_writable, path_of
 
 if TYPE_CHECKING:
     from workbench.store import Runs
 
+OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "run.ipynb"
 
 
@@ -112,7 +113,7 @@ def sweep(
     Raises
     ------
     SettingError
-        Something in the plan cannot run: nothing has been started then.
+        Something in the plan cannot run, or too few files may be open: nothing has been started then.
     KeyboardInterrupt
         Interrupted: what was done stays, what ran is marked, and the summary is printed.
     """
@@ -120,6 +121,7 @@ def sweep(
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
     if timeout is not None and not timeout > 0:
         raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
+    getting_ready = _room(jobs)
     plan, target = opened(plan, folder)
     items = _found(plan.items(), target)
     chosen = _chosen(items, [only] if isinstance(only, str) else only)
@@ -127,31 +129,52 @@ def sweep(
     with Kernels(threads, fresh) as kernels:
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
-            _check(Path(notebook))
+            _check(path_of(notebook, "notebook"))
         check_writable(target, "folder", target)
         with alone(target):
             noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
             write_plan(target, noted, [item.name for item in items])
             todo = [item for item in chosen if not _done(target, item)]
             executor = Executor(Path(notebook).resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
-            states = _work(executor, todo, len(chosen), jobs, progress)
+            states = _work(executor, todo, len(chosen), getting_ready, progress)
         return Summary(target, len(chosen) - len(todo), states)
+
+
+def _room(jobs: int) -> int:
+    """How many runs may be under way: twice as many as jobs, as one gets ready while another computes, if files allow.
+
+    Raises `SettingError` where not even the jobs have as many files as they need: libzmq would end this process.
+    """
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return 2 * jobs
+    there = sum(1 for _ in Path("/dev/fd").iterdir())
+    most = (limit - there - SPARE) // OPENED
+    if most < jobs:
+        needed = there + SPARE + OPENED * jobs
+        fewer = f"take jobs = {most}, or " if most > 0 else ""
+        raise SettingError(
+            f"jobs = {jobs}: needs {needed} open files and {limit} are allowed; {fewer}raise it: ulimit -n {needed}"
+        )
+    return min(2 * jobs, most)
 
 
 def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | None) -> tuple[Sweep, Path]:
     """Read a sweep, and say where it goes; see `sweep`."""
     if isinstance(plan, Sweep | Mapping):
         sweep = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
-        return sweep, _no_run(Path(folder or Path("runs") / "sweep"))
-    path = Path(plan)
+        return sweep, _no_run(path_of(folder or Path("runs") / "sweep", "folder"))
+    path = path_of(plan, "sweep")
     if not path.is_dir():
-        return Sweep.read(path), _no_run(Path(folder or Path("runs") / path.stem))
+        return Sweep.read(path), _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
     noted = read_plan(path).get("sweep")
     if noted is None:
         raise SettingError(
             f"sweep = {str(path)!r}: is a folder without {PLAN}; give a .yaml file, or a sweep's folder"
         )
-    return Sweep(**noted), _no_run(Path(folder or path))
+    return Sweep(**noted), _no_run(path_of(folder or path, "folder"))
 
 
 def _no_run(folder: Path) -> Path:
@@ -207,8 +230,10 @@ def _done(folder: Path, item: Item) -> bool:
     return status is not None and status.state == "done"
 
 
-def _work(executor: Executor, todo: list[Item], total: int, jobs: int, progress: bool) -> dict[str, Status]:
-    """Run them, `jobs` at a time; on Ctrl-C end those that run, mark them, say how things stand."""
+def _work(
+    executor: Executor, todo: list[Item], total: int, getting_ready: int, progress: bool
+) -> dict[str, Status]:
+    """Run them, so many under way at a time; on Ctrl-C end those that run, mark them, say how things stand."""
     from papermill.iorw import local_file_io_cwd
     from tqdm.auto import tqdm
 
@@ -218,8 +243,7 @@ def _work(executor: Executor, todo: list[Item], total: int, jobs: int, progress:
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # it would print errors across the bar
     bar = tqdm(total=total, initial=total - len(todo), desc="runs", unit="run", disable=not progress)
     # Papermill changes the working folder while it reads and writes: with this one around, to what it is anyway.
-    # Twice as many threads as jobs: while a run computes, the kernel of another gets ready.
-    with bar, local_file_io_cwd(), ThreadPoolExecutor(2 * jobs, "workbench-run") as pool:
+    with bar, local_file_io_cwd(), ThreadPoolExecutor(getting_ready, "workbench-run") as pool:
         futures: dict[str, Future[Status]] = {}
         try:
             if not executor.kernels.fresh:  # the kernels' process is still importing

@@ -14,7 +14,7 @@ from workbench.book.setting import Setting
 from workbench.book.values import Result
 from workbench.errors import RunError
 from workbench.problems.data import DataError
-from workbench.settings import SettingError
+from workbench.settings import SettingError, path_of
 
 KEPT = "kept"  # folder of finished entries, inside the book's
 WEIGHTS = {  # of an entry in the progress bar
@@ -185,7 +185,7 @@ def reproduce(
     from workbench.book.page import write
 
     chosen_setting = setting or Setting()
-    target = Path(folder)
+    target = path_of(folder, "folder")
     outcomes = find(name, chosen_setting, target, fresh, progress)
     shown = outcomes if name == "all" else [each for each in outcomes if each.entry.name == name]
     path = target / ("reproduction.html" if name == "all" else f"{name}.html")

@@ -201,6 +201,6 @@ def _experiments(count: int) -> str:
 
 
 def _yaml(spec: Mapping[str, Any]) -> str:
-    import yaml
+    from workbench.text import dump
 
-    return yaml.safe_dump(dict(spec), sort_keys=False, default_flow_style=None, width=110)
+    return dump(dict(spec), default_flow_style=None, width=110)

@@ -1,6 +1,8 @@
 """Clusters by name: `load("lab")` reads clusters/lab.yaml. Importing this package finds every kind in it.
 
 Files are looked for in ./clusters, then in the user's configuration folder; `local`, this machine, is always there.
+A cluster's file is code: it names programs (`python`, the options of sbatch) and may name a configuration of ssh, whose
+ProxyCommand, LocalCommand and Match exec start what they say on this machine. Reading a file starts nothing.
 How to add a kind stands in `workbench.clusters.base`.
 """
 
@@ -9,19 +11,28 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
-
-import yaml
 
 from workbench.clusters.base import Cluster, Finding, HostState, Status, rebuilt
-from workbench.settings import SettingError, unknown_name
+from workbench.settings import SettingError, path_of, unknown_name
+from workbench.text import read_yaml
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
 LOCAL = "local"
 
-__all__ = ["LOCAL", "Cluster", "Finding", "HostState", "Status", "folders", "load", "names", "rebuilt"]
+__all__ = [
+    "LOCAL",
+    "Cluster",
+    "Finding",
+    "HostState",
+    "Status",
+    "file_of",
+    "folders",
+    "load",
+    "names",
+    "rebuilt",
+]
 
 
 def folders() -> list[Path]:
@@ -41,8 +52,15 @@ def names() -> list[str]:
     return [LOCAL, *sorted(found - {LOCAL})]
 
 
+def file_of(name: str) -> Path | None:
+    """The file of a cluster's name; None where there is none, as for `local`."""
+    return next((path for folder in folders() if (path := folder / f"{name}.yaml").is_file()), None)
+
+
 def load(name: str | Path) -> Cluster:
     """Cluster of a name, or of a .yaml file; nothing is started.
+
+    What uses the cluster starts what its file names: load only files that you would run as programs.
 
     Raises
     ------
@@ -54,12 +72,13 @@ def load(name: str | Path) -> Cluster:
     >>> load("local")
     Local(kind='local', name='local', price=None)
     """
-    path = Path(name)
+    if not isinstance(name, str | Path):
+        raise unknown_name("cluster", name, names())
+    path = path_of(name, "cluster")
     if path.suffix in (".yaml", ".yml"):
         return _read(path)
-    for folder in folders():
-        if (path := folder / f"{name}.yaml").is_file():
-            return _read(path)
+    if (found := file_of(str(name))) is not None:
+        return _read(found)
     if name == LOCAL:
         return rebuilt({"kind": LOCAL, "name": LOCAL})
     raise unknown_name("cluster", str(name), names())
@@ -67,20 +86,13 @@ def load(name: str | Path) -> Cluster:
 
 def _read(path: Path) -> Cluster:
     """Settings from a file."""
-    try:
-        words: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingError(f"{path}: cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
-    if not isinstance(words, dict) or "kind" not in words:
+    words = read_yaml(path, "kind: ssh")
+    if "kind" not in words:
         raise SettingError(f"{path}: kind: is missing; write one, e.g. kind: ssh (there is {_kinds()})")
     if "name" in words:
         raise SettingError(f"{path}: name = {words['name']!r}: is the file's name; leave the key out")
     try:
-        return rebuilt({str(key): value for key, value in words.items()} | {"name": path.stem}).located(
-            path.parent.resolve()
-        )
+        return rebuilt(words | {"name": path.stem}).located(path.parent.resolve())
     except SettingError as error:
         raise SettingError(f"{path}: {error}") from None
 

@@ -95,7 +95,7 @@ class Ec2Settings(Cluster):
     def _of_preset(cls, data: Any) -> Any:
         """What a preset says, unless said otherwise."""
         chosen = data.get("preset") if isinstance(data, dict) else None
-        if chosen is not None and chosen not in PRESETS:
+        if chosen is not None and chosen not in list(PRESETS):  # a list has no hash
             raise unknown_name("preset", chosen, list(PRESETS))
         return {**PRESETS[chosen], **data} if chosen else data
 

@@ -80,8 +80,8 @@ class Ssh(Cluster):
     @classmethod
     def _members(cls, given: Any) -> Any:
         """A plain name has one slot."""
-        if isinstance(given, str):
-            raise ValueError("write a list, e.g. [node1, node2]")
+        if not isinstance(given, list | tuple | None):
+            raise ValueError(f"write a list, e.g. [node1, node2], not {given!r:.60}")
         return [{"host": one} if isinstance(one, str) else one for one in given or ()]
 
     @model_validator(mode="after")

@@ -70,7 +70,7 @@ def stragglers_fit(workers: int, stragglers: int) -> None:
 def seed_fits(seed: int) -> None:
     """Refuse a seed below 0."""
     if seed < 0:
-        raise SettingError(f"seed = {seed}: a seed is not negative; take 0 or more, the nearest is 0")
+        raise SettingError(f"seed = {seed}: a seed is not negative; take 0 or more")
 
 
 def nearest(value: int, fits: Iterable[int], count: int = 4) -> str:

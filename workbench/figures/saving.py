@@ -7,7 +7,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from workbench.files import atomic_write
-from workbench.settings import SettingError
+from workbench.settings import SettingError, path_of
 
 WIDTH, HEIGHT = 1280, 720
 _FORMATS = (".html", ".png", ".svg")
@@ -41,7 +41,7 @@ def save(figure: go.Figure, path: str | Path) -> Path:
     >>> "plotly.js" in file.read_text(encoding="utf-8")
     True
     """
-    file = Path(path)
+    file = path_of(path, "path")
     if file.suffix not in _FORMATS:
         raise SettingError(
             f"path = {str(path)!r}: no format for {file.suffix!r}; end it in {', '.join(_FORMATS)}"

@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from workbench.problems.base import Evaluation, Problem, Request
 from workbench.protocol import Plan
-from workbench.settings import SettingError, Settings, setting, unknown_name
+from workbench.settings import SettingError, Settings, at_most, setting, unknown_name
 
 if TYPE_CHECKING:
     from workbench.problems.data import DataSet
+
+MOST_SAMPLES, MOST_FEATURES = 10**12, 10**8
 
 __all__ = ["Evaluation", "Problem", "ProblemArgs", "Request", "get", "names", "problem_from"]
 
@@ -57,10 +59,15 @@ class OnData(ProblemArgs):
     data: str = setting(
         "synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file of yours"
     )
-    samples: int | None = setting(
+    target: str | None = setting(
+        None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
+    )
+    samples: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
         None, "samples used (d); empty = all, 1000 of the synthetic", "samples", ge=1
     )
-    features: int | None = setting(None, "features used; empty = all, 20 of the synthetic", ge=1)
+    features: Annotated[int | None, at_most(MOST_FEATURES)] = setting(
+        None, "features used; empty = all, 20 of the synthetic", ge=1
+    )
     l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
     intercept: bool = setting(False, "add a column of ones")
     scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
@@ -79,6 +86,7 @@ class OnData(ProblemArgs):
                 intercept=self.intercept,
                 scale=self.scale,
                 seed=self.data_seed,
+                target=self.target,
             )
         except DataError as error:
             raise DataError(_in_our_words(str(error), self.task, self.name)) from error
@@ -226,7 +234,9 @@ class UnitArgs(ProblemArgs):
     """Part j has the gradient e_j: what a scheme commits is its decoding vector."""
 
     name: ClassVar[str] = "unit"
-    samples: int = setting(1000, "samples that are cut into parts (d)", "samples", ge=1)
+    samples: Annotated[int, at_most(MOST_SAMPLES)] = setting(
+        1000, "samples that are cut into parts (d)", "samples", ge=1
+    )
 
     def count(self) -> int:
         """Number of samples d."""
@@ -255,7 +265,7 @@ def _in_our_words(message: str, task: str, problem: str) -> str:
         for theirs, ours in {**first, task: problem}.items():
             message = message.replace(f"'{theirs}'", f"'{ours}'")
     words = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
-    words["features"] = "problem_args.features"
+    words |= {"features": "problem_args.features", "target: ": "problem_args.target: "}
     for theirs, ours in words.items():
         if message.startswith(theirs):
             return ours + message.removeprefix(theirs)

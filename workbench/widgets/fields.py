@@ -12,6 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from workbench.settings import Settings
+from workbench.text import dump, parse
 
 Kind = Literal["whole", "number", "text", "choice", "flag", "list"]
 
@@ -138,8 +139,7 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple, dict)):
-        text: str = yaml.safe_dump(_plain(value), default_flow_style=True, width=10**6)
-        return text.strip()
+        return dump(_plain(value), default_flow_style=True, width=10**6).strip()
     return str(value)
 
 
@@ -182,7 +182,7 @@ def _listed(text: str) -> Any:
     """Lists as YAML; brackets may be left out."""
     bare = "," in text and text[0] not in "[{"
     try:
-        return yaml.safe_load(f"[{text}]" if bare else text)
+        return parse(f"[{text}]" if bare else text)
     except yaml.YAMLError:
         return text
 

@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def frame(table: Matrix) -> pd.DataFrame:
-    return pd.DataFrame(table, columns=[*(f"x{j}" for j in range(table.shape[1] - 1)), "value"])
+    return pd.DataFrame(table, columns=[*(f"x{j}" for j in range(table.shape[1] - 1)), "y"])
 
 
 def write_npy(path: Path, table: Matrix) -> None:
@@ -47,7 +47,7 @@ def write_csv(path: Path, table: Matrix) -> None:
 
 
 def write_csv_target_first(path: Path, table: Matrix) -> None:
-    mixed = frame(table).rename(columns={"value": "Target"})
+    mixed = frame(table).rename(columns={"y": "Target"})
     mixed[["Target", *mixed.columns[:-1]]].to_csv(path, index=False)
 
 
@@ -143,13 +143,13 @@ def test_targets_are_numbered_in_order(
 
 def test_points_keep_their_y(tmp_path: Path) -> None:
     (tmp_path / "points.csv").write_text("x,y,label\n1,2,0\n3,4,1\n")
-    data = load(str(tmp_path / "points.csv"), "binary", scale=False)
+    data = load(str(tmp_path / "points.csv"), "binary", scale=False, target="label")
     assert data.X[np.argsort(data.y)].tolist() == [[1, 2], [3, 4]]
 
 
 def test_counted_columns_are_a_header(tmp_path: Path) -> None:
     pd.DataFrame(np.eye(3)).to_csv(tmp_path / "counted.csv", index=False)
-    assert load(str(tmp_path / "counted.csv"), "regression").X.shape == (3, 2)
+    assert load(str(tmp_path / "counted.csv"), "regression", target="2").X.shape == (3, 2)
 
 
 def test_a_changed_file_is_other_data(tmp_path: Path) -> None:
@@ -211,7 +211,11 @@ def test_a_bad_array_is_named(tmp_path: Path, name: str, content: object, says: 
 BAD_TEXT = [
     ("empty.csv", "", "cannot be read"),
     ("rows.csv", "a,b\n", "0 rows"),
-    ("narrow.csv", "a\n1\n", "1 columns"),
+    ("narrow.csv", "a\n1\n", "has 1 row and 1 column; it needs"),
+    ("semi.csv", "a;b;target\n1;2;3\n", "separates its columns by ';'; write it with commas"),
+    ("tabs.csv", "a\ttarget\n1\t2\n", "separates its columns by '.*t'; write it with commas"),
+    ("twice.csv", "target,a,target\n1,2,3\n4,5,6\n", "has the columns 'target' and 'target'; name the one"),
+    ("quote.csv", 'a,target\n1,2\n3,"4\n', "EOF inside string"),
     ("header.csv", "1.5,2,3\n4,5,6\n", "header line"),
     ("same.csv", "1,1,0\n2,1,1\n", "header line"),
     ("surplus.csv", "a,b\n1,2,3\n", "cannot be read"),
@@ -219,8 +223,8 @@ BAD_TEXT = [
     ("city.csv", "size,city,target\n1,Paris,0\n2,Rome,1\n", "column 'city' .*'Paris'"),
     ("cell.csv", "size,age,target\n1,20,0\n2,old,1\n", "column 'age' .*'old'"),
     ("hole.csv", "a,b,c,target\n1,2,,0\n1,,5,1\n", "column 'b' of .* has missing"),
-    ("infinite.csv", "a,b\ninf,2\n", "column 'a' of .* has missing or infinite"),
-    ("hole_y.csv", "a,b\n1,2\n3,\n", "target .* row 1"),
+    ("infinite.csv", "a,y\ninf,2\n", "column 'a' of .* has missing or infinite"),
+    ("hole_y.csv", "a,y\n1,2\n3,\n", "target .* row 1"),
     ("binary.csv", "\x00\x01", "empty|cannot be read|columns"),
     ("damaged.parquet", "PAR1 or not", "cannot be read"),
     ("damaged.npy", "x", "cannot be read"),
@@ -237,6 +241,14 @@ def test_a_bad_text_file_is_named(tmp_path: Path, name: str, content: str, says:
     path = tmp_path / name
     path.write_text(content)
     fails(path, says)
+
+
+def test_text_of_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "latin.csv"
+    path.write_bytes("größe,target\n1,2\n".encode("latin-1"))
+    fails(path, "is no text in UTF-8 .*; save it as such")
+    path.write_text("größe, target \n1,2\n3,4\n", encoding="utf-8-sig")
+    assert load(path, "regression").X.shape == (2, 1)
 
 
 @pytest.mark.parametrize("values", [pd.to_datetime(["2020-01-01"] * 2), [None, None], ["1", "2"]])

@@ -51,6 +51,7 @@ def folder_for(options: Options, identity: str) -> Path:
     """Name the folder of these options; `identity` changes whenever the source's content does."""
     # The identity stands for the source: the same file under another path is the same data.
     choices = {**vars(options), "source": identity, "format": FORMAT}
+    del choices["target"]  # the identity tells of it, where there is a choice
     key = hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
     return root() / "data" / key[:32]
 

@@ -68,6 +68,7 @@ def load(
     intercept: bool = False,
     scale: bool | None = None,
     seed: int = 0,
+    target: str | None = None,
 ) -> DataSet:
     """Prepare a data set once, and map it into memory ever after.
 
@@ -92,6 +93,9 @@ def load(
         for "synthetic".
     seed
         Shuffles the rows; draws the synthetic samples.
+    target
+        Column of a .csv or .parquet that is to be learnt. Default: the only one called target, label, class or y,
+        in whatever case. The other kinds of files, and named sets, have their own.
 
     Raises
     ------
@@ -114,6 +118,8 @@ def load(
     source = os.fspath(source)
     if source.startswith(PREPARED):  # the folder's name stands for all other choices
         return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED)).name)
+    if target is not None and not isinstance(target, str):
+        raise DataError(f"target: {target!r} is no text; give the name of a column")
     synthetic = source == SYNTHETIC.name
     options = Options(
         source=source,
@@ -123,6 +129,7 @@ def load(
         intercept=bool(intercept),
         scale=not synthetic if scale is None else bool(scale),
         seed=whole("seed", seed, 0),
+        target=target,
     )
     identity, table = locate(options)
     folder = cache.folder_for(options, identity)

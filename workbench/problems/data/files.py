@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.files import sha256
+
 from .frames import Columns, frame_raw, read_csv, read_parquet
 from .options import DataError
 from .table import Raw
@@ -20,9 +22,9 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
     Parameters
     ----------
     path
-        A .npy (2-D, last column the target), .npz (arrays X and y), .csv with a header line or .parquet
-        (target: the column called target, label or y, else the last), .svmlight, .libsvm or .svm (columns
-        count from 1, or from 0 where a column 0 occurs; columns after the last entry are unknown).
+        A .npy (2-D, last column the target), .npz (arrays X and y), .csv with a header line or .parquet,
+        .svmlight, .libsvm or .svm (columns count from 1, or from 0 where a column 0 occurs; columns after the
+        last entry are unknown).
     columns
         How to understand the columns of a .csv or .parquet.
 
@@ -36,6 +38,10 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
         return READERS[path.suffix.lower()](path, columns or Columns())
     except DataError:
         raise
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"source: {path.name!r} is no text in UTF-8 ({error.reason}); save it as such"
+        ) from error
     except Exception as error:  # each library raises its own kinds on a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
@@ -49,6 +55,24 @@ def check_file(path: Path) -> None:
         raise DataError(f"source: {path.name!r} has no known ending; use a file in {', '.join(READERS)}")
     if not path.is_file():
         raise DataError(f"source: there is no file {str(path)!r}; check the path")
+
+
+def content(path: Path, target: str | None) -> str:
+    """Say what a file holds, for the name of its cache: its hash and, of named columns, which is the target.
+
+    Raises
+    ------
+    DataError
+        A target is named where columns have no names.
+    """
+    named = path.suffix.lower() in NAMED
+    if target is not None and not named:
+        raise DataError(
+            f"target: {target!r} names a column, and {path.name!r} has no names of columns; leave it empty: the "
+            "target of a .npy is its last column, of a .npz the array y, of a .svmlight what begins the lines"
+        )
+
+    return sha256(path) + (f":target={target!r}" if named else "")
 
 
 def _npy(path: Path, columns: Columns) -> Raw:
@@ -103,6 +127,7 @@ def _parquet(path: Path, columns: Columns) -> Raw:
     return frame_raw(read_parquet(path), path.name, f"The file {path.name}.", columns)
 
 
+NAMED = (".csv", ".parquet")  # their columns have names
 Reader = Callable[[Path, Columns], Raw]
 READERS: dict[str, Reader] = {
     ".npy": _npy,

@@ -1,5 +1,6 @@
 """Tables with named columns: which one is the target, and how categories become numbers."""
 
+import csv
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,22 +17,29 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+TARGETS = ("target", "label", "class", "y")  # names that say themselves what is to be learnt
+LISTED = 24  # columns that a sentence names
+
+
 @dataclass(frozen=True)
 class Columns:
     """How to understand the columns of a table.
 
     Attributes
     ----------
+    target
+        Name of the target column; None: the one that has one of the names in `targets`.
     targets
-        Names of the target column, the most likely first: points (x, y, label) have y as a feature.
-        Without any of them the last column is the target.
+        Names, in small letters, that a target goes by. A table with none of them, or with several (points: x, y,
+        label), does not say what is to be learnt: its owner has to.
     encode
         Turn text and categories into one column of 0 and 1 per value; otherwise they are an error.
     categorical
         Take every feature for a category, numbers (of departments, say) as well.
     """
 
-    targets: tuple[str, ...] = ("target", "label", "y")
+    target: str | None = None
+    targets: tuple[str, ...] = TARGETS
     encode: bool = False
     categorical: bool = False
 
@@ -53,6 +61,7 @@ def read_csv(path: Path) -> "pd.DataFrame":
         # Deprecated from pandas 3.1, whose default is as exact; earlier ones round without it.
         warnings.filterwarnings("ignore", message="The 'float_precision' argument")
         frame = pd.read_csv(path, float_precision="round_trip", index_col=False, low_memory=False)
+    _own_names(frame, path)
     names = [str(name) for name in frame.columns]
     counted = names[:-1] == [str(number) for number in range(len(names) - 1)]
     if not counted and all(_is_number(name) for name in names):
@@ -60,6 +69,18 @@ def read_csv(path: Path) -> "pd.DataFrame":
             f"source: {path.name!r} starts with numbers, not with a header line; add a line of column names"
         )
     return frame
+
+
+def _own_names(frame: "pd.DataFrame", path: Path) -> None:
+    """Give the columns the names that stand in the file: pandas makes a.1 of a second a, which hides it."""
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        names = next((row for row in csv.reader(lines) if row), [])
+    if len(names) == frame.shape[1] and "" not in names:
+        frame.columns = [name.strip() for name in names]
+    if len(names) == 1 and (found := [mark for mark in ";\t|" if mark in names[0]]):
+        raise DataError(
+            f"source: {path.name!r} separates its columns by {found[0]!r}; write it with commas between them"
+        )
 
 
 def read_parquet(path: Path) -> "pd.DataFrame":
@@ -75,17 +96,52 @@ def frame_raw(frame: "pd.DataFrame", name: str, note: str, columns: Columns) -> 
     Raises
     ------
     DataError
-        There are too few rows or columns, or a feature is text.
+        There are too few rows or columns, no column or several may be the target, or a feature is text.
     """
     if frame.shape[0] < 1 or frame.shape[1] < 2:
+        rows, wide = (
+            f"{n} {what}{'s' * (n != 1)}" for n, what in zip(frame.shape, ("row", "column"), strict=True)
+        )
         raise DataError(
-            f"source: {name!r} has {frame.shape[0]} rows and {frame.shape[1]} columns; "
+            f"source: {name!r} has {rows} and {wide}; "
             "it needs 1 row and 2 columns (a feature and the target) at least"
         )
-    names = [str(column).lower() for column in frame.columns]
-    place = next((names.index(target) for target in columns.targets if target in names), len(names) - 1)
-    features = frame.drop(columns=frame.columns[place])
+    place = target_place([str(column) for column in frame.columns], name, columns)
+    features = frame.iloc[:, [i for i in range(frame.shape[1]) if i != place]]
     return features_raw(features, frame.iloc[:, place], name, note, columns)
+
+
+def target_place(names: Sequence[str], table: str, columns: Columns) -> int:
+    """Which column is the target: the one asked for, else the only one whose name says so, in whatever case.
+
+    Raises
+    ------
+    DataError
+        There is none, or more than one.
+
+    Examples
+    --------
+    >>> target_place(["Label", "x0", "x1"], "mine.csv", Columns())
+    0
+    >>> target_place(["churned", "x0"], "mine.csv", Columns())
+    Traceback (most recent call last):
+    ...
+    workbench.problems.data.options.DataError: target: 'mine.csv' has no column called target, label, class or y; \
+name the one to learn: churned, x0
+    """
+    wanted = columns.targets if columns.target is None else (columns.target.lower(),)
+    fitting = [i for i, name in enumerate(names) if name.lower() in wanted]
+    exact = [i for i in fitting if names[i] == columns.target]
+    if len(exact or fitting) == 1:
+        return (exact or fitting)[0]
+    there = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+    if fitting:
+        several = " and ".join(repr(names[i]) for i in exact or fitting)
+        raise DataError(f"target: {table!r} has the columns {several}; name the one to learn: {there}")
+    if columns.target is not None:
+        raise DataError(f"target: {columns.target!r} is no column of {table!r}; its columns are {there}")
+    usual = f"{', '.join(wanted[:-1])} or {wanted[-1]}"
+    raise DataError(f"target: {table!r} has no column called {usual}; name the one to learn: {there}")
 
 
 def features_raw(

@@ -4,10 +4,9 @@ import difflib
 from collections.abc import Callable
 from pathlib import Path
 
-from workbench.files import sha256
-
 from . import openml
-from .files import READERS, check_file, read_file
+from .files import READERS, check_file, content, read_file
+from .frames import Columns
 from .options import DataError, Options, unsuited
 from .sources import BUNDLED, SYNTHETIC, SourceInfo, bundled_table, synthetic_table
 from .table import Table, select
@@ -27,6 +26,10 @@ def catalogue() -> dict[str, SourceInfo]:
 def locate(options: Options) -> tuple[str, Callable[[], Table]]:
     """Say what the source's content is, without reading more than needed, and how to get its table."""
     source = options.source
+    if options.target is not None and source in (SYNTHETIC.name, *BUNDLED):
+        raise DataError(
+            f"target: {options.target!r} names a column, and {source!r} has its own target; leave it empty"
+        )
     if source == SYNTHETIC.name:
         return source, lambda: synthetic_table(options)
     if source in BUNDLED:
@@ -35,8 +38,8 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
     if source.startswith(openml.PREFIX):
         entry = openml.find(source)
         file = openml.placed_file(entry)
-        content = f":{sha256(file)}" if file else ""
-        return f"openml:{entry.name}{content}", lambda: select(openml.read(entry), options)
+        placed = f":{content(file, options.target)}" if file else ""
+        return f"openml:{entry.name}{placed}", lambda: select(openml.read(entry, options.target), options)
     return _locate_file(options)
 
 
@@ -45,7 +48,10 @@ def _locate_file(options: Options) -> tuple[str, Callable[[], Table]]:
     if path.suffix.lower() not in READERS and not path.exists():
         raise DataError(_unknown(options.source))
     check_file(path)
-    return f"file:{path.name}:{sha256(path)}", lambda: select(read_file(path), options)
+    columns = Columns(target=options.target)
+    return f"file:{path.name}:{content(path, options.target)}", lambda: select(
+        read_file(path, columns), options
+    )
 
 
 def _unknown(source: str) -> str:

@@ -2,14 +2,14 @@
 
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from . import cache
 from .files import READERS, read_file
-from .frames import Columns, features_raw
+from .frames import TARGETS, Columns, features_raw
 from .options import DataError
 from .sources import BINARY, NUMBERED, SourceInfo
 from .table import Raw
@@ -18,6 +18,7 @@ PREFIX = "openml:"
 
 
 _ENCODED = Columns(encode=True)
+_BOSTON = Columns(targets=(*TARGETS, "medv"), encode=True)
 # Amazon's features are numbers of departments and roles; its original file calls the target ACTION.
 _AMAZON = Columns(targets=("target", "action"), encode=True, categorical=True)
 
@@ -43,7 +44,7 @@ KNOWN = (
     OpenMLSet("mnist_784", 1, ("mnist",), plain=True),
     OpenMLSet("Amazon_employee_access", 1, ("amazon", "amazon_employee"), _AMAZON, plain=True),
     OpenMLSet("CIFAR_10", 1, ("cifar10", "cifar-10", "cifar"), plain=True),
-    OpenMLSet("boston", 1, ("boston_housing",), plain=True),
+    OpenMLSet("boston", 1, ("boston_housing",), _BOSTON, plain=True),
 )
 
 INFO = {
@@ -84,16 +85,22 @@ def placed_file(entry: OpenMLSet) -> Path | None:
     return min(fitting, key=lambda file: list(READERS).index(file.suffix.lower()), default=None)
 
 
-def read(entry: OpenMLSet) -> Raw:
+def read(entry: OpenMLSet, target: str | None = None) -> Raw:
     """Read the placed file, or else what scikit-learn downloads (and keeps in our cache).
+
+    `target` is the column of a placed file; what OpenML delivers has its own.
 
     Raises
     ------
     DataError
-        No file and no network, or OpenML has no such data set.
+        No file and no network, or OpenML has no such data set, or another target is asked of it.
     """
     file = placed_file(entry)
-    return read_file(file, entry.columns) if file else _raw(_fetch(entry), entry)
+    if file is None and target is not None:
+        raise DataError(
+            f"target: {target!r} names a column, and 'openml:{entry.name}' has its own target; leave it empty"
+        )
+    return read_file(file, replace(entry.columns, target=target)) if file else _raw(_fetch(entry), entry)
 
 
 def _fetch(entry: OpenMLSet) -> Any:
@@ -130,10 +137,11 @@ def _parsed(entry: OpenMLSet) -> Any:
 def _by_hand(entry: OpenMLSet, why: str) -> str:
     place = cache.root() / "openml" / entry.name
     others = ", ".join(ending for ending in READERS if ending != ".csv")
-    targets = ", ".join(entry.columns.targets)
+    *names, last = entry.columns.targets
+    targets = f"{', '.join(names)} or {last}" if names else last
     return (
         f"source: 'openml:{entry.name}' {why}; place it by hand as {place}.csv (or {others}), "
-        f"the target in the last column or in one called {targets}"
+        f"the target in a column called {targets}"
     )
 
 

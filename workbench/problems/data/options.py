@@ -40,6 +40,7 @@ class Options:
     intercept: bool
     scale: bool
     seed: int
+    target: str | None = None
 
 
 def known_task(task: str) -> str:

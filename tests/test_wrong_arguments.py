@@ -1,0 +1,126 @@
+"""Arguments of the wrong kind to what is called by hand: one sentence with name and value, and nothing is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.clusters import load as load_cluster
+from workbench.replaying import replay_arrivals
+
+E = wb.Experiment(scheme="UMW", workers=2, rounds=2, problem="unit")
+NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 300)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"events": "no"}, "events = 'no': is neither true nor false; write one of the two"),
+        ({"events": 1}, "events = 1: is neither true nor false"),
+        ({"numeric": "yes"}, "numeric = 'yes': is neither true nor false"),
+        ({"engine": 5}, "engine = 5: no such name; choose one of sim, mpi"),
+        ({"engine": ["sim"]}, "engine = ['sim']: no such name"),
+        (
+            {"folder": 3},
+            "folder = 3: means nothing to engine = 'sim'; leave it out, or take one of numeric, events",
+        ),
+        (
+            {"engine": "mpi", "folder": 3},
+            "folder = 3: is no path; give the name of a file or folder, in quotes",
+        ),
+        ({"engine": "mpi", "events": "no"}, "events = 'no': is neither true nor false"),
+        ({"engine": "mpi", "gradients": None}, "gradients = None: is neither true nor false"),
+        ({"engine": "mpi", "checkpoint_every": "a"}, "checkpoint_every = 'a': is no number"),
+        ({"engine": "mpi", "checkpoint_every": -1}, "checkpoint_every = -1: take 0 s or more"),
+        ({"engine": "mpi", "patience": float("nan")}, "patience = nan: take more than 0 s"),
+        ({"engine": "mpi", "patience": "a"}, "patience = 'a': is no number"),
+        ({"engine": "mpi", "cluster": 5}, "cluster = 5: no such name; choose one of local"),
+        ({"engine": "mpi", "cluster": None}, "cluster = None: no such name"),
+        ({"engine": "mpi", "emulate": 5}, "emulate = 5: take 'all', 'delays' or 'nothing'"),
+        (
+            {"engine": "mpi", "nonsense": 5},
+            "nonsense = 5: means nothing to engine = 'mpi'; leave it out, or take one of",
+        ),
+    ],
+)
+def test_options_of_runs(
+    options: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for begin in (wb.run, wb.start):
+        with pytest.raises(wb.SettingError) as caught:
+            begin(E, **options)
+        assert str(caught.value).startswith(says)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [5, None, "CR", {"scheme": "CR"}, [5], [E, "CR"]])
+def test_what_is_no_experiment(given: Any) -> None:
+    for begin in (wb.run, wb.start, wb.compare, wb.start_all):
+        with pytest.raises(wb.SettingError, match=r"^experiment = .*: give a wb\.Experiment"):
+            begin(given)
+    assert wb.start_all(E)[0].result().same(wb.compare(E)[0])  # one alone is a list of one
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "save": lambda path: wb.run(E).save(path),
+    "load": wb.Trace.load,
+    "runs": wb.runs,
+    "attach": wb.attach,
+    "resume": wb.resume,
+    "replay_arrivals": replay_arrivals,
+    "read": wb.Experiment.read,
+    "write": E.write,
+    "profile": wb.ClusterProfile.load,
+    "sweep": wb.batch.Sweep.read,
+    "figure": lambda path: wb.figures.save(wb.figures.convergence([wb.run(E)]), path),
+    "export": lambda path: wb.runs(".").export(path),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_no_path(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in NO_PATHS:
+        with pytest.raises(
+            wb.SettingError, match=r"^(folder|path) = .*(is no path; give the|take at most 255)"
+        ):
+            CALLS[name](path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.none() | st.booleans() | st.integers() | st.floats() | st.lists(st.integers()))
+def test_no_path_of_any_kind_gets_through(value: Any) -> None:
+    for name in ("load", "runs", "attach", "read", "write"):
+        with pytest.raises(wb.SettingError, match="is no path"):
+            CALLS[name](value)
+    with pytest.raises(wb.SettingError, match=r"^cluster = "):
+        load_cluster(value)
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    trace = wb.run(E)
+    for call in (trace.save, lambda path: E.write(path.with_suffix(".yaml"))):
+        for place in (tmp_path / "file" / "x", Path("/proc/nosuch/x")):
+            with pytest.raises(
+                wb.SettingError, match=r"^(folder|path) = .*: cannot be written \(.*choose another"
+            ):
+                call(place)
+
+
+@pytest.mark.parametrize("target", ["a", None, [0.1]])
+def test_what_is_no_target(target: Any, tmp_path: Path) -> None:
+    trace = wb.run(E)
+    with pytest.raises(wb.SettingError, match=r"^target = .*: is no number"):
+        trace.time_to(target)
+    trace.save(tmp_path / "run")
+    if target is not None:
+        with pytest.raises(wb.SettingError, match=r"^target = .*: is no number"):
+            wb.runs(tmp_path, target=target)
