@@ -6,6 +6,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
+from workbench.figures.page import Figure
 from workbench.files import atomic_write
 from workbench.settings import SettingError
 
@@ -55,7 +56,7 @@ def save(figure: go.Figure, path: str | Path) -> Path:
 
 
 def _html(figure: go.Figure) -> bytes:
-    html: str = figure.to_html(include_plotlyjs=True, config={"responsive": True, "displaylogo": False})
+    html = Figure(figure).to_html(include_plotlyjs=True, config={"responsive": True})
     return html.encode()
 
 
