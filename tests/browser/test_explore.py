@@ -103,7 +103,7 @@ def test_settings_are_turned_and_judged(
     me.slide("stragglers", 2)
     after = me.changed(before)
     assert (after[0], after[4]) != (before[0], before[4])
-    assert page.get_by_text("straggler fraction α = s/n = 1/2").is_visible()
+    assert page.get_by_text("the share α = s/n = 1/2").is_visible()
 
     # a bad value: coloured, said in words, Run disabled; then mended
     me.field("stragglers").fill("4")

@@ -53,7 +53,14 @@ def test_an_empty_contest_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0, "0"), (2.5e-6, "2.5 µs"), (1e-3, "1 ms"), (90.0, "90 s"), (12345.6, "12346 s")],
+    [
+        (0.0, "0"),
+        (2.5e-6, "2.5 µs"),
+        (1e-3, "1 ms"),
+        (0.99999e-3, "1 ms"),
+        (90.0, "90 s"),
+        (12345.6, "12346 s"),
+    ],
 )
 def test_times_are_written_in_the_unit_that_suits_them(seconds: float, text: str) -> None:
     assert quantity_of(seconds) == text

@@ -81,10 +81,10 @@ def test_hovering_a_node_tells_rank_layer_samples_and_parts() -> None:
     e = experiment("CR", {"children": 3, "layers": 2, "stragglers": 1})
     nodes = panel(tree(e), "nodes")
     held = e.plan.indices[e.plan.indptr[5] : e.plan.indptr[6]]
-    assert nodes.customdata[5].startswith(
+    assert nodes.hovertext[5].startswith(
         f"<b>rank 5</b>, layer 2<br>{e.plan.loads[5]} samples<br>parts {held[0]}"
     )
-    assert "3 children" in nodes.customdata[0]
+    assert "3 children" in nodes.hovertext[0]
 
 
 def test_a_larger_load_is_a_larger_node() -> None:
@@ -96,7 +96,7 @@ def test_a_larger_load_is_a_larger_node() -> None:
 def test_a_ring_has_arrows_and_a_master_that_only_looks_on() -> None:
     figure = tree(experiment("RAR"))
     assert len(figure.layout.annotations) == 12
-    assert "outside the ring" in panel(figure, "nodes").customdata[0]
+    assert "outside the ring" in panel(figure, "nodes").hovertext[0]
 
 
 def large(scheme: str, workers: int, **args: int) -> Plan:

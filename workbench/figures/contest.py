@@ -89,15 +89,15 @@ def winners(
 def quantity_of(seconds: float) -> str:
     """Write a time in the unit that suits it.
 
-    >>> quantity_of(0.0), quantity_of(3e-4), quantity_of(0.1)
-    ('0', '300 µs', '100 ms')
+    >>> quantity_of(0.0), quantity_of(3e-4), quantity_of(0.1), quantity_of(0.00099996)
+    ('0', '300 µs', '100 ms', '1 ms')
     """
     if seconds == 0.0:
         return "0"
     if seconds >= 1000.0:
         return f"{seconds:.0f} s"
     for scale, unit in ((1.0, "s"), (1e3, "ms")):
-        if seconds * scale >= 1.0:
+        if float(f"{seconds * scale:.3g}") >= 1.0:  # 0.9999 ms is 1 ms
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
 

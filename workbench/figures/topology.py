@@ -141,8 +141,9 @@ def _nodes(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
             "line": {"color": colors.background, "width": 1.5 if len(ranks) < 200 else 0.0},
             "opacity": 1.0,
         },
-        customdata=[_words(plan, layout, place) for place in range(len(ranks))],
-        hovertemplate="%{customdata}<extra></extra>",
+        customdata=ranks,
+        hovertext=[_words(plan, layout, place) for place in range(len(ranks))],
+        hovertemplate="%{hovertext}<extra></extra>",
     )
 
 
