@@ -116,7 +116,7 @@ def test_of_a_very_large_tree_one_branch_is_drawn_and_all_workers_are_counted(
     layout, figure = place(plan, MOST_RANKS), tree(plan)
     below: dict[int, int] = {}  # a drawn parent's children, those in "+n" counted
     for a, b in layout.edges.tolist():
-        below[a] = below.get(a, 0) + int(layout.count[b])
+        below[a] = below.get(a, 0) + int(layout.number[b])
         if layout.rank[b] != REST:
             assert plan.parent[layout.rank[b]] == layout.rank[a]
     assert below == dict.fromkeys(below, children)

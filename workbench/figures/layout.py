@@ -24,7 +24,7 @@ class Layout(NamedTuple):
     layer: NDArray[np.int64]  # distance from the root
     edges: NDArray[np.int64]  # (edges, 2) places in `rank`
     ring: bool
-    count: NDArray[np.int64]  # ranks that a node stands for: 1, or more for the rest of its siblings
+    number: NDArray[np.int64]  # of ranks that a node stands for: 1, or more for the rest of its siblings
 
     @property
     def radial(self) -> bool:

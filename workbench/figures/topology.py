@@ -129,9 +129,9 @@ def _nodes(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
         y=layout.y,
         mode="markers+text" if few else "markers",
         name="nodes",
-        text=[_number(r, count) for r, count in zip(ranks, layout.count, strict=True)] if few else None,
+        text=[_number(r, count) for r, count in zip(ranks, layout.number, strict=True)] if few else None,
         textfont={
-            "size": np.where((ranks < 1000) & (layout.count < 100), 14, 11),
+            "size": np.where((ranks < 1000) & (layout.number < 100), 14, 11),
             "color": np.where(rest, colors.text, "#FFFFFF"),
         },
         marker={
@@ -160,7 +160,7 @@ def _sizes(loads: NDArray[np.int64], ranks: int) -> Array:
 def _words(plan: Plan, layout: Layout, place: int) -> str:
     rank = int(layout.rank[place])
     if rank == REST:
-        return f"{layout.count[place]} more of layer {layout.layer[place]}, not drawn"
+        return f"{layout.number[place]} more of layer {layout.layer[place]}, not drawn"
     if rank == MASTER:
         return "<b>master</b>" + (
             ", outside the ring" if layout.ring else f"<br>{len(plan.children[0])} children"

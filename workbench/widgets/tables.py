@@ -39,7 +39,7 @@ def _cell(tag: str, text: str, right: bool) -> str:
 
 
 def costs(ahead: Sequence[Ahead]) -> str:
-    """What a round bears and costs, per scheme: late ones, load, messages, bytes, time, and in multiples of the best."""
+    """What a round bears and costs, per scheme: late ones, load, messages, bytes, time, in multiples of the best."""
     known = [a.forecast.mean for a in ahead if a.forecast is not None]
     best = min(known, default=0.0)
     columns = [
