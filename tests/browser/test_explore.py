@@ -32,6 +32,7 @@ WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
   .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
 FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');
   return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"""
+OWN_STRAGGLERS = """[...document.querySelectorAll('.wb-entry input[type=range][aria-label^="stragglers"]')]"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
 
 
@@ -123,9 +124,13 @@ def test_settings_are_turned_and_judged(
     # a preset, then workers that make no tree, then the tree that is offered
     me.tab("Before a run")
     before = me.costs()
+    page.evaluate(f"{OWN_STRAGGLERS}.forEach(slider => (slider.dataset.mark = 'kept'))")
     me.field("published").select_option("fig9c")
     before = me.changed(before)
     expect(me.field("workers")).to_have_value("156")
+    # the schemes' own sliders reach what 156 workers allow, and are those that were there before
+    page.wait_for_function(f"() => {OWN_STRAGGLERS}.map(slider => slider.max).join() === '155,155,11'")
+    assert page.evaluate(f"{OWN_STRAGGLERS}.map(slider => slider.dataset.mark)") == ["kept"] * 3
     me.field("workers").fill("150")
     page.get_by_text("nearest regular trees").locator("visible=true").first.wait_for()
     me.field("nearest trees").select_option("12,2")
