@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # choices in the table
 _FILE = click.Path(path_type=Path)
+_PICTURES = (".html", ".png", ".svg", ".pdf")
 
 
 @click.command()
@@ -30,7 +31,9 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "-o", "--output", type=_FILE, help="Profile to write, .json or .yaml.  [default: NAME.profile.json]"
 )
-@click.option("--picture", type=_FILE, help="Its picture: .html, .png or .svg.  [default: beside it, .html]")
+@click.option(
+    "--picture", type=_FILE, help="Its picture: .html, .png, .svg or .pdf.  [default: beside it, .html]"
+)
 def profile(
     name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None, picture: Path | None
 ) -> None:  # fmt: skip
@@ -42,7 +45,7 @@ def profile(
     file = output or Path(f"{Path(name).stem}.profile.json")
     drawn = picture or file.with_suffix(".html")
     _writable(file, (".json", ".yaml", ".yml"), "output")
-    _writable(drawn, (".html", ".png", ".svg"), "picture")
+    _writable(drawn, _PICTURES, "picture")
     found = measure(
         name, workers, None if like is None else Experiment.read(like), rounds, seed=seed, progress=True
     )
@@ -82,7 +85,7 @@ def profile(
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
 @click.option(
-    "--picture", type=_FILE, help="Picture: .html, .png or .svg.  [default: PROFILE's name, .plan.html]"
+    "--picture", type=_FILE, help="Picture: .html, .png, .svg or .pdf.  [default: PROFILE's name, .plan.html]"
 )
 @click.option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
 def plan(
@@ -98,7 +101,7 @@ def plan(
     from workbench.planner import plan as choose
 
     drawn = picture or profile.with_suffix(".plan.html")
-    _writable(drawn, (".html", ".png", ".svg"), "picture")
+    _writable(drawn, _PICTURES, "picture")
     if output is not None:
         _writable(output, (".json", ".yaml", ".yml"), "output")
     wanted: dict[str, Any] = {"workers": workers, "rounds": rounds, "effort": effort}

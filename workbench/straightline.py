@@ -56,13 +56,13 @@ def story(traces: Sequence[Trace]) -> str:
 
 
 def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
-    """Write a run folder per scheme and the convergence figure (HTML; PNG and SVG where a browser is found)."""
+    """Write a run folder per scheme and the convergence figure (HTML; PNG, SVG and PDF where a browser is found)."""
     from workbench import figures
 
     target = path_of(folder, "folder")
     paths = [trace.save(target / trace.label) for trace in traces]
     figure = figures.convergence(traces, target=common_target(traces))
-    for suffix in (".html", ".png", ".svg"):
+    for suffix in (".html", ".png", ".svg", ".pdf"):
         path = target / f"convergence{suffix}"
         try:
             figures.save(figure, path)

@@ -32,6 +32,7 @@ WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
   .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
 FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');
   return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"""
+OWN_STRAGGLERS = """[...document.querySelectorAll('.wb-entry input[type=range][aria-label^="stragglers"]')]"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
 
 
@@ -103,7 +104,7 @@ def test_settings_are_turned_and_judged(
     me.slide("stragglers", 2)
     after = me.changed(before)
     assert (after[0], after[4]) != (before[0], before[4])
-    assert page.get_by_text("straggler fraction α = s/n = 1/2").is_visible()
+    assert page.get_by_text("the share α = s/n = 1/2").is_visible()
 
     # a bad value: coloured, said in words, Run disabled; then mended
     me.field("stragglers").fill("4")
@@ -123,9 +124,13 @@ def test_settings_are_turned_and_judged(
     # a preset, then workers that make no tree, then the tree that is offered
     me.tab("Before a run")
     before = me.costs()
+    page.evaluate(f"{OWN_STRAGGLERS}.forEach(slider => (slider.dataset.mark = 'kept'))")
     me.field("published").select_option("fig9c")
     before = me.changed(before)
     expect(me.field("workers")).to_have_value("156")
+    # the schemes' own sliders reach what 156 workers allow, and are those that were there before
+    page.wait_for_function(f"() => {OWN_STRAGGLERS}.map(slider => slider.max).join() === '155,155,11'")
+    assert page.evaluate(f"{OWN_STRAGGLERS}.map(slider => slider.dataset.mark)") == ["kept"] * 3
     me.field("workers").fill("150")
     page.get_by_text("nearest regular trees").locator("visible=true").first.wait_for()
     me.field("nearest trees").select_option("12,2")

@@ -189,7 +189,7 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     student.answer(first, str(first.answer(student.knobs)), "right")
     student.answer(second, "1", "wrong")
     page.get_by_label(f"Show why, {third.title}", exact=True).click()
-    page.get_by_label("across", exact=True).select_option("round")
+    page.get_by_label("horizontal axis", exact=True).select_option("round")
     student.run("120")
     before, knobs = student.rounds(), student.knobs
 
@@ -199,7 +199,7 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=max(before))
     student.grows()
     assert page.get_by_label("workers N", exact=True).first.input_value() == "7"
-    assert page.get_by_label("across", exact=True).input_value() == "round"
+    assert page.get_by_label("horizontal axis", exact=True).input_value() == "round"
     assert page.get_by_label("show it in", exact=True).input_value() == "120"
     expect(student.question(first)).to_have_attribute("data-verdict", "right")
     expect(student.question(second)).to_have_attribute("data-verdict", "wrong")

@@ -68,8 +68,8 @@ def test_a_run_is_watched_stopped_and_survives_a_reload(
     lab.run_all()
     grows(page)
     assert lab.answer(1) == "{'running'}"  # the kernel answers while they run
-    page.get_by_label("across", exact=True).select_option("bytes")
-    page.get_by_label("scale across").select_option("log")
+    page.get_by_label("horizontal axis", exact=True).select_option("bytes")
+    page.get_by_label("horizontal scale").select_option("log")
     page.wait_for_function("() => document.querySelector('.wb-plot').layout.xaxis.type === 'log'")
     assert "bytes received" in page.evaluate(
         "() => document.querySelector('.wb-plot').layout.xaxis.title.text"
@@ -78,7 +78,7 @@ def test_a_run_is_watched_stopped_and_survives_a_reload(
     lab.save()
     lab.reload()
     grows(page)
-    assert page.get_by_label("across", exact=True).input_value() == "bytes"
+    assert page.get_by_label("horizontal axis", exact=True).input_value() == "bytes"
     lab.dark()
     page.wait_for_function("() => document.querySelector('.wb-plot').layout.font.color === '#EEF0F3'")
     picture("live-dark")

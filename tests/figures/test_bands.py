@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
 from workbench.figures import bands, convergence_bands, scheme_style
+from workbench.figures.meanings import axis
 from workbench.intervals import band
 from workbench.settings import SettingError
 from workbench.store import Runs
@@ -118,6 +121,72 @@ def test_curves_of_different_settings_are_apart_and_of_different_seeds_together(
         convergence_bands([])
     with pytest.raises(SettingError, match="lss"):
         convergence_bands(many, metric="lss")
+
+
+def titles(figure: go.Figure) -> list[str]:
+    layout = figure.layout
+    return [layout.title.text, layout.xaxis.title.text, layout.yaxis.title.text]
+
+
+def test_titles_and_axes_are_words(runs: Runs, many: list[wb.Trace]) -> None:
+    assert titles(bands(runs.mean("time", by=["scheme", "delays.rate"]))) == [
+        "Time of the whole run versus rate of the delays",
+        "rate of the delays: rate of the exponential part (samples/s)",
+        "time of the whole run (s)",
+    ]
+    assert titles(bands(runs.mean("loss", by="scheme")))[0] == "Training loss at the end by scheme"
+    drawn = [bands(runs.mean(of, by=["scheme", "delays.rate"])) for of in ("messages", "bytes", "round_time")]
+    drawn += [convergence_bands(many, metric) for metric in ("loss", "samples", "relative_error")]
+    for text in (text for figure in drawn for text in titles(figure)):
+        assert " " in text
+        assert not re.search(r"_|[a-z]\.[a-z]", text), text
+
+
+@pytest.mark.parametrize(
+    "name", sorted({n for s in wb.schemes.names() for n in wb.schemes.get(s).model_fields})
+)
+def test_one_name_for_several_things_is_told_apart(name: str) -> None:
+    """Where schemes mean different things by a setting, the axis has all of them, each with its schemes."""
+    known = {s: wb.schemes.get(s).model_fields for s in wb.schemes.names()}
+    meant = {scheme: fields[name].description for scheme, fields in known.items() if name in fields}
+    lines = axis(f"scheme_args.{name}", list(meant)).split("<br>")
+    if len(set(meant.values())) == 1:
+        assert len(lines) == 1
+        return
+    assert lines[0] == f"{name.replace('_', ' ')}, not the same for all:"
+    told = {
+        scheme: text
+        for line in lines[1:]
+        for who, text in [line.split(": ", 1)]
+        for scheme in who.split(", ")
+    }
+    assert told == meant
+
+
+def test_gc_s_stragglers_and_cr_s_are_not_one_axis_without_a_word() -> None:
+    rows = [(scheme, late, 4, 0, 1.0 + late, 0.5, 3.0) for scheme in ("GC", "CR") for late in (1, 2)]
+    columns = ["scheme", "scheme_args.stragglers", "n", "never", "mean", "low", "high"]
+    table = pd.DataFrame(rows, columns=columns)
+    table.attrs.update(of="time", by=columns[:2], level=0.95)
+    text = titles(bands(table))[1]
+    assert "GC: workers that may be late or dead (S)" in text
+    assert "CR: children per parent that may be late or dead (s)" in text
+
+
+def test_times_that_differ_widely_are_logarithmic(runs: Runs, many: list[wb.Trace]) -> None:
+    wide = bands(runs.mean("time", by=["scheme", "delays.rate"]))
+    narrow = bands(runs.where({"delays.rate": 1e3}).mean("time", by="scheme"))
+    assert (wide.layout.yaxis.type, narrow.layout.yaxis.type) == ("log", None)
+    ends = [trace.columns["time"][-1] for trace in many]
+    assert max(ends) > 6 * min(ends)
+    figure = convergence_bands(many)
+    assert figure.layout.xaxis.type == "log"
+    assert min(min(curve.x) for curve in figure.data) > 0
+    alike = [
+        trace for trace in many if trace.experiment.delays.rate == 1e3 and trace.experiment.scheme == "UMW"
+    ]
+    assert convergence_bands(alike).layout.xaxis.type is None
+    assert convergence_bands(many, x="round").layout.xaxis.type is None
 
 
 def test_saved(runs: Runs, tmp_path: Path) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, experiments
 from tests.figures.conftest import experiment
-from workbench.figures import code
-from workbench.figures.matrix import MOST_COLUMNS, MOST_WORKERS, cells_of
+from workbench.figures import code, tree
+from workbench.figures.matrix import MOST_COLUMNS, MOST_WORKERS, cells_of, coefficient_scale
+from workbench.figures.style import PALETTES
 from workbench.protocol import Plan, star_plan
 from workbench.settings import SettingError
 
@@ -29,14 +32,28 @@ def test_the_figure_is_the_matrix(spec: dict[str, Any]) -> None:
     np.testing.assert_array_equal(heat.y, np.arange(1, e.workers + 1))
 
 
-def test_colours_are_centred_at_zero_and_say_where_they_end() -> None:
-    axis = code(experiment("GC", {"stragglers": 2})).layout.coloraxis
-    assert axis.cmin == -axis.cmax < 0
-    matrix = np.abs(experiment("GC", {"stragglers": 2}).plan.matrix())
-    beyond = matrix.max() > axis.cmax
-    assert axis.colorbar.ticktext[-1].startswith("≥") == beyond
-    plain = code(experiment("UMW")).layout.coloraxis
-    assert (plain.cmax, plain.colorbar.ticktext[-1]) == (1.0, "1")
+@given(st.lists(st.sampled_from([-3.0, -0.5, 0.0, 0.25, 1.0, 40.0]), min_size=1, max_size=30))
+def test_colours_cover_the_signs_there_are_and_say_where_they_end(values: list[float]) -> None:
+    scale: Any = coefficient_scale(np.array(values), "light")
+    held = [value for value in values if value] or [-1.0, 1.0]
+    low, high = min(held), max(held)
+    assert (scale["cmin"] < 0, scale["cmax"] > 0) == (low < 0, high > 0)
+    if low < 0 < high:
+        assert scale["cmin"] == -scale["cmax"]
+    assert scale["showscale"] == (len(set(held)) > 1 or not any(values))
+    text = scale["colorbar"]["ticktext"]
+    assert text[-1].startswith("≥") == (0 < scale["cmax"] < max(map(abs, held)))
+    assert text[0].startswith("≤") == (0 < -scale["cmin"] < max(map(abs, held)))
+    grey = next(place for place, color in scale["colorscale"] if color == PALETTES["light"].neutral)
+    assert scale["cmin"] + grey * (scale["cmax"] - scale["cmin"]) == pytest.approx(0.0)
+    go.Figure(go.Bar(y=[1]), {"coloraxis": scale})  # plotly takes it
+
+
+def test_a_matrix_of_ones_says_so_and_has_no_bar_from_minus_one() -> None:
+    for e in (experiment("UMW"), experiment("GC", {"stragglers": 2, "code": "fractional"})):
+        for figure in (code(e), tree(e)):
+            assert figure.layout.coloraxis.showscale is False
+            assert "every coefficient is 1" in figure.layout.title.subtitle.text
 
 
 def test_small_matrices_show_their_numbers_and_large_ones_do_not() -> None:

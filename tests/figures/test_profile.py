@@ -11,7 +11,7 @@ import workbench as wb
 from workbench.advice import Advice
 from workbench.figures import cluster, ranking
 from workbench.figures.contest import quantity_of
-from workbench.figures.profile import by_length, extremes, survival
+from workbench.figures.profile import LINE, by_length, extremes, survival
 from workbench.figures.ranking import picked
 from workbench.figures.style import palette
 from workbench.planner import plan
@@ -57,7 +57,13 @@ def test_a_colour_for_every_host(measured: ClusterProfile) -> None:
 
 def test_the_subtitle_tells_of_shared_cores(measured: ClusterProfile) -> None:
     crowded = measured.replace(hosts=(Host(name="box", ranks=6, cores=2),))
-    assert "6 workers on 2 cores of box" in cluster(crowded).layout.title.subtitle.text
+    figure = cluster(crowded)
+    lines = figure.layout.title.subtitle.text.split("<br>")
+    assert lines[1].startswith("6 workers on 2 cores of box")
+    assert " ".join(lines[1:]) == crowded.notes()[0]  # nothing is cut
+    assert max(map(len, lines)) <= LINE
+    room = figure.layout.margin.t - cluster(measured).layout.margin.t
+    assert room == figure.layout.height - cluster(measured).layout.height == 21 * (len(lines) - 2) > 0
 
 
 def test_survival_keeps_the_tail() -> None:

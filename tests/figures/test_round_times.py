@@ -35,6 +35,18 @@ def test_traces_and_forecasts_show_their_own_seconds(traces: list[wb.Trace]) -> 
     assert {box.line.color for box in boxes} == {scheme_style("UMW").color}
 
 
+def test_first_rounds_of_runs_can_be_left_out_but_no_more_than_there_are(traces: list[wb.Trace]) -> None:
+    """As the planner's table does, whose mean time of a round is without the first."""
+    forecast = wb.forecast(traces[0].experiment, rounds=50)
+    figure = round_times({"UMW": traces[0], "UMW predicted": forecast}, skip=1)
+    assert numbers(figure, "UMW")[-1] == pytest.approx(1e3 * np.diff(traces[0].columns["time"]).mean())
+    assert numbers(figure, "UMW predicted")[-1] == pytest.approx(1e3 * forecast.seconds.mean())
+    assert "without their first round" in figure.layout.title.subtitle.text
+    for skip in (-1, 15):
+        with pytest.raises(SettingError, match=rf"^skip = {skip}: UMW has 15 rounds; take 0 to 14$"):
+            round_times(traces, skip=skip)
+
+
 def test_rows_stand_in_the_order_given_from_the_top(traces: list[wb.Trace]) -> None:
     figure = round_times(traces)
     assert list(figure.layout.yaxis.categoryarray) == [t.label for t in reversed(traces)]

@@ -40,6 +40,12 @@ def test_pictures_are_1280_pixels_wide(traces: list[wb.Trace], tmp_path: Path) -
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", png[16:24]) == (1280, figure.layout.height)
     assert 'width="1280"' in save(figure, tmp_path / "figure.svg").read_text(encoding="utf-8")
+    pdf = save(figure, tmp_path / "figure.pdf").read_bytes()
+    assert pdf[:5] == b"%PDF-"
+    box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf)
+    assert box
+    width, height = map(float, box.groups())
+    assert width / height == pytest.approx(1280 / figure.layout.height, rel=0.01)
 
 
 def test_without_a_browser_one_sentence_says_what_to_install(
@@ -54,7 +60,7 @@ def test_without_a_browser_one_sentence_says_what_to_install(
 
 
 def test_wrong_names_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"no format for '\.jpeg'; end it in \.html, \.png, \.svg$"):
+    with pytest.raises(SettingError, match=r"no format for '\.jpeg'; end it in \.html, \.png, \.svg, \.pdf$"):
         save(go.Figure(), tmp_path / "figure.jpeg")
     with pytest.raises(SettingError, match="there is no folder"):
         save(go.Figure(), tmp_path / "missing" / "figure.html")

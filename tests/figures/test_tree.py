@@ -8,14 +8,15 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, experiments
 from tests.figures.conftest import experiment
 from workbench.figures import tree
-from workbench.figures.layout import place
+from workbench.figures.layout import ON_RING, REST, place
 from workbench.figures.topology import MOST_RANKS, MOST_STRIPS, strips_of
-from workbench.protocol import star_plan
+from workbench.protocol import Plan, star_plan
 from workbench.settings import SettingError
 
 
@@ -80,10 +81,10 @@ def test_hovering_a_node_tells_rank_layer_samples_and_parts() -> None:
     e = experiment("CR", {"children": 3, "layers": 2, "stragglers": 1})
     nodes = panel(tree(e), "nodes")
     held = e.plan.indices[e.plan.indptr[5] : e.plan.indptr[6]]
-    assert nodes.customdata[5].startswith(
+    assert nodes.hovertext[5].startswith(
         f"<b>rank 5</b>, layer 2<br>{e.plan.loads[5]} samples<br>parts {held[0]}"
     )
-    assert "3 children" in nodes.customdata[0]
+    assert "3 children" in nodes.hovertext[0]
 
 
 def test_a_larger_load_is_a_larger_node() -> None:
@@ -95,14 +96,52 @@ def test_a_larger_load_is_a_larger_node() -> None:
 def test_a_ring_has_arrows_and_a_master_that_only_looks_on() -> None:
     figure = tree(experiment("RAR"))
     assert len(figure.layout.annotations) == 12
-    assert "outside the ring" in panel(figure, "nodes").customdata[0]
+    assert "outside the ring" in panel(figure, "nodes").hovertext[0]
 
 
-def test_very_large_plans_are_cut_and_the_figure_says_so() -> None:
-    plan = experiment("UMW", workers=1000, problem_args={"samples": 1000, "features": 2}).plan
-    figure = tree(plan)
-    assert len(panel(figure, "nodes").x) == MOST_RANKS
-    assert f"ranks 0 to {MOST_RANKS - 1} drawn" in figure.layout.title.subtitle.text
+def large(scheme: str, workers: int, **args: int) -> Plan:
+    data = {"samples": 30_000, "features": 2}
+    return experiment(scheme, args, workers=workers, problem_args=data).plan
+
+
+@settings(max_examples=10)
+@given(st.sampled_from([(4, 5), (10, 3), (21, 2), (500, 1), (2, 9), (7, 4)]), st.integers(0, 1))
+def test_of_a_very_large_tree_one_branch_is_drawn_and_all_workers_are_counted(
+    shape: tuple[int, int], stragglers: int
+) -> None:
+    children, layers = shape
+    workers = sum(children**layer for layer in range(1, layers + 1))
+    assert workers > MOST_RANKS
+    plan = large("CR", workers, children=children, layers=layers, stragglers=stragglers)
+    layout, figure = place(plan, MOST_RANKS), tree(plan)
+    below: dict[int, int] = {}  # a drawn parent's children, those in "+n" counted
+    for a, b in layout.edges.tolist():
+        below[a] = below.get(a, 0) + int(layout.number[b])
+        if layout.rank[b] != REST:
+            assert plan.parent[layout.rank[b]] == layout.rank[a]
+    assert below == dict.fromkeys(below, children)
+    assert len(below) == layers
+    words = figure.layout.yaxis.ticktext
+    assert [int(word.split("<br>")[1].split(" ")[0]) for word in words[1:]] == [
+        children**layer for layer in range(1, layers + 1)
+    ]
+    assert "one branch drawn" in figure.layout.title.subtitle.text
+    points = np.stack([layout.x, layout.y], axis=1)
+    gaps = np.linalg.norm(points[:, None] - points[None], axis=2) + 10 * np.eye(len(points))
+    assert gaps.min() >= 1.0 - 1e-9
+
+
+def test_of_a_very_large_ring_every_so_many_workers_are_drawn_in_their_places() -> None:
+    layout = place(large("RAR", 1000), MOST_RANKS)
+    rank = layout.rank[1:]
+    assert (len(rank), rank[0]) == (ON_RING, 1)
+    assert set(np.diff(rank)) == {25}
+    np.testing.assert_allclose(
+        np.arctan2(layout.x[1:], layout.y[1:]) % (2 * np.pi), 2 * np.pi * (rank - 1) / 1000
+    )
+    ends = [(layout.rank[a], layout.rank[b]) for a, b in layout.edges]
+    assert all((b - a) % 1000 == 25 for a, b in ends)
+    assert f"{ON_RING} of the ring’s workers drawn" in tree(large("RAR", 1000)).layout.title.subtitle.text
 
 
 def test_strips_stop_before_a_worker_that_would_not_fit() -> None:

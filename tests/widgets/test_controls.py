@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,7 +11,10 @@ import pytest
 import workbench as wb
 from tests.widgets.page import types
 from workbench.published_others import others
+from workbench.settings import SettingError
 from workbench.widgets.controls import Controls, preset_of, preset_titles
+from workbench.widgets.fields import fields_of
+from workbench.widgets.setup import reaches
 
 RIVALS = wb.rivals(4, 3, 1, rounds=20)
 
@@ -205,3 +210,53 @@ def test_a_scheme_may_differ_in_fields_of_the_experiment(controls: Controls) -> 
 def test_a_click_on_the_map_sets_both(controls: Controls) -> None:
     controls.set_alpha_and_latency(2, 3.16e-4)
     assert same(valid(controls), wb.rivals(4, 3, 2, rounds=20, link={"latency": 3.16e-4}))
+
+
+def test_sliders_reach_what_the_cluster_allows(controls: Controls) -> None:
+    """The last place of GC's slider is the largest number of stragglers that 156 workers can have."""
+    types(controls.shapes.form, children="12", layers="2", stragglers="5")
+    controls.verdicts()
+    ends = {
+        form.scheme: {line.name: line.high for line in form.form.lines} for form in controls.schemes.forms
+    }
+    assert (ends["GC"]["stragglers"], ends["SGD"]["stragglers"], ends["CR"]["stragglers"]) == (155, 155, 11)
+    assert next(line.high for line in controls.shapes.form.lines if line.name == "stragglers") == 11
+    gc = next(form for form in controls.schemes.forms if form.scheme == "GC")
+    types(gc.form, stragglers="155")
+    assert len(valid(controls)) == 5
+    types(gc.form, stragglers="156")
+    assert len(valid(controls)) == 4
+
+
+@pytest.mark.parametrize("scheme", wb.schemes.names())
+def test_no_slider_ends_before_a_number_that_can_be_used(scheme: str) -> None:
+    """Of every whole number of every scheme, on 24 workers: what an experiment takes lies on the slider."""
+    defaults = {name: field.default for name, field in wb.schemes.get(scheme).model_fields.items()}
+    lines = [
+        line for line in fields_of(wb.schemes.get(scheme)) if line.kind == "whole" and line.high is not None
+    ]
+    for line in lines:
+        end = reaches(scheme, defaults, 24).get(line.name, line.high)
+        beyond = added_up(scheme, line.name, range(int(end) + 1, 40))
+        assert not beyond or line.name in ("layers", "max_age"), (line.name, beyond)
+
+
+def added_up(scheme: str, name: str, values: Iterable[int]) -> list[int]:
+    """Those of the values with which there is an experiment of 24 workers."""
+    found = []
+    for value in values:
+        with suppress(SettingError):
+            wb.Experiment(scheme=scheme, workers=24, scheme_args={name: value})
+            found.append(value)
+    return found
+
+
+def test_a_slider_s_end_moves_and_nothing_else(controls: Controls) -> None:
+    form = next(form for form in controls.schemes.forms if form.scheme == "GC").form
+    before, values = list(form.lines), dict(form.values)
+    form.reach({"stragglers": 999, "code_seed": 3})
+    assert form.values == values
+    assert [line for line in form.lines if line.name != "stragglers"] == [
+        line for line in before if line.name != "stragglers"
+    ]
+    assert next(field["high"] for field in form.fields if field["name"] == "stragglers") == 999.0

@@ -107,8 +107,9 @@ class _Maker:
 
     def _drawing(self, figure: dict[str, Any], name: str) -> str:
         """The tags are for the parser: they end a script that an output above has left open."""
-        layout = figure["layout"]
-        config = {"responsive": True, "displaylogo": False}
+        from workbench.figures.page import CONFIG
+
+        layout, config = figure["layout"], {"responsive": True, **CONFIG}
         # "</script>" in a text would end the script.
         words = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
         drawn, height = self._aside(", ".join(words)), layout.get("height", 450)

@@ -70,12 +70,11 @@ def without_pictures(outcome: Outcome, setting: Setting) -> str:
 
 def figure(each: Picture) -> go.Figure:
     """A kept picture as a plotly figure, light."""
-    import plotly.graph_objects as go
-
+    from workbench.figures.page import Figure
     from workbench.figures.style import register
 
     register()
-    return go.Figure({"data": list(each.data), "layout": {**each.light, "template": "workbench_light"}})
+    return Figure({"data": list(each.data), "layout": {**each.light, "template": "workbench_light"}})
 
 
 def execute_all(setting: Setting, output: Path) -> Iterator[Path]:

@@ -1,6 +1,6 @@
 "use strict";
 const root = document.documentElement;
-const templates = JSON.parse(document.getElementById("templates").textContent);
+const { templates, config } = JSON.parse(document.getElementById("settings").textContent);
 const button = document.getElementById("theme");
 const preferred = window.matchMedia("(prefers-color-scheme: dark)");
 
@@ -10,7 +10,7 @@ function draw(plot) {
   const layout = { ...words[theme], template: templates[theme], autosize: true };
   const data = (theme === "dark" && words.darkData) || words.data;
   plot.dataset.drawn = theme;
-  Plotly.react(plot, data, layout, { responsive: true, displaylogo: false });
+  Plotly.react(plot, data, layout, { responsive: true, ...config });
 }
 
 const watcher = new IntersectionObserver(

@@ -67,18 +67,21 @@ def html(outcomes: Sequence[Outcome], setting: Setting) -> str:
 <body>{_contents(outcomes, papers)}
 <main>{_intro(outcomes, setting)}{_overview(outcomes)}{body}</main>
 <script>{get_plotlyjs()}</script>
-<script type="application/json" id="templates">{json.dumps(_templates())}</script>
+<script type="application/json" id="settings">{json.dumps(_settings())}</script>
 <script>{(HERE / "page.js").read_text(encoding="utf-8")}</script></body></html>
 """
 
 
-def _templates() -> dict[str, Any]:
+def _settings() -> dict[str, Any]:
+    """What all figures have in common: looks, and what plotly.js is told."""
     import plotly.io as pio
 
+    from workbench.figures.page import CONFIG
     from workbench.figures.style import register
 
     register()
-    return {theme: pio.templates[f"workbench_{theme}"].to_plotly_json() for theme in ("light", "dark")}
+    looks = {theme: pio.templates[f"workbench_{theme}"].to_plotly_json() for theme in ("light", "dark")}
+    return {"templates": looks, "config": CONFIG}
 
 
 def _verdict(outcome: Outcome) -> Verdict:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.figures.meanings import axis, result, setting
 from workbench.figures.style import Style, Theme, fade, log_ticks, new_figure, scheme_style
 from workbench.intervals import Band
 from workbench.settings import SettingError, unknown_name
@@ -15,12 +16,8 @@ from workbench.settings import SettingError, unknown_name
 if TYPE_CHECKING:
     import pandas as pd
 
-_RATIO = 20.0  # beyond it, ratios say more than differences: logarithmic axis
-_WORDS = {
-    "time": "time of the whole run (s)",
-    "round_time": "time per round (s)",
-    "time_to": "time to the target (s)",
-}
+_RATIO, _RATIO_TIME = 20.0, 6.0  # beyond them, ratios say more than differences: logarithmic axis
+_TIMES = ("time", "round_time", "time_to")
 
 
 class Line(NamedTuple):
@@ -64,10 +61,13 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     lines = list(_lines(summary, x, [name for name in by if name != x or x == "scheme"]))
     numbers = all(_is_number(value) for line in lines for value in line.x)
     of = str(summary.attrs["of"])
-    figure = new_figure(theme, f"{upper(words(of))} versus {x}", about(lines, summary.attrs["level"]))
+    short, long = result(of)
+    title = f"{upper(short)} {'versus' if numbers else 'by'} {setting(x)}"
+    figure = new_figure(theme, title, about(lines, summary.attrs["level"]))
     draw(figure, lines, joined=numbers)
-    _scale_x(figure, lines, x, numbers)
-    figure.update_yaxes(title_text=_WORDS.get(of, words(of)), **scale_y(lines))
+    used = list(dict.fromkeys(summary["scheme"])) if "scheme" in summary else []
+    _scale_x(figure, lines, axis(x, used), numbers)
+    figure.update_yaxes(title_text=long, **scale_y(lines, _RATIO_TIME if of in _TIMES else _RATIO))
     figure.update_layout(showlegend=True, legend_itemwidth=44)
     return figure
 
@@ -116,8 +116,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _scale_x(figure: go.Figure, lines: Sequence[Line], x: str, numbers: bool) -> None:
-    figure.update_xaxes(title_text=x)
+def _scale_x(figure: go.Figure, lines: Sequence[Line], text: str, numbers: bool) -> None:
+    figure.update_xaxes(title_text=text)
     values = [value for line in lines for value in line.x]
     if not numbers:
         figure.update_xaxes(type="category")
@@ -172,16 +172,14 @@ def _area(line: Line) -> go.Scatter:
     )
 
 
-def scale_y(lines: Sequence[Line]) -> dict[str, Any]:
+def scale_y(lines: Sequence[Line], ratio: float = _RATIO) -> dict[str, Any]:
     """Logarithmic where ratios say more than differences."""
     values = np.concatenate([line.band.mean for line in lines])
     values = values[np.isfinite(values)]
-    if len(values) and values.min() > 0 and values.max() > _RATIO * values.min():
-        return {
-            "type": "log",
-            "exponentformat": "power",
-            **log_ticks(float(values.min()), float(values.max())),
-        }
+    if len(values) and values.min() > 0 and values.max() > ratio * values.min():
+        low, high = float(values.min()), float(values.max())
+        numbers = {"exponentformat": "power"} if high > 1e4 * low else {"tickformat": "~g"}
+        return {"type": "log", **numbers, **log_ticks(low, high)}
     return {}
 
 
@@ -196,11 +194,6 @@ def about(lines: Sequence[Line], level: float) -> str:
 
 def _last(name: str) -> str:
     return name.rsplit(".", 1)[-1]
-
-
-def words(name: str) -> str:
-    """Name of a result or of a setting, without what it belongs to."""
-    return _last(name).replace("_", " ")
 
 
 def upper(text: str) -> str:

@@ -100,7 +100,7 @@ def quantity_of(seconds: float) -> str:
     if seconds >= 1000.0:
         return f"{seconds:.0f} s"
     for scale, unit in ((1.0, "s"), (1e3, "ms")):
-        if float(f"{seconds * scale:.3g}") >= 1.0:
+        if float(f"{seconds * scale:.3g}") >= 1.0:  # 0.9999 ms is 1 ms
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
 

@@ -33,6 +33,12 @@ NAMES = {
     "model_error": "model error ‖θₜ − θ*‖² / ‖θ*‖²",
     "residual": "decoding error ‖b − 1‖²",
     "auc": "AUC",
+    "messages": "gradient messages received in a round",
+    "bytes": "gradient bytes received in a round (B)",
+    "downloads": "models sent in a round",
+    "samples": "samples gone through in a round, by all workers",
+    "started": "samples of work begun in a round, cut off or not",
+    "stale": "answers that came too late in a round",
 }
 
 
@@ -68,8 +74,8 @@ def convergence(
     ['CR']
     """
     series = named(traces)
-    logs = _log_x(series, x), _log_y(series, metric)
-    figure = new_figure(theme, _title(metric, x), shared([s.trace for s in series]), height=640)
+    logs = log_x([s.trace for s in series], x), _log_y(series, metric)
+    figure = new_figure(theme, title(metric, x), shared([s.trace for s in series]), height=640)
     names = [s.label for s in series]
     if target is not None:
         names = _with_target(figure, series, metric, x, target, logs[0], theme)
@@ -78,7 +84,12 @@ def convergence(
     return figure
 
 
-def _title(metric: str, x: str) -> str:
+def title(metric: str, x: str) -> str:
+    """What is drawn against what.
+
+    >>> title("loss", "time")
+    'Training loss versus wall clock'
+    """
     name = _short(metric)
     return f"{name[:1].upper()}{name[1:]} versus {'wall clock' if x == 'time' else _word(x)}"
 
@@ -166,9 +177,9 @@ def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
     return np.isin(np.arange(len(xs)), [0, *places])
 
 
-def _log_x(series: Sequence[Series], x: str) -> bool:
+def log_x(traces: Sequence[Trace], x: str) -> bool:
     """Say whether runs differ so much in length that equal speedups should be equal distances."""
-    starts, ends = ([abscissa(s.trace, x)[at] for s in series] for at in (0, -1))
+    starts, ends = ([abscissa(trace, x)[at] for trace in traces] for at in (0, -1))
     return bool(x == "time" and min(starts) > 0 and max(ends) > _RATIO_X * min(ends))
 
 

@@ -35,7 +35,7 @@ class _Row(NamedTuple):
 
 
 def round_times(
-    runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], theme: Theme = "light"
+    runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], theme: Theme = "light", skip: int = 0
 ) -> go.Figure:
     """Draw how long rounds take: one box per run, on a logarithmic axis, so that ratios are distances.
 
@@ -44,11 +44,14 @@ def round_times(
     runs
         Traces or forecasts; give a dict from name to forecast to name them. A name that starts with a
         scheme's (such as "CR forecast") takes the scheme's colour.
+    skip
+        So many first rounds of each trace are left out: in a real run they may take longer, as caches fill.
 
     Raises
     ------
     SettingError
-        There is nothing to draw, or something that is neither trace nor forecast.
+        There is nothing to draw, something that is neither trace nor forecast, or a trace with no more rounds than are
+        left out.
 
     Examples
     --------
@@ -58,9 +61,11 @@ def round_times(
     >>> [box.name for box in figure.data if box.type == "box"]
     ['UMW', 'UMW forecast']
     """
-    rows = _rows(runs)
+    rows = _rows(runs, skip)
     unit = time_unit(min(float(row.seconds.mean()) for row in rows))
     about = "box: middle half and median · whiskers: 5th to 95th percentile · diamond: mean"
+    if skip:
+        about += f" · runs without {'their first round' if skip == 1 else f'their first {skip} rounds'}"
     figure = new_figure(theme, "Time per round", about, height=max(300, 180 + 76 * len(rows)))
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
@@ -80,7 +85,7 @@ def _scale(rows: Sequence[_Row]) -> dict[str, object]:
     return {"type": "log", **log_ticks(low, high)} if low > 0 else {"type": "linear", "rangemode": "tozero"}
 
 
-def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast]) -> list[_Row]:
+def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], skip: int) -> list[_Row]:
     if isinstance(runs, (Trace, Forecast)):
         runs = [runs]
     if not len(runs):
@@ -90,7 +95,7 @@ def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast]) -> 
     rows = []
     for label, run in pairs:
         scheme = run.experiment.scheme if isinstance(run, Trace) else label.split(" ")[0]
-        rows.append(_Row(label, scheme_style(scheme, seen.get(scheme, 0)), _seconds(run)))
+        rows.append(_Row(label, scheme_style(scheme, seen.get(scheme, 0)), _seconds(run, skip)))
         seen[scheme] = seen.get(scheme, 0) + 1
     return rows
 
@@ -102,9 +107,14 @@ def _name(runs: list[Trace | Forecast]) -> list[tuple[str, Trace | Forecast]]:
     ]
 
 
-def _seconds(run: Trace | Forecast) -> Array:
+def _seconds(run: Trace | Forecast, skip: int) -> Array:
     if isinstance(run, Trace):
-        return np.diff(np.asarray(run.columns["time"], dtype=float), prepend=0.0)
+        times = np.asarray(run.columns["time"], dtype=float)
+        if not 0 <= skip < len(times):
+            raise SettingError(
+                f"skip = {skip}: {run.label} has {len(times)} rounds; take 0 to {len(times) - 1}"
+            )
+        return np.diff(times, prepend=0.0)[skip:]
     if isinstance(run, Forecast):
         return np.asarray(run.seconds)
     raise SettingError(f"runs: a {type(run).__name__} has no round times; give Trace or Forecast")

@@ -103,32 +103,53 @@ def _heat_map(cells: Cells) -> go.Heatmap:
     )
 
 
-def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
-    """Diverging colours around zero, whose grey stands out from the background.
+def only_coefficient(coefficients: Array) -> float | None:
+    """The one number that all coefficients but zeros are; None where they differ.
 
-    A code may hold a few huge coefficients; the scale ends where they would wash out all others, and says so.
+    >>> only_coefficient(np.array([1.0, 0.0, 1.0])), only_coefficient(np.array([1.0, -1.0]))
+    (1.0, None)
+    """
+    held = coefficients[coefficients != 0.0]
+    return float(held[0]) if len(held) and np.allclose(held, held[0], rtol=1e-9, atol=0.0) else None
+
+
+def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
+    """Diverging colours around zero, whose grey stands out from the background; of one sign, that half of them.
+
+    A code may hold a few huge coefficients; the scale ends where they would wash out all others, and says so. Where all
+    are one number there is nothing to read off, so no bar is drawn: `one_number` says it in words.
     """
     sizes = np.abs(coefficients[coefficients != 0.0])
     most = float(sizes.max()) if len(sizes) else 1.0
     limit = min(most, 2.5 * float(np.median(sizes))) if len(sizes) else 1.0
-    ticks = np.linspace(-limit, limit, 5)
+    low, high = (limit * (np.any(sign * coefficients > 0) or not len(sizes)) for sign in (-1, 1))
+    ticks = np.linspace(-low, high, 5)
     text = [f"{tick:.3g}".replace("-", "−") for tick in ticks]
     if limit < most:
-        text[0], text[-1] = f"≤ {text[0]}", f"≥ {text[-1]}"
+        text[0] = f"≤ {text[0]}" if low else text[0]
+        text[-1] = f"≥ {text[-1]}" if high else text[-1]
     bar = {
         "title": {"text": "coefficient<br>\u00a0", "font": {"size": 15}},
         "tickvals": ticks,
         "ticktext": text,
     }
-    colors = [[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, VERMILLION]]
-    return {"colorscale": colors, "cmin": -limit, "cmax": limit, "colorbar": bar}
+    neutral, share = palette(theme).neutral, low / (low + high)
+    ends = [*([[0.0, BLUE]] if low else []), [share, neutral], *([[1.0, VERMILLION]] if high else [])]
+    shown = only_coefficient(coefficients) is None
+    return {"colorscale": ends, "cmin": -low, "cmax": high, "colorbar": bar, "showscale": shown}
+
+
+def one_number(coefficients: Array) -> list[str]:
+    """Words for a subtitle, where all coefficients are one number."""
+    only = only_coefficient(coefficients)
+    return [] if only is None else [f"every coefficient is {only:.4g}".replace("-", "−")]
 
 
 def _subtitle(plan: Plan, cells: Cells) -> str:
     held = np.diff(plan.indptr)[1:]
     few, most = int(held.min()), int(held.max())
     each = f"{few}" if few == most else f"{few} to {most}"
-    words = [f"{plan.workers} workers × {plan.parts} parts, {each} parts a worker"]
+    words = [f"{plan.workers} workers × {plan.parts} parts, {each} parts a worker", *one_number(cells.values)]
     if len(cells.values) < plan.workers:
         words.append(f"workers 1 to {len(cells.values)} and their parts shown")
     if cells.width > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_POINTS = 400
+LINE = 105  # letters of a subtitle's line, on a page that is 1100 px wide
 LAW_ROUNDS, LAW_WORKERS = 40, 500
 PANELS = (
     "Two workers, round by round",
@@ -57,24 +59,29 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     """
     shown = measured.recorded[measured.main]
     unit = time_unit(shown.typical)
-    figure = new_figure(theme, f"Cluster {measured.cluster}", _about(measured), height=980)
+    about = _about(measured)
+    more = 21 * (len(about) - 2)  # px that the subtitle needs beyond two lines
+    figure = new_figure(theme, f"Cluster {measured.cluster}", "<br>".join(about), height=980 + more)
     figure.set_subplots(rows=2, cols=2, subplot_titles=PANELS, horizontal_spacing=0.1, vertical_spacing=0.16)
     _over_rounds(figure, shown, unit)
     _by_worker(figure, measured, shown, unit)
     _distribution(figure, measured, theme, unit)
     _messages(figure, measured)
-    figure.update_layout(margin_t=130, legend={"y": -0.09, "x": 0.0, "orientation": "h", "yanchor": "top"})
+    figure.update_layout(
+        margin_t=130 + more, legend={"y": -0.09, "x": 0.0, "orientation": "h", "yanchor": "top"}
+    )
     figure.update_layout(margin_b=130)
     figure.update_annotations(font={"size": 17})
     return figure
 
 
-def _about(measured: ClusterProfile) -> str:
+def _about(measured: ClusterProfile) -> list[str]:
+    """Lines of the subtitle: plotly breaks none by itself, and cuts what is too long."""
     notes = measured.notes()
     when, problem = measured.date[:16].replace("T", " "), measured.problem.replace("_", " ")
     start = f"measured {when} UTC, {measured.workers} workers, {problem}"
     more = notes[0] if notes else f"{len(measured.hosts)} hosts"
-    return f"{start}<br>{more}"
+    return [start, *wrap(more, LINE)]
 
 
 # ---------------------------------------------------------------- workers

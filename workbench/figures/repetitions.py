@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.bands import Line, about, draw, scale_y, upper, words
-from workbench.figures.curves import NAMES
+from workbench.figures.bands import Line, about, draw, scale_y
+from workbench.figures.curves import NAMES, log_x, title
 from workbench.figures.inputs import named, shared
 from workbench.figures.speedup import AXES, abscissa, column
-from workbench.figures.style import Theme, new_figure
+from workbench.figures.style import Theme, log_ticks, new_figure
 from workbench.intervals import Band, band
 from workbench.protocol import Array
 from workbench.settings import unknown_name
@@ -37,8 +37,8 @@ def convergence_bands(
     metric
         A column of `trace.rounds`.
     x
-        "time" (s): at each moment, straight between the updates, until the first of the runs ends. "round": round by
-        round.
+        "time" (s): at each moment, straight between the updates, until the first of the runs ends; logarithmic where
+        runs differ widely in length. "round": round by round.
     level
         Of the confidence interval of the mean.
 
@@ -58,16 +58,17 @@ def convergence_bands(
         raise unknown_name("x", x, ["time", "round"])
     groups = _repetitions(traces)
     series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
+    log = log_x(traces, x)
     lines = [
-        Line(_counted(s.label, len(group)), s.style, *_curve(group, metric, x, level), len(group))
+        Line(_counted(s.label, len(group)), s.style, *_curve(group, metric, x, level, log), len(group))
         for s, group in zip(series, groups, strict=True)
     ]
-    title = f"{upper(words(metric))} versus {'wall clock' if x == 'time' else 'rounds'}"
     facts = shared([group[0] for group in groups])
-    figure = new_figure(theme, title, " · ".join(filter(None, (facts, about(lines, level)))))
+    about_all = " · ".join(filter(None, (facts, about(lines, level))))
+    figure = new_figure(theme, title(metric, x), about_all)
     draw(figure, lines, joined=True, markers=False)
-    figure.update_xaxes(title_text=AXES[x])
-    figure.update_yaxes(title_text=NAMES.get(metric, words(metric)), **scale_y(lines))
+    figure.update_xaxes(title_text=AXES[x], **(_log_axis(lines) if log else {}))
+    figure.update_yaxes(title_text=NAMES.get(metric, metric.replace("_", " ")), **scale_y(lines))
     figure.update_layout(showlegend=True, legend_itemwidth=44)
     return figure
 
@@ -81,16 +82,22 @@ def _repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
     return list(groups.values())
 
 
-def _curve(group: Sequence[Trace], metric: str, x: str, level: float) -> tuple[Array, Band]:
+def _log_axis(lines: Sequence[Line]) -> dict[str, object]:
+    low, high = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+    return {"type": "log", "tickformat": "~g", **log_ticks(low, high)}
+
+
+def _curve(group: Sequence[Trace], metric: str, x: str, level: float, log: bool) -> tuple[Array, Band]:
     values = [column(trace, metric) for trace in group]
     times = [abscissa(trace, x) for trace in group]
     if x == "round":
         shortest = min(len(value) for value in values)
         return times[0][:shortest], band([value[:shortest] for value in values], level)
-    if all(metric in trace.initial for trace in group):
+    if not log and all(metric in trace.initial for trace in group):
         times = [np.concatenate([[0.0], time]) for time in times]
         values = [np.concatenate([[t.initial[metric]], v]) for t, v in zip(group, values, strict=True)]
-    grid = np.linspace(max(time[0] for time in times), min(time[-1] for time in times), POINTS)
+    between = np.geomspace if log else np.linspace
+    grid = between(max(time[0] for time in times), min(time[-1] for time in times), POINTS)
     return grid, band([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)], level)
 
 

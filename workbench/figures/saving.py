@@ -1,4 +1,4 @@
-"""Figures to files: HTML that works offline, PNG and SVG."""
+"""Figures to files: HTML that works offline, PNG, SVG and PDF."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
+from workbench.figures.page import Figure
 from workbench.files import atomic_write
 from workbench.settings import SettingError, path_of
 
 WIDTH, HEIGHT = 1280, 720
-_FORMATS = (".html", ".png", ".svg")
+_FORMATS = (".html", ".png", ".svg", ".pdf")
 
 
 class NoBrowser(RuntimeError):
@@ -25,14 +26,14 @@ def save(figure: go.Figure, path: str | Path) -> Path:
     figure
         Any figure.
     path
-        Ends in .html (self-contained, works offline), .png or .svg (1280 px wide, by Chrome or Chromium).
+        Ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px wide, by Chrome or Chromium).
 
     Raises
     ------
     SettingError
         The name ends otherwise, or its folder does not exist.
     NoBrowser
-        No Chrome or Chromium was found for .png or .svg.
+        No Chrome or Chromium was found for .png, .svg or .pdf.
 
     Examples
     --------
@@ -55,7 +56,7 @@ def save(figure: go.Figure, path: str | Path) -> Path:
 
 
 def _html(figure: go.Figure) -> bytes:
-    html: str = figure.to_html(include_plotlyjs=True, config={"responsive": True, "displaylogo": False})
+    html = Figure(figure).to_html(include_plotlyjs=True, config={"responsive": True})
     return html.encode()
 
 
@@ -67,6 +68,6 @@ def _picture(figure: go.Figure, kind: str) -> bytes:
         if "Chrome" not in str(error):
             raise
         raise NoBrowser(
-            "no Chrome or Chromium was found to draw PNG and SVG with: install the package chromium,"
+            "no Chrome or Chromium was found to draw PNG, SVG and PDF with: install the package chromium,"
             " or set BROWSER_PATH to the browser's program; .html works without"
         ) from None

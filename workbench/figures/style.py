@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import plotly.graph_objects as go
 import plotly.io as pio
 
+from workbench.figures.page import Figure
 from workbench.settings import unknown_name
 
 Theme = Literal["light", "dark"]
@@ -118,7 +119,7 @@ def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) ->
         "subtitle": {"text": subtitle, "font": {"size": 16, "color": colors.muted}},
         "y": 1 - 22 / height,  # the same distance from the top whatever the height
     }
-    return go.Figure(layout={"template": f"workbench_{theme}", "title": heading, "height": height})
+    return Figure(layout={"template": f"workbench_{theme}", "title": heading, "height": height})
 
 
 def fade(color: str, opacity: float) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 from functools import cache
 from pathlib import Path
+
+from workbench.figures.page import CONFIG
 
 FOLDER = Path(__file__).parent / "js"
 
@@ -15,7 +18,8 @@ def script(*names: str) -> str:
     >>> "function library" in script("common")
     True
     """
-    return "\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names))
+    texts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names)]
+    return "\n".join([f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};", *texts])
 
 
 def style(*names: str) -> str:

@@ -124,7 +124,9 @@ class Controls(w.VBox):
         shared["shape"] = {**self.shapes.complaint(), **shared["shape"]}
         wrong = _first(shared.values())
         found = judge(setup)
+        self.shapes.reach()
         for entry, form, verdict in zip(setup.entries, self.schemes.forms, found, strict=True):
+            form.reach(setup.common["workers"])
             mine = form.form.complaints()
             if verdict.experiment is None:
                 _place(verdict, entry, mine, shared, forms)

@@ -9,7 +9,7 @@ import ipywidgets as w
 from workbench import schemes
 from workbench.widgets.fields import Field, fields_of, menu, show
 from workbench.widgets.form import Form
-from workbench.widgets.setup import SHARED, Entry
+from workbench.widgets.setup import SHARED, Entry, reaches
 
 OWN = Field(
     "own",
@@ -44,6 +44,11 @@ class EntryForm(w.VBox):
         """Write an entry's numbers into the form."""
         texts = {name: show(value) for name, value in entry.args.items()}
         self.form.fill({**texts, "own": show(dict(entry.own)) if entry.own else ""}, fresh=True)
+
+    def reach(self, workers: object) -> None:
+        """Let sliders reach what a cluster of so many workers allows."""
+        if isinstance(workers, int) and workers > 0:
+            self.form.reach(reaches(self.scheme, self.form.shown(), workers))
 
     def entry(self) -> Entry:
         """What stands in the form. What is no mapping becomes a field that no experiment has."""

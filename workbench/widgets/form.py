@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anywidget
@@ -73,6 +74,18 @@ class Form(anywidget.AnyWidget):
         before = {} if fresh else self.values
         texts = {line.name: before.get(line.name, line.default) for line in self.lines}
         self.values = texts | {name: text for name, text in values.items() if name in texts}
+
+    def reach(self, ends: Mapping[str, int]) -> None:
+        """Let the sliders of whole numbers end there, where they have sliders; what stands in the fields stays."""
+        lines = [
+            replace(line, high=float(ends[line.name]))
+            if line.high is not None and line.name in ends
+            else line
+            for line in self.lines
+        ]
+        if tuple(lines) != self.lines:
+            self.lines = tuple(lines)
+            self.fields = [line.page() for line in lines]
 
     def read(self) -> dict[str, Any]:
         """Values that are not at their default, by name."""

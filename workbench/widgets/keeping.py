@@ -47,7 +47,7 @@ class Keeping(Pane):
 
     def _export_controls(self) -> list[w.Widget]:
         self.figure = w.Dropdown(description="Figure")
-        self.format = w.Dropdown(description="as", options=["png", "svg", "html"])
+        self.format = w.Dropdown(description="as", options=["png", "svg", "pdf", "html"])
         self.theme = w.Dropdown(description="colours", options=["light", "dark"])
         self.data = w.Dropdown(description="Data of")
         self.data_format = w.Dropdown(description="as", options=["parquet", "csv"])

@@ -116,7 +116,7 @@ class Preview(Pane):
         if self.view.value == CONTEST:
             self._clicked_map(click)
         elif click["trace"] == "nodes" and (chosen := self._chosen()) is not None:
-            self.show_part(chosen, int(click["index"]))
+            self.show_part(chosen, int(click["about"]))
         elif click["trace"] == "data held" and (chosen := self._chosen()) is not None:
             self.show_part(chosen, int(click["y"]))
 
@@ -128,8 +128,8 @@ class Preview(Pane):
 
     def show_part(self, experiment: Experiment, rank: int) -> None:
         """Show what one worker holds, below the picture."""
-        self.part.layout.display = "none" if rank == MASTER else ""
-        if rank != MASTER:
+        self.part.layout.display = "" if rank > MASTER else "none"
+        if rank > MASTER:
             self.part.show(lambda theme: held(experiment, rank, theme=theme))
 
     def figures(self) -> dict[str, Plot]:

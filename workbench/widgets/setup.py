@@ -22,6 +22,9 @@ from workbench.settings import SettingError, Settings, setting
 MOST_LAYERS = 8
 SHARED = ("children", "layers", "stragglers")  # fields that mean the same in every scheme that has them
 
+# Numbers of workers or of parts, of which there are as many; what sliders show of them depends on the cluster.
+COUNTED = ("children", "clusters", "groups", "load", "reduction", "replication")
+
 
 class Shape(Settings):
     """A regular tree and how many stragglers it bears: n children, L layers, any s late children per parent.
@@ -115,13 +118,15 @@ def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
     if {"children", "layers"} <= set(names):
         args |= {"children": shape.children, "layers": shape.layers}
     if "stragglers" in names:
-        args["stragglers"] = _late(shape, _decoded_together(names, args, workers))
+        args["stragglers"] = _late(shape, decoded_together(names, args, workers))
     return replace(entry, args=args)
 
 
-def _decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers: int) -> int:
+def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers: int) -> int:
+    """Among how many the stragglers of a scheme are: a parent's children, a group's workers, all workers."""
     if "children" in names:
-        return int(args["children"])
+        children = args.get("children")
+        return children if isinstance(children, int) else workers
     groups = args.get("groups", names["groups"].default) if "groups" in names else 1
     return max(1, workers // groups) if isinstance(groups, int) and groups > 0 else workers
 
@@ -131,6 +136,19 @@ def _late(shape: Shape, among: int) -> int:
     if among == shape.children:
         return shape.stragglers
     return max(0, min(round(shape.alpha * among), among - 1))
+
+
+def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int]:
+    """How far the sliders of a scheme's own numbers go on so many workers, by field.
+
+    >>> reaches("GC", {}, 156), reaches("CR", {"children": 12}, 156)
+    ({'stragglers': 155}, {'children': 156, 'stragglers': 11})
+    """
+    names = schemes.get(scheme).model_fields
+    found = {name: workers for name in names if name in COUNTED}
+    if "stragglers" in names:
+        found["stragglers"] = max(0, decoded_together(names, args, workers) - 1)
+    return found
 
 
 def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
@@ -195,6 +213,7 @@ def _entry(dump: Mapping[str, Any], common: Mapping[str, Any]) -> Entry:
 
 
 __all__ = [
+    "COUNTED",
     "SHARED",
     "Entry",
     "Setup",
@@ -202,8 +221,10 @@ __all__ = [
     "Verdict",
     "added",
     "blamed",
+    "decoded_together",
     "judge",
     "nearest",
+    "reaches",
     "setup_of",
     "shape_of",
     "shaped",

@@ -35,8 +35,8 @@ class ShapeForm(w.VBox):
         self._say(shape, workers)
 
     def _say(self, shape: Shape, workers: int) -> None:
-        tree = "" if workers == shape.workers else f"; this tree has {shape.workers}"
-        self.alpha.value = sentence(f"{workers} workers, straggler fraction α = s/n = {shape.alpha}{tree}")
+        tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
+        self.alpha.value = sentence(f"{workers} workers{tree}; {_borne(shape)}")
         lines = (_trees({f"{s.children},{s.layers}": _words(s) for s in nearest(workers)}),)
         if lines != self.nearest.lines:
             self.nearest.reshape(lines)
@@ -71,6 +71,12 @@ class ShapeForm(w.VBox):
         if shape is not None and isinstance(workers, int):
             self._move(shape, workers)
 
+    def reach(self) -> None:
+        """Let the stragglers' slider go up to all children but one."""
+        children = self.form.shown()["children"]
+        if isinstance(children, int) and children > 0:
+            self.form.reach({"stragglers": children - 1})
+
     def shape(self) -> Shape | None:
         """The tree's numbers; None where they make no tree."""
         return None if self.complaint() else self._read()
@@ -85,6 +91,12 @@ class ShapeForm(w.VBox):
         except SettingError as error:
             return {blamed(str(error))[1]: str(error)}
         return {}
+
+
+def _borne(shape: Shape) -> str:
+    late, all_ = shape.stragglers, shape.children
+    share = f", the share α = s/n = {shape.alpha}" if late else ""
+    return f"{late or 'none'} of every {all_} children may be late{share}"
 
 
 def _trees(words: Mapping[str, str]) -> Field:

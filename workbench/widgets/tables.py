@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from workbench.experiment import Experiment
 from workbench.figures.contest import quantity_of
 from workbench.figures.curves import quantity
 from workbench.widgets.ahead import Ahead
+from workbench.widgets.setup import decoded_together
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,20 +39,30 @@ def _cell(tag: str, text: str, right: bool) -> str:
 
 
 def costs(ahead: Sequence[Ahead]) -> str:
-    """What a round costs, per scheme: load, messages, bytes, time; the last column over the fastest's."""
+    """What a round bears and costs, per scheme: late ones, load, messages, bytes, time, in multiples of the best."""
     known = [a.forecast.mean for a in ahead if a.forecast is not None]
     best = min(known, default=0.0)
-    columns = ["scheme", "load", "messages", "bytes", "mean round", "spread", "over the best"]
+    columns = [
+        "scheme",
+        "may be late",
+        "load",
+        "messages",
+        "bytes",
+        "mean round",
+        "spread",
+        "times the fastest",
+    ]
     return table(columns, [_costs(a, best) for a in ahead], "costs of a round")
 
 
 def _costs(a: Ahead, best: float) -> list[str]:
     f = a.forecast
     if f is None:
-        return [a.name, *["–"] * 6]
+        return [a.name, *["–"] * 7]
     ratio = f"{f.mean / best:.3g}×" if best > 0 else "–"
     return [
         a.name,
+        may_be_late(a.experiment),
         f"{100 * f.load:.3g} %",
         quantity(f.messages, "messages"),
         quantity(f.bytes, "bytes"),
@@ -60,11 +72,31 @@ def _costs(a: Ahead, best: float) -> list[str]:
     ]
 
 
+def may_be_late(e: Experiment) -> str:
+    """Who may be late, in numbers: a tree's share per parent is seldom that of a star, which is of all workers.
+
+    >>> may_be_late(Experiment(scheme="GC", workers=84, scheme_args={"stragglers": 17}))
+    '17 of 84 (20 %)'
+    >>> may_be_late(Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3, "stragglers": 1}))
+    '1 of 4 children (25 %)'
+    """
+    scheme = e.build_scheme()
+    names, numbers = type(scheme).model_fields, scheme.model_dump()
+    if "stragglers" not in names:
+        return "–"
+    late, among = numbers["stragglers"], decoded_together(names, numbers, e.workers)
+    whom = " children" if "children" in names else " in a group" if "groups" in names else ""
+    return f"{late} of {among}{whom} ({100 * late / among:.2g} %)"
+
+
 def speeds(found: pd.DataFrame, target: float) -> str:
     """The speedup table: seconds to the target, and how many times the reference's."""
     columns = (found[name].tolist() for name in ("scheme", "seconds", "speedup"))
     rows = [[str(name), _seconds(at), _times(ratio)] for name, at, ratio in zip(*columns, strict=True)]
-    return table(["run", f"time to {target:.4g}", "over the reference’s"], rows, "time to the target")
+    reference = next(
+        (f"times as long as {row[0]}" for row in rows if row[2] == "1×"), "no run meets the target"
+    )
+    return table(["run", f"time to {target:.4g}", reference], rows, "time to the target")
 
 
 def _seconds(value: float) -> str:

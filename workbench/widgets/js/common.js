@@ -101,7 +101,8 @@ function visible(box) {
   return !box.stale;
 }
 
-const CONFIG = { displaylogo: false, toImageButtonOptions: { scale: 2 } };
+/** PLOTLY_CONFIG: what every figure of ours is shown with, see figures/page.py. */
+const CONFIG = { ...PLOTLY_CONFIG, toImageButtonOptions: { scale: 2 } };
 
 /** Config of a plot whose picture is kept under `name()`, asked on the click: plotly makes a figure from scratch, which
  * takes far longer than changing it, where its config is not what it was. */

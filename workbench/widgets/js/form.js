@@ -27,13 +27,14 @@ const scales = {
 function options({ choices, words, empty, kind }) {
   const values = kind === "flag" ? ["yes", "no"] : choices;
   const made = values.map((value, i) => element("option", { value }, words?.[i] || value));
-  return empty ? [element("option", { value: "" }, "as fits"), ...made] : made;
+  return empty ? [element("option", { value: "" }, "not set"), ...made] : made;
 }
 
-/** One line. `typed(text)` is called with every change; returns {node, show(text), blame(reason)}. */
+/** One line. `typed(text)` is called with every change; returns {node, show(text), blame(reason), reach(high)}. */
 function line(field, id, typed) {
   const help = `${id}-help`, why = `${id}-why`;
   const common = { id, "aria-describedby": `${help} ${why}` };
+  const whole = field.kind === "whole" && !field.log; // its slider has the numbers themselves, others have STEPS
   let input, range = null;
   if (field.kind === "choice") {
     input = element("select", { ...common, onchange: () => typed(input.value) }, ...options(field));
@@ -43,7 +44,7 @@ function line(field, id, typed) {
     input = element("input", { ...common, type: "checkbox", onchange: () => typed(input.checked ? "yes" : "no") });
   } else {
     input = element("input", { ...common, type: "text", spellcheck: false, autocomplete: "off", oninput: () => typed(input.value) });
-    if (field.empty) input.placeholder = "as fits";
+    if (field.empty) input.placeholder = "not set";
     if (field.kind !== "text") input.className = "wb-value";
   }
   const control = [input];
@@ -53,8 +54,8 @@ function line(field, id, typed) {
   }
   if (field.low !== null && field.high !== null) {
     const slid = () => typed(String(scales.value(field, Number(range.value))));
-    const span = field.kind === "whole" && !field.log ? { min: field.low, max: field.high, step: 1 } : { min: 0, max: STEPS, step: 1 };
-    range = element("input", { type: "range", ...span, "aria-label": `${field.label}, slider`, oninput: span.max === STEPS ? slid : () => typed(range.value) });
+    const span = whole ? { min: field.low, max: field.high, step: 1 } : { min: 0, max: STEPS, step: 1 };
+    range = element("input", { type: "range", ...span, "aria-label": `${field.label}, slider`, oninput: whole ? () => typed(range.value) : slid });
     control.push(range);
   }
   const reason = element("div", { id: why, className: "wb-why", role: "alert" });
@@ -67,22 +68,26 @@ function line(field, id, typed) {
     else if (input.value !== text) input.value = text;
     const value = Number(text);
     if (!range || text === "" || Number.isNaN(value)) return;
-    if (Number(range.max) !== STEPS) range.max = Math.max(field.high, value); // typed beyond the slider's end
-    range.value = Number(range.max) === STEPS ? scales.place(field, value) : value;
+    if (whole) range.max = Math.max(field.high, value); // typed beyond the slider's end
+    range.value = whole ? value : scales.place(field, value);
+  };
+  const reach = (high) => {
+    field = { ...field, high };
+    if (range && whole) range.max = Math.max(high, Number(range.value));
   };
   const blame = (text) => {
     reason.textContent = text;
     input.setAttribute("aria-invalid", Boolean(text));
     node.classList.toggle("wb-bad", Boolean(text));
   };
-  return { node, show, blame };
+  return { node, show, blame, reach };
 }
 
 function render({ model, el }) {
   ours(el, "wb-form");
   const id = unique("form"), view = Math.random().toString(36).slice(2);
   const typed = {}; // by name: the text, and the number of the message that brings it; Infinity: not sent yet
-  let lines = {}, count = 0;
+  let lines = {}, known = null, count = 0;
   const heard = () => model.get("heard")[view] ?? 0;
   const send = () => {
     const waiting = Object.entries(typed).filter(([, mine]) => mine.count === Infinity);
@@ -101,8 +106,16 @@ function render({ model, el }) {
   el.addEventListener("change", send);
   /** What the kernel says, unless it has not heard yet what was typed since. */
   const current = (name) => (typed[name]?.count > heard() ? typed[name].text : (model.get("values")[name] ?? ""));
+  /** Of the same fields only the sliders' ends have changed: a new slider would fall out of the hand that moves it. */
+  const refill = () => {
+    const fields = model.get("fields"), same = ({ high: _, ...rest }) => JSON.stringify(rest);
+    if (!known || fields.map(same).join() !== known.map(same).join()) return fill();
+    known = fields;
+    for (const { name, high } of fields) lines[name].reach(high);
+    show();
+  };
   const fill = () => {
-    const fields = model.get("fields"), focused = el.contains(document.activeElement) ? document.activeElement.id : "";
+    const fields = (known = model.get("fields")), focused = el.contains(document.activeElement) ? document.activeElement.id : "";
     lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `${id}-${field.name}`, type(field.name))]));
     const nodes = (minor) => fields.filter((field) => field.minor === minor).map((field) => lines[field.name].node);
     const more = nodes(true).length ? [element("details", { className: "wb-more" }, element("summary", {}, "more"), ...nodes(true))] : [];
@@ -121,7 +134,7 @@ function render({ model, el }) {
     }
   };
   fill();
-  const traits = { "change:fields": fill, "change:title": fill, "change:values": show, "change:heard": acknowledged, "change:reasons": blame };
+  const traits = { "change:fields": refill, "change:title": fill, "change:values": show, "change:heard": acknowledged, "change:reasons": blame };
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   return () => {
     el.removeEventListener("change", send);

@@ -96,11 +96,11 @@ function menu(label, choices, value, chosen) {
 
 function controls(model, changed) {
   const set = (name) => (value) => (model.set(name, value), model.save_changes(), changed());
-  const scales = { auto: "as fits", linear: "linear", log: "logarithmic" };
-  const x = menu("across", X, model.get("x"), set("x"));
-  const y = menu("up", {}, "", set("y"));
-  const logX = menu("scale across", scales, model.get("scale_x"), set("scale_x"));
-  const logY = menu("scale up", scales, model.get("scale_y"), set("scale_y"));
+  const scales = { auto: "automatic", linear: "linear", log: "logarithmic" };
+  const x = menu("horizontal axis", X, model.get("x"), set("x"));
+  const y = menu("vertical axis", {}, "", set("y"));
+  const logX = menu("horizontal scale", scales, model.get("scale_x"), set("scale_x"));
+  const logY = menu("vertical scale", scales, model.get("scale_y"), set("scale_y"));
   const id = unique("live");
   const target = element("input", { id, type: "text", inputMode: "decimal", size: 8, placeholder: "none" });
   target.onchange = () => {

@@ -1,0 +1,105 @@
+"""Settings and results in words: what a column of the table of runs is called in a title and beside an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from workbench import optimisers, problems, schemes
+from workbench.delays import delay_models
+from workbench.experiment import Experiment
+from workbench.figures.curves import NAMES
+from workbench.links import Link
+from workbench.settings import Settings
+
+RESULTS = {  # in a title, and beside an axis
+    "time": ("time of the whole run", "time of the whole run (s)"),
+    "round_time": ("time per round", "mean time per round (s)"),
+    "time_to": ("time to the target", "time to the target (s)"),
+    "rounds_to": ("rounds to the target", "rounds to the target"),
+    "loss": ("training loss at the end", "training loss after the last round"),
+    "messages": ("messages", "gradient messages received in the whole run"),
+    "bytes": ("bytes", "gradient bytes received in the whole run (B)"),
+    "downloads": ("downloads", "models sent in the whole run"),
+    "samples": ("samples", "samples gone through in the whole run, by all workers"),
+    "started": ("samples begun", "samples of work begun in the whole run, cut off or not"),
+    "stale": ("late answers", "answers that came too late in the whole run"),
+    "residual": ("decoding error", "mean decoding error ‖b − 1‖² of a round"),
+}
+_WHOSE = {
+    "delays": "of the delays",
+    "link": "of the links",
+    "problem_args": "of the problem",
+    "optimiser_args": "of the optimiser",
+}
+
+
+def result(name: str) -> tuple[str, str]:
+    """A result in a title, and beside an axis.
+
+    >>> result("round_time")
+    ('time per round', 'mean time per round (s)')
+    """
+    text = name.replace("_", " ")
+    return RESULTS.get(name, (NAMES.get(name, text).split(" ‖")[0], NAMES.get(name, text)))
+
+
+def setting(name: str) -> str:
+    """A setting in a title.
+
+    >>> setting("scheme_args.stragglers"), setting("delays.rate"), setting("workers")
+    ('stragglers', 'rate of the delays', 'workers')
+    """
+    group, _, last = name.rpartition(".")
+    text = last.replace("_", " ")
+    return f"{text} {_WHOSE[group]}" if group in _WHOSE and text != group else text
+
+
+def axis(name: str, used: Sequence[str] = ()) -> str:
+    """A setting beside an axis, from the descriptions of the fields themselves.
+
+    One name may be two things: GC's stragglers are workers of all, CodedReduce's are children of every parent. Then the
+    text says what it is for which of the schemes that are `used`.
+
+    >>> axis("link.latency")
+    'latency of the links: time that a message spends on the wire before its transfer (s)'
+    >>> axis("scheme_args.stragglers", ["CR"])
+    'stragglers: children per parent that may be late or dead (s)'
+    >>> print(axis("scheme_args.stragglers", ["GC", "CR"]).replace("<br>", chr(10)))
+    stragglers, not the same for all:
+    GC: workers that may be late or dead (S)
+    CR: children per parent that may be late or dead (s)
+    """
+    group, _, last = name.rpartition(".")
+    found: dict[str, list[str]] = {}
+    units: set[str] = set()
+    for owner, cls in _owners(group, used).items():
+        field = cls.model_fields.get(last)
+        if field is not None:
+            words = str(field.description)
+            unit = str((field.json_schema_extra or {}).get("unit", ""))  # type: ignore[union-attr]
+            units.add(unit)
+            found.setdefault(f"{words} ({unit})" if unit and unit not in words.split() else words, []).append(
+                owner
+            )
+    if len(found) == 1:
+        return f"{setting(name)}: {next(iter(found))}"
+    if found and group == "scheme_args" and used:
+        each = [f"{', '.join(owners)}: {text}" for text, owners in found.items()]
+        return "<br>".join([f"{setting(name)}, not the same for all:", *each])
+    unit = units.pop() if len(units) == 1 else ""
+    return f"{setting(name)} ({unit})" if unit else setting(name)
+
+
+def _owners(group: str, used: Sequence[str]) -> dict[str, type[Settings]]:
+    """Who may have settings of a group: name -> class."""
+    if group == "scheme_args":
+        return {name: schemes.get(name) for name in (used or schemes.names())}
+    owners: dict[str, dict[str, Any]] = {
+        "": {"": Experiment},
+        "delays": delay_models(),
+        "link": {"": Link},
+        "problem_args": {name: problems.get(name) for name in problems.names()},
+        "optimiser_args": dict(optimisers.Optimiser.catalogue),
+    }
+    return owners.get(group, {})
