@@ -97,14 +97,18 @@ def _crowding(stated: Constants, crowded: Constants, rounds: int, seed: int) -> 
     limit = ratios(presets[EXPLAINED], Constants(1e-12, 1.0, 0.0, only.transfer, 0.0, False), 1, seed)["GC"]
     best = ratios(presets[EXPLAINED], stated, rounds, seed)["GC"]
     published = presets[EXPLAINED].published["GC"]
+    load = ratios(presets[EXPLAINED], without(stated, FACTORS), 1, seed)["GC"]
+    near = ratios(presets[EXPLAINED], crowded, rounds, seed)["GC"]
     found = (
-        f"transfers alone give {limit:.3g}, the best constants of the paper's model {best:.3g}, with crowded ports"
-        f" {ratios(presets[EXPLAINED], crowded, rounds, seed)['GC']:.3g}; published {published:g}"
+        f"transfers alone give {limit:.3g}, computing alone {load:.3g}, the best constants of the paper's model"
+        f" {best:.3g}, with crowded ports {near:.3g}; published {published:g}"
     )
     text = (
         "The model of section III-C can reach the published speedup over GC (figure 9a) with some constants"
     )
-    return Claim(text, best >= published, found, f"ratios(presets[{EXPLAINED!r}], constants)['GC']")
+    return Claim(
+        text, max(limit, load, best) >= published, found, f"ratios(presets[{EXPLAINED!r}], constants)['GC']"
+    )
 
 
 def _constants(c: Constants) -> str:
@@ -200,7 +204,7 @@ def _factors(parts: dict[str, dict[str, float]]) -> Picture:
         {f"over {scheme}": each for scheme, each in parts.items()},
         "What CR's speedups in figure 9a are made of",
         "factor (the product is the speedup)",
-        "Factors of CR's speedup per round over each scheme, fitted constants, virtual clock: load (all workers alike), then what"
-        " stragglers, latency, transfers and crowded ports multiply.",
+        "Factors of CR's speedup per round over each scheme, fitted constants, virtual clock: load (all workers alike),"
+        " then what stragglers, latency, transfers and crowded ports multiply.",
         base=1.0,
     )

@@ -93,7 +93,9 @@ def speedups(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     >>> speedups(["fig2", "fig8"])
     (('fig2', 'UMW'), ('fig2', 'GC'), ('fig2', 'RAR'), ('fig8', 'UMW'), ('fig8', 'GC'), ('fig8', 'RAR'))
     """
-    return tuple((name, scheme) for name in names for scheme in presets[name].published if scheme in SAME_STEPS)
+    return tuple(
+        (name, scheme) for name in names for scheme in presets[name].published if scheme in SAME_STEPS
+    )
 
 
 FITTED = speedups(FITTED_ON)  # what the constants were fitted to: none of these can agree or differ
@@ -111,7 +113,9 @@ def column(figure: str, scheme: str) -> str:
 def residuals(names: Sequence[str], constants: Constants, rounds: int, seed: int = 0) -> Array:
     """log(ours / published) of every speedup of some figures that is a ratio of times per round."""
     found = {name: ratios(presets[name], constants, rounds, seed, SAME_STEPS) for name in names}
-    logs = [math.log(found[name][scheme] / presets[name].published[scheme]) for name, scheme in speedups(names)]
+    logs = [
+        math.log(found[name][scheme] / presets[name].published[scheme]) for name, scheme in speedups(names)
+    ]
     return np.array(logs)
 
 
