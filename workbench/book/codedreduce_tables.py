@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench import schemes, theory
+from workbench import theory
 from workbench.book import drawing
 from workbench.book.catalogue import Entry
 from workbench.book.setting import Setting
@@ -21,6 +21,7 @@ from workbench.problems.cnn import SHAPES, SIZE
 from workbench.protocol import Array
 from workbench.runner import run
 from workbench.schemes.coded_reduce import CR
+from workbench.schemes.gradient_coding import GC
 from workbench.theory.coded_reduce import exact_load
 
 B = ((0.5, 1.0, 0.0), (0.0, 1.0, -1.0), (0.5, 0.0, 1.0))  # (4)
@@ -107,7 +108,7 @@ def _loads() -> Iterator[Line]:
             f"load of CR, {_tree(n, depth, s)}", theory.cr_load(n, depth, s), {"ours": load}, "", "CR.loads"
         )
         late = round(s / n * workers)
-        gc = schemes.get("GC")(stragglers=late)
+        gc = GC(stragglers=late)
         load = float(gc.loads(workers, workers).max()) / workers
         yield Line(
             f"load of GC, N = {workers}, S = {late}", (late + 1) / workers, {"ours": load}, "", "GC.loads"

@@ -119,7 +119,11 @@ def _cuda() -> bool:
 
 
 def _equal(needed: dict[str, int], target: float, whole: bool) -> str:
-    judged = "" if whole else ", which says nothing about the paper's data and steps, so SGD's number is not judged"
+    judged = (
+        ""
+        if whole
+        else ", which says nothing about the paper's data and steps, so SGD's number is not judged"
+    )
     return (
         "The paper's speedups are at equal accuracy. The exact schemes take the same steps, so theirs are also ratios"
         f" of times per round. SGD takes others: here all five reach {target:.3g}, SGD after {needed['SGD']} rounds,"
