@@ -165,6 +165,7 @@ def test_figure_9a(first: dict[str, wb.book.Result]) -> None:
     assert set(result.specs) == {"UMW", "GC", "RAR", "SGD", "CR"}
     assert wb.Experiment(**result.specs["CR"]).workers == 156
     assert len(result.pictures) == 2
+    assert all("figure 13's constants (the paper states" in picture.caption for picture in result.pictures)
     assert "stand-in" in result.data[0]
 
 

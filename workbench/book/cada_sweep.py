@@ -26,6 +26,7 @@ from workbench.runner import run
 UNITS = (0.01, 0.03, 0.1, 0.3, 1.0)
 QUICK_UNITS = (0.01, 0.03, 0.1, 0.3)
 QUICK_TARGET = 1.0  # training loss of the quick form, whose runs are short
+SEEDS = 3
 FIRST = 3  # a third of the rounds is tried first: most runs are at the target by then
 SWEPT = ("D-Adam", "CADA", STATED, MEANT)
 NAMES = {STATED: "G = 3, M_G = 4", MEANT: "G = 4, M_G = 3"}
@@ -96,7 +97,7 @@ def find(setting: Setting) -> Result:
 def swept(setting: Setting) -> Sweep:
     """Run every scheme at every unit, over some seeds; D-Adam has no constant and is run once a seed."""
     units, target = setting.pick(QUICK_UNITS, UNITS), setting.pick(QUICK_TARGET, TARGET)
-    rounds, seeds = setting.pick(480, 6000), setting.pick(3, 5)
+    rounds, seeds = setting.pick(480, 6000), SEEDS
     base = {label: e for label, e in experiments(setting, unit=1.0) if label in SWEPT}
     found = {label: {name: np.empty((len(units), seeds)) for name in COSTS} for label in base}
     total, done = len(base) * seeds, 0
