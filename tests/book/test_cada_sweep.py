@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.book import Setting, cada_sweep, get
+from workbench.book import Setting, cada_sweep, get, words
 from workbench.book.cada import COSTS, MEANT, PUBLISHED, STATED, costs, experiments
 from workbench.book.cada_sweep import SWEPT, Sweep, at, claim, claims_of, holding, limit, until
 from workbench.book.verdicts import of_result
@@ -48,6 +48,22 @@ def test_the_verdict_follows_from_the_whole_sweep() -> None:
         verdict = numbers(made({place: 1e-3}))
         assert verdict.kind == "differs"  # type: ignore[attr-defined]
         assert verdict.text.startswith("differs at 1 of 3 constants, agrees at 2")  # type: ignore[attr-defined]
+
+
+def test_what_is_never_reached_is_said_and_drawn_around(
+    quick: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CADA not at the target at one unit: more than any ratio, a band that ends, no number that JSON lacks."""
+    sweep = made({2: np.inf})
+    monkeypatch.setattr(cada_sweep, "swept", lambda setting: sweep)
+    result = get("gcada-sweep").find(quick)
+    assert "CADA does not always reach it at c × 1" in result.text[0]
+    assert all(claim.holds for claim in result.claims if claim.text.startswith("G-CADA"))
+    facts = {"gcada-sweep": result.to_json()["facts"], "gcada-fig2": {"short": {}, "note": ""}}
+    numbers_ = get("gcada-numbers").find(replace(quick, facts=facts))
+    for each in (*result.pictures, *numbers_.pictures):
+        assert words.picture("x", 0, each)
+    assert ">never" in words.table(numbers_)
 
 
 def test_identities_are_not_judged() -> None:

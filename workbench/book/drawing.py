@@ -110,7 +110,7 @@ def agreement(lines: Sequence[Line], one: str, other: str, words: str) -> str:
 
 
 def _ticks(lines: Sequence[Line]) -> dict[str, object]:
-    values = [v for line in lines for v in (*line.values.values(), line.published) if v and v > 0]
+    values = [v for line in lines for v in (*line.values.values(), line.published) if v and 0 < v < np.inf]
     return log_ticks(min(values), max(values)) if values else {}
 
 
