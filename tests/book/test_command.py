@@ -55,7 +55,7 @@ def test_a_wrong_name_is_one_sentence_and_writes_nothing(
 def test_one_entry_is_printed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workbench("cada-misprints", "--quick", "-o", str(tmp_path))
     out = capsys.readouterr().out
-    assert "cada-misprints  ✓ 4 of 4 shown by computation" in out
+    assert "cada-misprints  ✓ 3 of 3 shown by computation" in out
     assert "12292" in out
     assert (tmp_path / "cada-misprints.html").is_file()
 
@@ -75,6 +75,7 @@ def test_a_notebook_shows_what_the_book_has(path: Path, tmp_path: Path) -> None:
     done = execute(path, tmp_path / "out.ipynb", parameters, Path.cwd())
     words = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
     assert "what the paper says holds" in words
+    assert "holds only if reworded" in words
     assert len(list((tmp_path / "reports" / "kept").glob("mmc-*.json"))) == 3
 
 

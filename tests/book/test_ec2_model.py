@@ -10,8 +10,11 @@ import pytest
 import workbench as wb
 from workbench.book.ec2_model import (
     FACTORS,
+    FITTED,
+    FITTED_ON,
     STARTS,
     Constants,
+    column,
     decomposed,
     factor,
     fit,
@@ -48,6 +51,18 @@ def test_crowding_slows_a_port_by_its_senders() -> None:
         e = SOME.experiment(preset[scheme])
         floats = preset[scheme].shape()[1]
         assert e.link.transfer(floats) == pytest.approx(5e-3 * (1 + 0.05 * (many - 1)) * floats / 5000)
+
+
+def test_what_was_fitted_is_what_the_fit_takes() -> None:
+    """Every number of the fit is in a residual; nothing else is fitted, and nothing that has rounds in it."""
+    assert len(residuals(FITTED_ON, SOME, 5)) == len(FITTED) == 12
+    for name in presets:
+        for scheme in presets[name].published:
+            fitted = name in FITTED_ON and scheme != "SGD"
+            assert column(name, scheme) == ("fitted" if fitted else "tested")
+    assert ratios(presets["fig9a"], SOME, 5, schemes=("GC",)) == {
+        "GC": ratios(presets["fig9a"], SOME, 5)["GC"]
+    }
 
 
 def test_without_switches_off() -> None:

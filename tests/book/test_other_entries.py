@@ -12,7 +12,8 @@ import workbench as wb
 from workbench.book import Setting, cegc_example, find, get, names
 from workbench.book.agc import PUBLISHED, simulated
 from workbench.book.agc_runs import _alike, _below
-from workbench.book.cada import MEANT, STATED
+from workbench.book.cada import COSTS, MEANT
+from workbench.book.cada_sweep import SWEPT
 from workbench.book.cegc_example import example
 from workbench.book.cegc_runs import choices, unseen
 from workbench.book.ec2_model import Constants, ratios
@@ -29,6 +30,7 @@ def test_every_misprint_is_shown_by_its_computation(name: str, quick: Setting) -
     result = get(name).find(needed)
     assert result.misprints
     assert [m.where for m in result.misprints if not m.confirmed] == []
+    assert not any("no misprint" in m.where for m in result.misprints)
 
 
 def test_table_3(quick: Setting) -> None:
@@ -140,11 +142,15 @@ def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
     assert ahead is not True
 
 
-@pytest.mark.parametrize("name", ["mmc-fig1a", "mmc-fig1b"])
-def test_figure_1_of_paper_5(name: str, quick: Setting, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "missed"), [("mmc-fig1a", 1), ("mmc-fig1b", 0)])
+def test_figure_1_of_paper_5(name: str, missed: int, quick: Setting, tmp_path: Path) -> None:
+    """GC-MMC-2 is as fast as LCC with the hybrid rule only: not as it is printed."""
     result = find(name, quick, tmp_path)[-1].result
     assert result is not None
-    assert all(claim.holds for claim in result.claims)
+    failing = [claim for claim in result.claims if not claim.holds]
+    assert len(failing) == missed
+    assert all("hybrid" in claim.reworded and claim.text.startswith("GC-MMC-2") for claim in failing)
+    assert of_result(result).kind == ("differs" if missed else "holds")
     for line in result.lines:
         if "exact" in line.values:
             assert abs(line.values["ours"] - line.values["exact"]) < 5 * line.errors["ours"]
@@ -152,10 +158,14 @@ def test_figure_1_of_paper_5(name: str, quick: Setting, tmp_path: Path) -> None:
 
 
 def test_figure_13(quick: Setting) -> None:
-    """UMW, GC and SGD agree with the paper, RAR does not; something is learnt, with PyTorch or without."""
+    """UMW and GC agree with the paper, RAR does not; SGD's number is at equal accuracy, so it is not judged per round.
+
+    Something is learnt, with PyTorch or without.
+    """
     result = get("fig13").find(quick)
-    off = {line.what: line.ratio("ours") for line in result.lines}
-    assert all(off[name] == pytest.approx(1.0, abs=0.07) for name in ("UMW", "GC", "SGD"))
+    off = {line.what: line.ratio("ours") for line in result.lines if "ours" in line.values}
+    assert all(off[name] == pytest.approx(1.0, abs=0.07) for name in ("UMW", "GC"))
+    assert "SGD" not in off
     assert off["RAR"] < 0.15
     accuracy = [curve for curve in result.pictures[1].data if curve.get("mode") == "lines+markers"]
     assert len(accuracy) == 5
@@ -177,17 +187,16 @@ def test_curves_that_cannot_be_told_apart_are_named() -> None:
 
 def test_the_three_numbers_stand_beside_the_paper_s_at_its_loss(quick: Setting) -> None:
     """Ours are beside them only where the loss is the same; ratios always."""
-    costs = {
-        label: {"time": 0.1, "communication": 15.0, "computation": 12.0} for label in ("CADA", STATED, MEANT)
-    }
+    table = [[1.0, 2.0], [3.0, 4.0]]
+    costs = {label: dict.fromkeys(COSTS, table) for label in SWEPT}
     for target in (0.1, 0.2):
-        facts = {"gcada-fig2": {"costs": costs, "target": target, "short": {}, "note": ""}}
+        sweep = {"units": [0.1, 1.0], "target": target, "rounds": 10, "costs": costs}
+        facts = {"gcada-sweep": sweep, "gcada-fig2": {"short": {}, "note": ""}}
         lines = {line.what: line for line in get("gcada-numbers").find(replace(quick, facts=facts)).lines}
         assert lines["CADA: time"].published == (0.38 if target == 0.1 else None)
         assert lines[f"{MEANT}: communication"].published == (12292 if target == 0.1 else None)
-        assert (
-            lines[f"CADA's time over G-CADA's ({STATED.removeprefix('G-CADA, ')})"].published == 0.38 / 0.068
-        )
+        assert (lines["CADA: time"].values["low"], lines["CADA: time"].values["high"]) == (1.5, 3.5)
+        assert lines["CADA's time over G-CADA's (G = 3, M_G = 4)"].published == 0.38 / 0.068
         assert sum(line.unit == "×" for line in lines.values()) == 6
 
 

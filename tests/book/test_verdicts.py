@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.book import Claim, Line, Misprint, Result
+from workbench.book import Claim, Line, Misprint, Result, words
 from workbench.book.values import COLUMNS
 from workbench.book.verdicts import all_of, compare, judged, of_column, of_result
 
@@ -93,10 +93,38 @@ def test_what_is_within_chance_is_open() -> None:
     yes, unclear, no = (Claim("x", state, "") for state in (True, None, False))
     assert of_result(Result(claims=[yes])).text == "what the paper says holds (1 statement)"
     found = of_result(Result(claims=[yes, unclear], reasons={"claims": "few runs"}))
-    assert found == ("open", "open: 1 of 2 statements within chance here (few runs)")
+    assert found == ("open", "open: 1 of 2 statements undecided (few runs)")
     assert of_result(Result(claims=[yes, unclear, no])).kind == "differs"
     assert of_result(Result(claims=[no])).text == "differs: 1 of 1 statement does not hold"
     assert of_result(Result(claims=[no, no])).text == "differs: 2 of 2 statements do not hold"
+
+
+@given(numbers, st.floats(0.5, 2))
+def test_what_was_fitted_never_agrees(values: list[float], factor: float) -> None:
+    """However near it is; beside it, what was not fitted is judged by itself."""
+    lines = [Line(str(v), v, {"fitted": factor * v}) for v in values]
+    found = of_column(Result(lines=lines), "fitted")
+    assert found is not None
+    assert found.kind == "fitted"
+    assert "agrees" not in found.text
+    both = Result(lines=[*lines, Line("x", 2.0, {"tested": 2.0})], columns=["tested", "fitted"])
+    assert [verdict.kind for _, verdict in judged(both)] == ["agrees", "fitted"]
+
+
+@given(st.lists(st.lists(st.floats(0.1, 10), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_a_sweep_s_verdict_is_its_worst(table: list[list[float]]) -> None:
+    published = [5.6, 1.57, 1.05]
+    lines = [Line(str(p), p, swept=ours) for p, ours in zip(published, zip(*table, strict=True), strict=True)]
+    found = of_column(Result(lines=lines), "sweep")
+    assert found is not None
+    each = [compare(published, ours).kind for ours in table]
+    assert found.kind == next(kind for kind in ("differs", "ordering", "agrees") if kind in each)
+
+
+def test_what_holds_only_if_reworded_does_not_hold() -> None:
+    result = Result(claims=[Claim("x", True, ""), Claim("y", False, "", reworded="with another rule")])
+    assert of_result(result) == ("differs", "differs: 1 of 2 statements does not hold (1 would if reworded)")
+    assert "holds only if reworded: with another rule" in words.claims(result.claims)
 
 
 @pytest.mark.parametrize("zero", [0.0, 1e-17])

@@ -74,6 +74,7 @@ def find(setting: Setting) -> Result:
             _words(means, ends),
         ],
         columns=[],
+        heads={"ours": "virtual clock, recorded EC2 times"},
         specs={name: t.experiment.model_dump(mode="json") for name, t in traces.items()} | real.specs(),
         measured=real.note,
         data=[

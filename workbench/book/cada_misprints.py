@@ -18,31 +18,21 @@ def entries() -> list[Entry]:
 
 def find(setting: Setting) -> Result:
     """Compute every one of them."""
-    return Result(misprints=[_groups(), _whole(), _class_zero(), _age()], seed=None)
+    return Result(misprints=[_groups(), _class_zero(), _age()], seed=None)
 
 
 def _groups() -> Misprint:
     ratio = GROUPED["communication"] / GROUPED["computation"]
+    uploads = {size: GROUPED["communication"] / (size + 1) for size in (3, 4)}
     fits = [size for size in range(1, 13) if abs(theory.communication_ratio(size) - ratio) < 1e-12]
     return Misprint(
         "Section VI, G = 3 and M_G = 4",
         f"communication {GROUPED['communication']}, computation {GROUPED['computation']}",
         f"their ratio is {ratio:.6g} = (M_G + 1)/M_G for M_G = {', '.join(map(str, fits))}; M_G = 4 would give"
-        f" {theory.communication_ratio(4):g}",
-        "wb.theory.communication_ratio(3), 12292 / 9219",
-        fits == [3],
-    )
-
-
-def _whole() -> Misprint:
-    uploads = {size: GROUPED["communication"] / (size + 1) for size in (3, 4)}
-    return Misprint(
-        "The same numbers",
-        f"{GROUPED['communication']} messages with M_G = 4",
-        f"a selected group makes M_G + 1 messages: {uploads[4]:g} selections with M_G = 4 are no whole number,"
-        f" {uploads[3]:g} with M_G = 3 are",
-        "12292 / (4 + 1), 12292 / (3 + 1)",
-        uploads[4] % 1 != 0 and uploads[3] % 1 == 0,
+        f" {theory.communication_ratio(4):g}. A selected group makes M_G + 1 messages: {uploads[4]:g} selections with"
+        f" M_G = 4 are no whole number, {uploads[3]:g} with M_G = 3 are",
+        "wb.theory.communication_ratio(3), 12292 / 9219, 12292 / (4 + 1)",
+        fits == [3] and uploads[4] % 1 != 0 and uploads[3] % 1 == 0,
     )
 
 

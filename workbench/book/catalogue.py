@@ -19,9 +19,9 @@ PAPERS = {
     5: "Gradient coding with clustering and multi-message communication (GC-MMC)",
 }
 _MODULES = {  # in the order of the book
-    1: ("ec2", "codedreduce", "figure13", "codedreduce_misprints"),
+    1: ("codedreduce_tables", "ec2", "codedreduce", "figure13", "codedreduce_misprints"),
     2: ("cegc", "cegc_example", "cegc_runs"),
-    3: ("cada", "cada_numbers", "cada_misprints"),
+    3: ("cada_sweep", "cada_curves", "cada_numbers", "cada_misprints"),
     4: ("ec2_traces", "agc", "agc_runs", "agc_replay"),
     5: ("mmc",),
 }

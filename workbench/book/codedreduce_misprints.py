@@ -10,13 +10,13 @@ from workbench.book.ec2_model import Constants, ratios
 from workbench.book.setting import Setting
 from workbench.book.values import Misprint, Result
 from workbench.forecasting import forecast
-from workbench.published import MESSAGE, RATE, SHIFT, presets
+from workbench.published import presets
 from workbench.schemes.coded_reduce import tree_size
 
 
 def entries() -> list[Entry]:
     """The one list."""
-    return [Entry("cr-misprints", "Misprints and open ends of the CodedReduce paper", find, ("ec2",))]
+    return [Entry("cr-misprints", "Misprints and contradictions of the CodedReduce paper", find, ("ec2",))]
 
 
 def find(setting: Setting) -> Result:
@@ -25,10 +25,7 @@ def find(setting: Setting) -> Result:
         _tree(),
         _features(setting),
         _ring(setting),
-        _agreeing(setting),
-        _bounds(),
         _harmonic(),
-        _speedup(setting),
     ]
     return Result(misprints=found, seed=setting.seed)
 
@@ -75,32 +72,6 @@ def _ring(setting: Setting) -> Misprint:
     )
 
 
-def _agreeing(setting: Setting) -> Misprint:
-    preset = presets["fig13"]
-    base = forecast(preset["CR"], 500, setting.seed).mean
-    ours = {n: forecast(preset[n], 500, setting.seed).mean / base for n in ("UMW", "GC", "SGD")}
-    words = ", ".join(f"{n} {ours[n]:.3g} ({preset.published[n]:g})" for n in ours)
-    return Misprint(
-        "Figure 13, the other schemes (no misprint)",
-        "6.6, 4.8, 4.0",
-        f"recomputed (published): {words}; so only RAR's number is out of line with the model",
-        "wb.forecast(wb.presets['fig13'][scheme]).mean",
-        all(abs(ours[n] / preset.published[n] - 1) < 0.1 for n in ours),
-    )
-
-
-def _bounds() -> Misprint:
-    lower, _ = theory.cr_time_bounds(12, 2, 5, 49920, SHIFT, RATE, MESSAGE)
-    exact = theory.cr_time(12, 2, 5, 49920, SHIFT, RATE, MESSAGE)
-    return Misprint(
-        "Theorem 2, equation 7",
-        "a lower bound on the mean round time",
-        f"only as n grows: for figure 13's tree its leading terms are {lower:.4f} s, the exact mean is {exact:.4f} s",
-        "wb.theory.cr_time_bounds(12, 2, 5, 49920, 5e-5, 2e4, 0.05)[0], wb.theory.cr_time(12, 2, 5, ...)",
-        exact < lower,
-    )
-
-
 def _harmonic() -> Misprint:
     first = theory.harmonic(1)
     return Misprint(
@@ -109,19 +80,4 @@ def _harmonic() -> Misprint:
         f"H_i is larger: H_1 = {first:g}, log 2 = {math.log(2):.4f}",
         "wb.theory.harmonic(1), math.log(2)",
         first > math.log(2),
-    )
-
-
-def _speedup(setting: Setting) -> Misprint:
-    """Transfers alone, of the model of section III-C, on the master's port and the tree's."""
-    preset = presets["fig9a"]
-    still = {"kind": "constant", "shift": 0.0}
-    times = {n: forecast(preset[n].replace(delays=still), 1, setting.seed).mean for n in ("GC", "CR")}
-    limit = times["GC"] / times["CR"]
-    return Misprint(
-        "Figure 9a, GC (no misprint: measured)",
-        f"CR is {preset.published['GC']:g} times as fast as GC",
-        f"a port that takes messages one at a time gives at most {limit:.3g} by transfers; see the entry ec2",
-        "wb.forecast with constant delays of 0",
-        limit < 10,
     )

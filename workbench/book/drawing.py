@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from workbench.figures.style import (
     VERMILLION,
     Style,
     Theme,
+    fade,
     log_ticks,
     new_figure,
     palette,
@@ -34,11 +36,15 @@ LOOKS = {  # column -> colour and marker: what is measured has a filled star, an
     "per_round": (SKY, "circle-open"),
     "exact": (GREEN, "cross"),
     "events": (PINK, "triangle-up"),
-    "fitted": (ORANGE, "square"),
+    "low": (SKY, "triangle-left"),
+    "high": (SKY, "triangle-right"),
+    "fitted": (ORANGE, "square-open"),
+    "tested": (ORANGE, "square"),
     "scaled": (GREY, "circle-open"),
     "recorded": (VERMILLION, "star"),
     "measured": (VERMILLION, "star"),
 }
+BANDS = ((BLUE, "circle", "dash"), (VERMILLION, "square", "dot"), (GREEN, "diamond", "dashdot"))
 MOST_POINTS = 300  # of a curve: a page holds many
 Curves = Mapping[str, tuple[Any, Any]]
 
@@ -65,13 +71,23 @@ def convergence(
     )
 
 
-def numbers(lines: Sequence[Line], title: str, axis: str, caption: str, log: bool = True) -> Picture:
-    """The paper's numbers and ours, line by line, on one axis; ratios are distances if it is logarithmic."""
+def numbers(
+    lines: Sequence[Line],
+    title: str,
+    axis: str,
+    caption: str,
+    log: bool = True,
+    heads: Mapping[str, str] = MappingProxyType({}),
+) -> Picture:
+    """The paper's numbers and ours, line by line, on one axis; ratios are distances if it is logarithmic.
+
+    `heads`: headings of columns that are not the usual ones, as in a `Result`.
+    """
     columns = [c for c in COLUMNS if any(c in line.values for line in lines)]
 
     def draw(theme: Theme) -> go.Figure:
         figure = new_figure(theme, title, height=190 + max(46 * len(lines), 30 * (len(columns) + 1)))
-        figure.add_traces([_column(lines, column) for column in columns])
+        figure.add_traces([_column(lines, column, heads.get(column, COLUMNS[column])) for column in columns])
         if any(line.published is not None for line in lines):
             figure.add_trace(_published(lines, palette(theme).text))
         figure.update_yaxes(categoryorder="array", categoryarray=[line.what for line in lines][::-1])
@@ -94,20 +110,20 @@ def agreement(lines: Sequence[Line], one: str, other: str, words: str) -> str:
 
 
 def _ticks(lines: Sequence[Line]) -> dict[str, object]:
-    values = [v for line in lines for v in (*line.values.values(), line.published) if v and v > 0]
+    values = [v for line in lines for v in (*line.values.values(), line.published) if v and 0 < v < np.inf]
     return log_ticks(min(values), max(values)) if values else {}
 
 
-def _column(lines: Sequence[Line], column: str) -> go.Scatter:
+def _column(lines: Sequence[Line], column: str, heading: str) -> go.Scatter:
     color, symbol = LOOKS[column]
     chosen = [line for line in lines if column in line.values]
     return go.Scatter(
         x=[line.values[column] for line in chosen],
         y=[line.what for line in chosen],
         mode="markers",
-        name=COLUMNS[column],
+        name=heading,
         marker={"color": color, "symbol": symbol, "size": 14, "line": {"width": 2, "color": color}},
-        hovertemplate=f"%{{y}}: %{{x:.4~g}}<extra>{COLUMNS[column]}</extra>",
+        hovertemplate=f"%{{y}}: %{{x:.4~g}}<extra>{heading}</extra>",
     )
 
 
@@ -164,6 +180,66 @@ def _axis(log: bool, ends: tuple[float, float]) -> dict[str, object]:
         **log_ticks(*ends),
         **({"exponentformat": "power"} if wide else {"tickformat": "~g"}),
     }
+
+
+def banded(
+    x: Sequence[float],
+    found: Mapping[str, tuple[Array, Array, Array]],
+    marks: Mapping[str, float],
+    title: str,
+    axis: str,
+    y: str,
+    caption: str,
+) -> Picture:
+    """Lines with bands (least, middle, largest) against a number, both axes logarithmic; `marks`: published values.
+
+    What is 0 or infinite is left out: its band ends there.
+    """
+    finite = np.concatenate([np.ravel(each) for each in found.values()] + [np.array([*marks.values(), 1.0])])
+    ends = _ends([finite])
+
+    def draw(theme: Theme) -> go.Figure:
+        figure = new_figure(theme, title, height=560)
+        for place, (label, (low, middle, high)) in enumerate(found.items()):
+            color, symbol, dash = BANDS[place]
+            for trace in _band(label, np.asarray(x), (low, middle, high), color, symbol):
+                figure.add_trace(trace)
+            if label in marks:
+                figure.add_trace(_mark(f"{label}, the paper", x, marks[label], color, dash))
+        figure.add_hline(y=1.0, line={"color": palette(theme).muted, "width": 1})
+        figure.update_xaxes(title_text=axis, type="log", tickformat="~g", **log_ticks(min(x), max(x)))
+        figure.update_yaxes(title_text=y, type="log", tickformat="~g", **log_ticks(*ends))
+        return figure
+
+    return picture(draw, caption)
+
+
+def _band(
+    label: str, x: Array, band: tuple[Array, Array, Array], color: str, symbol: str
+) -> tuple[go.Scatter, go.Scatter]:
+    """A filled band and the line in it."""
+    there = (np.isfinite(np.stack(band)) & (np.stack(band) > 0)).all(axis=0)
+    low, middle, high = (np.asarray(each)[there] for each in band)
+    x = x[there]
+    fill = go.Scatter(
+        x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself", mode="lines",
+        fillcolor=fade(color, 0.25), line={"width": 0}, showlegend=False, hoverinfo="skip",
+    )  # fmt: skip
+    line = go.Scatter(
+        x=x, y=middle, name=label, mode="lines+markers", line={"color": color, "width": 3},
+        marker={"symbol": symbol, "size": 11, "color": color}, customdata=np.stack([low, high], axis=1),
+        hovertemplate=label
+        + " at %{x}: %{y:.4~g} (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})<extra></extra>",
+    )  # fmt: skip
+    return fill, line
+
+
+def _mark(label: str, x: Sequence[float], value: float, color: str, dash: str) -> go.Scatter:
+    """A published number as a broken line."""
+    return go.Scatter(
+        x=[min(x), max(x)], y=[value, value], mode="lines", name=label,
+        line={"color": color, "dash": dash, "width": 2}, hovertemplate=f"{label}: {value:.4g}<extra></extra>",
+    )  # fmt: skip
 
 
 def looks_of(labels: Sequence[str]) -> dict[str, Style]:

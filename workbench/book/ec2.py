@@ -12,14 +12,17 @@ from workbench.book.ec2_model import (
     FACTORS,
     FITTED_ON,
     LOGS,
+    SAME_STEPS,
     TESTED_ON,
     Constants,
+    column,
     decomposed,
     factor,
     fit,
     ratios,
     residuals,
     seconds,
+    speedups,
     without,
     words,
 )
@@ -61,8 +64,8 @@ def find(setting: Setting) -> Result:
             _fits(stated, crowded, samples, fresh),
             _explained(parts, crowded, samples, fresh),
         ],
-        columns=["fitted"],
-        reasons={"fitted": "above all UMW over 84 workers, which no constants give, see the text"},
+        columns=["tested", "fitted"],
+        reasons={"tested": "above all UMW over 84 workers, which no constants give, see the text"},
         baseline=1.0,
         specs={
             f"{EXPLAINED} {e.scheme}": crowded.experiment(e).model_dump(mode="json")
@@ -75,11 +78,16 @@ def find(setting: Setting) -> Result:
 
 def _lines(name: str, constants: Constants, rounds: int, seed: int) -> list[Line]:
     preset = presets[name]
-    found = ratios(preset, constants, rounds, seed)
-    how = "fitted" if name in FITTED_ON else "tested"
+    found = ratios(preset, constants, rounds, seed, SAME_STEPS)
     return [
-        Line(f"{name} {scheme} ({how})", value, {"fitted": found[scheme]}, "× CR", "wb.forecast")
-        for scheme, value in preset.published.items()
+        Line(
+            f"{name} {scheme} ({column(name, scheme)})",
+            preset.published[scheme],
+            {column(name, scheme): found[scheme]},
+            "× CR",
+            "wb.forecast",
+        )
+        for _, scheme in speedups([name])
     ]
 
 
@@ -89,14 +97,18 @@ def _crowding(stated: Constants, crowded: Constants, rounds: int, seed: int) -> 
     limit = ratios(presets[EXPLAINED], Constants(1e-12, 1.0, 0.0, only.transfer, 0.0, False), 1, seed)["GC"]
     best = ratios(presets[EXPLAINED], stated, rounds, seed)["GC"]
     published = presets[EXPLAINED].published["GC"]
+    load = ratios(presets[EXPLAINED], without(stated, FACTORS), 1, seed)["GC"]
+    near = ratios(presets[EXPLAINED], crowded, rounds, seed)["GC"]
     found = (
-        f"transfers alone give {limit:.3g}, the best constants of the paper's model {best:.3g}, with crowded ports"
-        f" {ratios(presets[EXPLAINED], crowded, rounds, seed)['GC']:.3g}; published {published:g}"
+        f"transfers alone give {limit:.3g}, computing alone {load:.3g}, the best constants of the paper's model"
+        f" {best:.3g}, with crowded ports {near:.3g}; published {published:g}"
     )
     text = (
         "The model of section III-C can reach the published speedup over GC (figure 9a) with some constants"
     )
-    return Claim(text, best > 0.85 * published, found, f"ratios(presets[{EXPLAINED!r}], constants)['GC']")
+    return Claim(
+        text, max(limit, load, best) >= published, found, f"ratios(presets[{EXPLAINED!r}], constants)['GC']"
+    )
 
 
 def _constants(c: Constants) -> str:
@@ -125,8 +137,10 @@ def _fits(stated: Constants, crowded: Constants, rounds: int, seed: int) -> str:
         f" ports that slow down by the number of senders {off['crowded', 'fitted']:.3g} and"
         f" {off['crowded', 'tested']:.3g}. What stays off most is UMW with 84 workers (figures 2, 8, 10), where the"
         " paper's UMW is far slower than everything that the other schemes of the same figure allow: RAR waits for"
-        " the same slowest worker, and SGD's messages pass through the same port. Without these three numbers the"
-        f" factor is {factor(_without_umw_84(crowded, rounds, seed)):.3g}."
+        " the same slowest worker. Without these three numbers the factor is"
+        f" {factor(_without_umw_84(crowded, rounds, seed)):.3g}. SGD is in neither: its published speedups are at equal"
+        " error, where it needs other numbers of rounds than the exact schemes, so no constants of a cluster give them"
+        " alone; figures 8 to 12 have it with the rounds that it takes here."
     )
 
 
@@ -136,7 +150,7 @@ def _without_umw_84(constants: Constants, rounds: int, seed: int) -> Array:
     for name in FITTED_ON + TESTED_ON:
         preset = presets[name]
         found = residuals([name], constants, rounds, seed)
-        kept = [not (scheme == "UMW" and preset[0].workers == 84) for scheme in preset.published]
+        kept = [not (scheme == "UMW" and preset[0].workers == 84) for _, scheme in speedups([name])]
         logs.append(found[kept])
     return np.concatenate(logs)
 
@@ -169,10 +183,10 @@ def _scatter(lines: list[Line]) -> Picture:
     chosen = [line for line in lines if line.published is not None]
     found = {
         f"{scheme} {how}": (
-            [line.published for line in chosen if scheme in line.what.split() and how in line.what],
-            [line.values["fitted"] for line in chosen if scheme in line.what.split() and how in line.what],
+            [line.published for line in chosen if scheme in line.what.split() and how in line.values],
+            [line.values[how] for line in chosen if scheme in line.what.split() and how in line.values],
         )
-        for scheme in ("UMW", "GC", "RAR", "SGD")
+        for scheme in SAME_STEPS
         for how in ("fitted", "tested")
     }
     return drawing.dots(
@@ -180,7 +194,7 @@ def _scatter(lines: list[Line]) -> Picture:
         "Speedups of CR: published and fitted",
         "speedup of CR, published (×)",
         "speedup of CR, fitted constants (×)",
-        "Speedups of CR over four schemes in figures 2 and 8 to 12 on the line of equality: filled marks were fitted,"
+        "Speedups of CR over three schemes in figures 2 and 8 to 12 on the line of equality: filled marks were fitted,"
         " open ones tested. Simulated with fitted constants, against what the paper measured on EC2.",
     )
 
@@ -190,7 +204,7 @@ def _factors(parts: dict[str, dict[str, float]]) -> Picture:
         {f"over {scheme}": each for scheme, each in parts.items()},
         "What CR's speedups in figure 9a are made of",
         "factor (the product is the speedup)",
-        "Factors of CR's speedup over each scheme, fitted constants, virtual clock: load (all workers alike), then what"
-        " stragglers, latency, transfers and crowded ports multiply.",
+        "Factors of CR's speedup per round over each scheme, fitted constants, virtual clock: load (all workers alike),"
+        " then what stragglers, latency, transfers and crowded ports multiply.",
         base=1.0,
     )

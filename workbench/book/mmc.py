@@ -32,6 +32,7 @@ SCHEMES: dict[str, tuple[str, dict[str, Any]]] = {
     "GC-MMC-2": ("GC-MMC", {**FOUR, "order": (6, 8, 10)}),
     HYBRID: ("GC-MMC", {**FOUR, "order": (6, 8, 10), "hybrid": True}),
 }
+NEAR = 0.1  # what counts as the same, where the paper reads a figure without numbers
 GO_ON = ("GC in 4 clusters", "GC-MMC-1", "GC-MMC-2", HYBRID)
 
 
@@ -197,16 +198,18 @@ def _claims(means: dict[str, float], messages: dict[str, float], about: str) -> 
             "wb.theory.mmc_completion(40, 10, 6, 4, 0.01, 10)",
         ),
         Claim(
-            "GC-MMC-2 is as fast as LCC (with the hybrid rule, within 10 %)",
-            abs(two / lcc - 1) < 0.1,
-            f"{two:.3g} s with the hybrid rule, {means['GC-MMC-2']:.3g} s without, LCC {lcc:.3g} s",
-            "wb.theory.mmc_completion(40, 10, [6, 8, 10], 4, 0.01, 10, hybrid=True)",
+            f"GC-MMC-2 is as fast as LCC (within {100 * NEAR:g} %)",
+            abs(means["GC-MMC-2"] / lcc - 1) < NEAR,
+            f"{means['GC-MMC-2']:.3g} s, {two:.3g} s with the hybrid rule, LCC {lcc:.3g} s",
+            "wb.theory.mmc_completion(40, 10, [6, 8, 10], 4, 0.01, 10, hybrid=...)",
+            "with the hybrid rule of section III-D" if abs(two / lcc - 1) < NEAR else "",
         ),
         Claim(
-            "GC-MMC-2 sends about one message per worker and round",
-            messages[HYBRID] <= 1.1 * K,
-            f"{messages[HYBRID] / K:.3g} per worker with the hybrid rule, {messages['GC-MMC-2'] / K:.3g} without",
+            f"GC-MMC-2 sends a single message per worker and round (within {100 * NEAR:g} %)",
+            abs(messages["GC-MMC-2"] / K - 1) < NEAR,
+            f"{messages['GC-MMC-2'] / K:.3g} per worker, {messages[HYBRID] / K:.3g} with the hybrid rule",
             "wb.forecast(e).messages / 40",
+            "with the hybrid rule of section III-D" if abs(messages[HYBRID] / K - 1) < NEAR else "",
         ),
         Claim(
             "UC-MMC is the fastest and sends the most",
@@ -235,7 +238,7 @@ def _picture(lines: list[Line], title: str, axis: str, caption: str) -> Picture:
 
 def find_misprints(setting: Setting) -> Result:
     """Compute every one of them."""
-    return Result(misprints=[_needed(), _speed(), _hybrid()], seed=setting.seed)
+    return Result(misprints=[_needed(), _speed()], seed=setting.seed)
 
 
 def _needed() -> Misprint:
@@ -259,15 +262,4 @@ def _speed() -> Misprint:
         f"alpha counts too: a part takes {mean:g} s ({drawn:.4g} drawn), {1 / mean:.3g} parts a second",
         "alpha + 1 / mu",
         abs(drawn / mean - 1) < 0.01 and 1 / mean < 0.95 * RATE,
-    )
-
-
-def _hybrid() -> Misprint:
-    lcc, plain, hybrid = exact("LCC"), exact("GC-MMC-2"), exact(HYBRID)
-    return Misprint(
-        "Section IV-A, GC-MMC-2 against LCC",
-        "GC-MMC-2, order vector [6, 8, 10] in 4 clusters, performs as LCC",
-        f"only with the hybrid rule of section III-D: {hybrid:.3f} s and {lcc:.3f} s; {plain:.3f} s without",
-        "wb.theory.mmc_completion(40, 10, [6, 8, 10], 4, 0.01, 10, hybrid=...)",
-        abs(hybrid / lcc - 1) < 0.1 < plain / lcc - 1,
     )

@@ -23,8 +23,13 @@ LEGEND = (
     Verdict("differs", "differs: with the reason"),
     Verdict("holds", "holds: the paper prints no numbers, and what it says in words is so here"),
     Verdict(
+        "fitted",
+        "fitted to: the paper's numbers are what constants were fitted to, so that ours are near says nothing",
+    ),
+    Verdict(
         "open",
-        "open: nothing to compare with, or what is needed is not here, or the difference is within chance",
+        "open: nothing to compare with, or what is needed is not here, or the difference is within chance or hangs on"
+        " a constant that the paper does not state",
     ),
 )
 

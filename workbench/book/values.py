@@ -9,12 +9,16 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+SWEEP = "sweep"  # judged like a column: lines that have `swept`
 COLUMNS = {  # id of a column of numbers -> heading; in this order
     "ours": "virtual clock, stated settings",
     "per_round": "virtual clock, time per round only",
     "exact": "formula",
     "events": "virtual clock, event by event",
-    "fitted": "virtual clock, fitted EC2 constants",
+    "low": "virtual clock, least over the sweep",
+    "high": "virtual clock, most over the sweep",
+    "fitted": "virtual clock, EC2 constants, fitted to this number",
+    "tested": "virtual clock, EC2 constants, not fitted to this number",
     "scaled": "virtual clock, scaled settings",
     "recorded": "recorded on EC2 by the paper's authors",
     "measured": "measured on local MPI, scaled settings",
@@ -29,7 +33,8 @@ class Line:
     """One number of a figure or table: the paper's, and ours in one or more columns.
 
     `published` is None where the paper prints none. `errors` holds standard errors of columns; `by` names what
-    computes ours: a call, or the label of a spec.
+    computes ours: a call, or the label of a spec. `swept`: ours at every value of a constant that the paper does not
+    state; a verdict then follows from all of them.
 
     >>> Line("UMW", 6.6, {"ours": 6.9}).ratio("ours")
     1.0454545454545456
@@ -41,6 +46,7 @@ class Line:
     unit: str = ""
     by: str = ""
     errors: Mapping[str, float] = field(default_factory=dict)
+    swept: Sequence[float] = ()
 
     def ratio(self, column: str) -> float:
         """Ours over the paper's (NaN where one of them is missing)."""
@@ -50,12 +56,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper says in words, and whether it holds here; None: the numbers do not decide."""
+    """Something that the paper says in words, and whether it holds here; None: the numbers do not decide.
+
+    `reworded`: how it would have to be said to hold, where as it is said it does not.
+    """
 
     text: str
     holds: bool | None
     found: str  # the numbers that decide
     by: str = ""
+    reworded: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,8 @@ class Picture:
 class Result:
     """All that an entry has found out.
 
-    `columns` names the columns that are judged, the first one first; `reasons` says per column why numbers differ;
+    `columns` names the columns that are judged, the first one first; `heads` says of a column more than its usual
+    heading, where its constants are not those that the paper states; `reasons` says per column why numbers differ;
     `baseline` is a further value that orderings are judged with (CR's own 1 among speedups of CR). `facts` are
     numbers that other entries use, `specs` experiments by label, `data` what the data are.
     """
@@ -96,6 +107,7 @@ class Result:
     pictures: Sequence[Picture] = ()
     text: Sequence[str] = ()
     columns: Sequence[str] = ("ours",)
+    heads: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     baseline: float | None = None
     specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -103,6 +115,10 @@ class Result:
     data: Sequence[str] = ()
     measured: str = ""  # how the measured column came about, or why it is empty
     seed: int | None = 0
+
+    def head(self, column: str) -> str:
+        """Heading of a column."""
+        return self.heads.get(column, COLUMNS.get(column, "the whole sweep"))
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and dicts."""
@@ -154,7 +170,7 @@ def number(value: float | None, error: float | None = None) -> str:
     """
     if value is None:
         return ""
-    if math.isnan(value):
+    if not math.isfinite(value):
         return "never"
     text = f"{value:.4g}" if abs(value) < 1e4 or abs(value) >= 1e6 else f"{value:.0f}"
     return f"{text} ± {error:.2g}" if error else text

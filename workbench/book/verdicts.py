@@ -7,13 +7,17 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from workbench.book.values import COLUMNS, Result
+from workbench.book.values import COLUMNS, SWEEP, Line, Result
 
-Kind = Literal["agrees", "ordering", "differs", "holds", "open"]
+Kind = Literal["agrees", "ordering", "differs", "holds", "fitted", "open"]
 
 STEPS = (0.1, 0.5, 1, 2, 5, 10, 15)  # per cent; further away, numbers do not agree
 TIE = 0.02  # published numbers closer than this have no order
-SYMBOLS: dict[Kind, str] = {"agrees": "✓", "ordering": "≈", "differs": "≠", "holds": "✓", "open": "○"}
+SYMBOLS: dict[Kind, str] = {
+    "agrees": "✓", "ordering": "≈", "differs": "≠", "holds": "✓", "fitted": "→", "open": "○",
+}  # fmt: skip
+WORST: tuple[Kind, ...] = ("differs", "ordering", "agrees")
+SAYS: dict[Kind, str] = {"agrees": "agrees", "ordering": "same ordering", "differs": "differs"}
 
 
 class Verdict(NamedTuple):
@@ -93,8 +97,11 @@ def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
 def of_column(result: Result, column: str) -> Verdict | None:
     """Verdict of one column of an entry; None where it has nothing to compare with.
 
-    What is measured at scaled settings is compared with the virtual clock at the same settings.
+    What is measured at scaled settings is compared with the virtual clock at the same settings; what was fitted to
+    the paper's numbers is compared with nothing; a sweep is judged at each of its values.
     """
+    if column == SWEEP:
+        return of_sweep([line for line in result.lines if line.swept], result)
     if column == "measured" and any("scaled" in line.values for line in result.lines):
         return _alike(result)
     lines = [line for line in result.lines if line.published is not None and column in line.values]
@@ -102,7 +109,37 @@ def of_column(result: Result, column: str) -> Verdict | None:
         return None
     published = [line.published for line in lines if line.published is not None]
     ours = [line.values[column] for line in lines]
+    if column == "fitted":
+        return Verdict(
+            "fitted", f"fitted to: off by a factor of up to {_factor(published, ours):.2g}; decides nothing"
+        )
     return compare(published, ours, result.baseline, result.reasons.get(column, ""))
+
+
+def of_sweep(lines: Sequence[Line], result: Result) -> Verdict | None:
+    """The worst verdict over a sweep, and how often each came out; None without published numbers.
+
+    >>> lines = [Line("a", 2.0, swept=(2.0, 9.0)), Line("b", 3.0, swept=(3.0, 8.0))]
+    >>> of_sweep(lines, Result(lines=lines, reasons={"sweep": "it hangs on c"})).text
+    'differs at 1 of 2 constants, agrees at 1: it hangs on c'
+    """
+    compared = [(line.published, line.swept) for line in lines if line.published is not None]
+    if not compared:
+        return None
+    published, swept = (list(each) for each in zip(*compared, strict=True))
+    found = [compare(published, ours, result.baseline) for ours in zip(*swept, strict=True)]
+    counts = {kind: sum(each.kind == kind for each in found) for kind in WORST}
+    kinds = [kind for kind in WORST if counts[kind]]
+    if kinds == ["differs"] or len(kinds) > 1:
+        parts = [f"{SAYS[kind]} at {counts[kind]}" for kind in kinds]
+        parts[0] += f" of {len(found)} constants"
+        return Verdict(
+            kinds[0], f"{', '.join(parts)}: {result.reasons.get(SWEEP, 'it hangs on the constant')}"
+        )
+    off = max(_log(a, b) for a, each in compared for b in each)
+    return Verdict(
+        kinds[0], f"{SAYS[kinds[0]]} at all {len(found)} constants, up to a factor of {math.exp(off):.2g}"
+    )
 
 
 def _alike(result: Result) -> Verdict:
@@ -118,14 +155,14 @@ def _alike(result: Result) -> Verdict:
 def judged(result: Result) -> list[tuple[str, Verdict]]:
     """Verdict of every judged column that has one, by the column's heading; what is measured is always judged."""
     columns = dict.fromkeys([*result.columns, "measured"])
-    found = [(COLUMNS[column], of_column(result, column)) for column in columns]
+    found = [(result.head(column), of_column(result, column)) for column in columns]
     return [(heading, verdict) for heading, verdict in found if verdict is not None]
 
 
 def of_result(result: Result) -> Verdict:
     """Verdict of an entry: of its first judged column, else of its claims or misprints, else of what is measured."""
     columns = dict(judged(result))
-    real = columns.pop(COLUMNS["measured"], None)
+    real = columns.pop(result.head("measured"), None)
     if columns:
         return next(iter(columns.values()))
     if result.claims:
@@ -152,11 +189,13 @@ def _stated(result: Result) -> Verdict:
     missed = sum(not claim.holds for claim in result.claims) - unclear
     why = f" ({result.reasons['claims']})" if "claims" in result.reasons else ""
     if missed:
-        return Verdict("differs", f"differs: {missed} of {said} {_statements(said, missed)} not hold{why}")
-    if unclear:
+        reworded = sum(not claim.holds and bool(claim.reworded) for claim in result.claims)
+        but = f" ({reworded} would if reworded)" if reworded else ""
         return Verdict(
-            "open", f"open: {unclear} of {said} statement{'s' if said > 1 else ''} within chance here{why}"
+            "differs", f"differs: {missed} of {said} {_statements(said, missed)} not hold{but}{why}"
         )
+    if unclear:
+        return Verdict("open", f"open: {unclear} of {said} statement{'s' if said > 1 else ''} undecided{why}")
     return Verdict("holds", f"what the paper says holds ({said} statement{'s' if said > 1 else ''})")
 
 
@@ -170,5 +209,9 @@ def columns_of(result: Result) -> list[str]:
 
 
 def _factor(published: Sequence[float], ours: Sequence[float]) -> float:
-    logs = [abs(math.log(a / b)) for a, b in zip(ours, published, strict=True) if a > 0 and b > 0]
-    return math.exp(max(logs, default=0.0))
+    return math.exp(max((_log(a, b) for a, b in zip(published, ours, strict=True)), default=0.0))
+
+
+def _log(published: float, ours: float) -> float:
+    """Logarithm of the factor between two numbers, 0 where one is not positive or never came."""
+    return abs(math.log(published / ours)) if published > 0 and 0 < ours < math.inf else 0.0

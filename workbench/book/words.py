@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.book.running import Outcome
 from workbench.book.setting import Setting
-from workbench.book.values import COLUMNS, Claim, Line, Misprint, Picture, Result, number, printed
+from workbench.book.values import Claim, Line, Misprint, Picture, Result, number, printed
 from workbench.book.verdicts import Verdict, all_of, columns_of
 
 REAL = ("recorded", "measured")
@@ -21,7 +21,7 @@ BREAKS = re.compile(r"([._(\[])(?=[A-Za-z])")  # code may go on in the next line
 CLAIMED: dict[bool | None, Verdict] = {
     True: Verdict("holds", "holds"),
     False: Verdict("differs", "does not hold"),
-    None: Verdict("open", "within chance"),
+    None: Verdict("open", "undecided"),
 }
 
 
@@ -83,7 +83,7 @@ def table(result: Result) -> str:
         return ""
     columns = columns_of(result)
     compared = any(line.published is not None for line in result.lines)
-    heads = "".join(_head(column) for column in columns)
+    heads = "".join(_head(result.head(column), column) for column in columns)
     rows = "".join(_row(line, columns, compared) for line in result.lines)
     paper = "<th>the paper</th>" if compared else ""
     notes = ["In brackets: the ratio to the paper's number."] if compared else []
@@ -100,11 +100,11 @@ def table(result: Result) -> str:
     )
 
 
-def _head(column: str) -> str:
+def _head(heading: str, column: str) -> str:
     real = column in REAL
     tag = '<span class="tag real">real</span>' if real else '<span class="tag">simulated</span>'
     tag = '<span class="tag">computed</span>' if column == "exact" else tag
-    return f'<th class="{"real" if real else ""}">{escape(COLUMNS[column])} {tag}</th>'
+    return f'<th class="{"real" if real else ""}">{escape(heading)} {tag}</th>'
 
 
 def _row(line: Line, columns: Sequence[str], compared: bool) -> str:
@@ -128,12 +128,19 @@ def _cell(line: Line, column: str) -> str:
     return f"<td {kind}>{number(line.values[column], line.errors.get(column))}{beside}</td>"
 
 
+def claimed(claim: Claim) -> Verdict:
+    """Whether a statement holds, as it is said."""
+    if claim.reworded and not claim.holds:
+        return Verdict("differs", f"holds only if reworded: {claim.reworded}")
+    return CLAIMED[claim.holds]
+
+
 def claims(found: Sequence[Claim]) -> str:
     """What the paper says in words."""
     if not found:
         return ""
     rows = "".join(
-        f"<tr><td>{badge(CLAIMED[c.holds])}</td>"
+        f"<tr><td>{badge(claimed(c))}</td>"
         f"<td>{escape(c.text)}</td><td>{escape(c.found)}</td><td>{code(c.by)}</td></tr>"
         for c in found
     )
