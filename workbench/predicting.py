@@ -144,11 +144,17 @@ def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> l
     with Bar("resampling", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):  # one candidate after the other: its code is made once
             if c.mean <= front or id(c) in firsts:
-                c = c if c.trials is None else all_.learnt(c, c.seeds)
+                c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
                 c = c if missed(c) else all_.predicted(c, SEEDS)
             sharp.append(c)
             bar.update(i + 1)
     return sharp
+
+
+def _seeds(c: Candidate, front: float) -> int:
+    """Under how many it learns: those that carry numbers cost most, and their rounds hang little on who is late."""
+    far = c.mean > front and c.experiment.build_scheme().numeric
+    return min(c.seeds, FEW) if far else c.seeds
 
 
 def _schemes(found: Sequence[Candidate]) -> set[str]:
