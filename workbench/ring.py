@@ -42,7 +42,9 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     the next node's port after the latency and occupies it for its transfer.
     """
     n = len(entry)
-    if n > 1 and not link.latency and not link.bandwidth:  # every step hands a maximum on, and the last has seen all
+    if (
+        n > 1 and not link.latency and not link.bandwidth
+    ):  # every step hands a maximum on, and the last has seen all
         last = np.full(n, max(entry.max(), port_free.max()))
         return last, last.copy()
     transfer = BYTES_PER_FLOAT * slice_sizes(floats, n) / (link.bandwidth or np.inf)
