@@ -101,6 +101,12 @@ function visible(box) {
   return !box.stale;
 }
 
+/** Is some of a box in the window, as far as it is scrolled? */
+function inWindow(box) {
+  const { top, bottom } = box.getBoundingClientRect();
+  return bottom > 0 && top < innerHeight;
+}
+
 const CONFIG = { displaylogo: false, toImageButtonOptions: { scale: 2 } };
 
 /** Config of a plot whose picture is kept under `name()`, asked on the click: plotly makes a figure from scratch, which
