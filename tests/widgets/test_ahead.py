@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,28 @@ def test_a_map_that_nobody_wants_any_more_is_given_up() -> None:
     )
     assert found is None
     assert len(calls) == 4
+
+
+def test_what_a_slider_leaves_as_it_was_is_not_forecast_again() -> None:
+    """Stragglers change neither UMW nor RAR; every forecast is what a fresh one says."""
+    before = look_ahead(RIVALS)
+    moved = wb.rivals(3, 2, 0, rounds=5, link=LINK)
+    after = look_ahead(moved, known=before)
+    assert [a.name for a, b in zip(after, before, strict=True) if a.forecast is b.forecast] == ["UMW", "RAR"]
+    for kept, fresh in zip(after, look_ahead(moved), strict=True):
+        assert kept.forecast is not None
+        assert fresh.forecast is not None
+        np.testing.assert_array_equal(kept.forecast.seconds, fresh.forecast.seconds)
+
+
+def test_other_rounds_and_recorded_times_are_looked_at_anew(tmp_path: Path) -> None:
+    table = tmp_path / "times.csv"
+    table.write_text("worker,iteration,seconds\n1,0,1.0\n")
+    e = RIVALS[0].replace(delays={"kind": "replay", "path": str(table)})
+    before = look_ahead([e])
+    table.write_text("worker,iteration,seconds\n1,0,20.0\n")
+    (after,) = look_ahead([e], known=before)
+    assert after.forecast is not None
+    assert after.forecast.mean == wb.forecast(e, rounds=len(after.forecast.seconds)).mean
+    known = look_ahead(RIVALS[:1], rounds=30)
+    assert look_ahead(RIVALS[:1], rounds=20, known=known)[0].forecast is not known[0].forecast

@@ -69,13 +69,16 @@ def round_times(
     figure = new_figure(theme, "Time per round", about, height=max(300, 180 + 76 * len(rows)))
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
-    for row in rows:
-        _say_mean(figure, row)
-    figure.update_xaxes(title_text=f"time per round ({unit.name})", tickformat="~g", **_scale(rows))
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
-    figure.update_yaxes(**order, showgrid=False, ticks="", range=[-0.6, len(rows) - 0.4])
-    figure.update_layout(showlegend=False, margin_r=150)
-    return figure
+    return (
+        figure.update_layout(  # in one call: plotly checks everything anew in each, and a slider waits for it
+            xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows)},
+            yaxis={**order, "showgrid": False, "ticks": "", "range": [-0.6, len(rows) - 0.4]},
+            annotations=[_said_mean(row) for row in rows],
+            showlegend=False,
+            margin={"r": 150},
+        )
+    )
 
 
 def _scale(rows: Sequence[_Row]) -> dict[str, object]:
@@ -156,9 +159,8 @@ def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
     )
 
 
-def _say_mean(figure: go.Figure, row: _Row) -> None:
+def _said_mean(row: _Row) -> dict[str, object]:
     unit = time_unit(float(row.seconds.mean()))  # its own: means may differ by orders of magnitude
     text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
-    figure.add_annotation(
-        text=text, xref="paper", x=1.01, xanchor="left", y=row.label, yref="y", showarrow=False, font_size=16
-    )
+    place = {"xref": "paper", "x": 1.01, "xanchor": "left", "y": row.label, "yref": "y"}
+    return {"text": text, **place, "showarrow": False, "font": {"size": 16}}

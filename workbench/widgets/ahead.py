@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,16 +53,35 @@ def names_of(experiments: Sequence[Experiment]) -> list[str]:
     return labels([Planned(e) for e in experiments])
 
 
-def look_ahead(experiments: Sequence[Experiment], rounds: int | None = None) -> list[Ahead]:
-    """Forecast every experiment on the same draws; deaths are left out, because a forecast knows none."""
-    return [_ahead(name, e, rounds) for name, e in zip(names_of(experiments), experiments, strict=True)]
+def look_ahead(
+    experiments: Sequence[Experiment], rounds: int | None = None, known: Sequence[Ahead] = ()
+) -> list[Ahead]:
+    """Forecast every experiment on the same draws; deaths are left out, because a forecast knows none.
+
+    `known`: what was found before; an experiment that is among them is not forecast again.
+    """
+    found = []
+    for name, e in zip(names_of(experiments), experiments, strict=True):
+        same = next((a for a in known if _holds(a, e, rounds)), None)
+        found.append(replace(same, name=name) if same else _ahead(name, e, rounds))
+    return found
+
+
+def _holds(known: Ahead, e: Experiment, rounds: int | None) -> bool:
+    """Is this what a forecast of the experiment would say? A file of recorded times may have changed since."""
+    if known.forecast is None or len(known.forecast.seconds) != _count(e, rounds):
+        return False
+    return known.experiment == e and not hasattr(e.delays, "path")
+
+
+def _count(e: Experiment, rounds: int | None) -> int:
+    return rounds or max(FEW, min(MANY, DRAWS // e.workers))
 
 
 def _ahead(name: str, e: Experiment, rounds: int | None) -> Ahead:
     living = e.replace(faults=()) if e.faults else e
-    count = rounds or max(FEW, min(MANY, DRAWS // e.workers))
     try:
-        return Ahead(name, e, forecast(living, rounds=count))
+        return Ahead(name, e, forecast(living, rounds=_count(e, rounds)))
     except (ValueError, OSError) as error:  # data that cannot be had are of these kinds
         return Ahead(name, e, None, str(error))
 

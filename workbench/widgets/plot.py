@@ -7,6 +7,7 @@ plots, and every view draws the whole figure that the kernel has.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,7 @@ from workbench.widgets.assets import library, script, style
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+PAUSE = 0.001  # s: the kernel's thread that sends goes first, before the next picture is worked at
 Draw = Callable[[Theme], "go.Figure"]
 Click = dict[str, Any]
 
@@ -90,6 +92,7 @@ class Plot(Drawn):
             self.label = figure.layout.title.text or ""
             self.serial += 1
             self.figure = figure.to_json()
+        time.sleep(PAUSE)
 
     @property
     def drawn(self) -> bool:

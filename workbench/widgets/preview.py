@@ -51,7 +51,7 @@ class Preview(Pane):
         self, experiments: Sequence[Experiment], setup: Setup | None, shape: Shape | None, reason: str = ""
     ) -> None:
         """Show what these experiments would do, and why others cannot be used."""
-        self.ahead = look_ahead(experiments)
+        self.ahead = look_ahead(experiments, known=self.ahead)
         reasons = dict.fromkeys(text for text in (reason, *(a.reason for a in self.ahead)) if text)
         self.tell("; ".join(reasons))
         known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}

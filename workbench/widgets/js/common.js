@@ -104,6 +104,12 @@ function visible(box) {
 /** PLOTLY_CONFIG: what every figure of ours is shown with, see figures/page.py. */
 const CONFIG = { ...PLOTLY_CONFIG, toImageButtonOptions: { scale: 2 } };
 
+/** Is some of a box in the window, as far as it is scrolled? */
+function inWindow(box) {
+  const { top, bottom } = box.getBoundingClientRect();
+  return bottom > 0 && top < innerHeight;
+}
+
 /** Config of a plot whose picture is kept under `name()`, asked on the click: plotly makes a figure from scratch, which
  * takes far longer than changing it, where its config is not what it was. */
 function named(Plotly, name) {

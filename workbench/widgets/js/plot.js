@@ -26,16 +26,18 @@ function drawPlot(model, el, after = () => {}, points = true) {
     after(plot.box);
     plot.box.dataset.drawn = model.get("serial");
   });
+  // What is looked at is drawn first; what lies outside of the window follows once the page has time.
+  const changed = () => (!plot || inWindow(plot.box) ? draw() : idle().then(draw));
   el.setAttribute("role", "figure");
   plotBox(model, el, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));
-  model.on("change:figure", draw);
+  model.on("change:figure", changed);
   const quiet = onTheme(tell);
   tell();
   return () => {
     gone = true;
     quiet();
     draw.cancel();
-    model.off("change:figure", draw);
+    model.off("change:figure", changed);
     plot?.remove();
   };
 }
