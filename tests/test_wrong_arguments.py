@@ -124,3 +124,74 @@ def test_what_is_no_target(target: Any, tmp_path: Path) -> None:
     if target is not None:
         with pytest.raises(wb.SettingError, match=r"^target = .*: is no number"):
             wb.runs(tmp_path, target=target)
+
+
+def deep(levels: int, list_: bool) -> Any:
+    found: Any = 1
+    for _ in range(levels):
+        found = [found] if list_ else {"a": found}
+    return found
+
+
+@pytest.mark.parametrize("levels", [900, 5000])
+@pytest.mark.parametrize("list_", [True, False])
+def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
+    value = deep(levels, list_)
+    for make in (
+        lambda: wb.Experiment(problem_args={"x": value}),
+        lambda: wb.Experiment(scheme="GC", scheme_args={"matrix": value}),
+        lambda: wb.Experiment(delays=value),
+        lambda: wb.Experiment(faults=value),
+        lambda: wb.Experiment.model_validate({"link": value}),
+        lambda: wb.batch.Sweep(base={"link": value}).items(),
+        lambda: wb.batch.Sweep(grid={"rounds": [value]}).items(),
+        lambda: wb.batch.Sweep(seeds=value).items(),
+    ):
+        with pytest.raises(wb.SettingError) as caught:
+            make()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: wb.tune(5), "experiment = 5: give a wb.Experiment"),
+        (lambda: wb.tune(E, progress="x"), "progress = 'x': is neither true nor false"),
+        (lambda: wb.explore([E, 5]), "experiment = 5: give a wb.Experiment"),
+        (lambda: wb.watch([5]), "runs = [5]: give what wb.start returns"),
+        (lambda: wb.figures.convergence(5), "traces = 5: is no list of traces"),
+        (lambda: wb.figures.convergence([wb.run(E)], target="a"), "target = 'a': is no number"),
+        (lambda: wb.figures.round_times(5), "runs = 5: is no list"),
+        (
+            lambda: wb.figures.save(5, "a.html"),
+            "figure = 5: is none; give what a function of wb.figures returns",
+        ),
+        (lambda: wb.problems.get(["x"]), "problem = ['x']: no such name"),
+        (lambda: wb.schemes.get(["x"]), "scheme = ['x']: no such name"),
+        (lambda: wb.batch.sweep({}, jobs="a"), "jobs = 'a': is no number"),
+        (lambda: wb.batch.sweep({}, jobs=1.5), "jobs = 1.5: is no whole number"),
+        (lambda: wb.batch.sweep({}, timeout="a"), "timeout = 'a': is no number"),
+        (lambda: wb.batch.sweep({}, fresh="no"), "fresh = 'no': is neither true nor false"),
+        (lambda: wb.batch.sweep({}, only=5), "only = 5: give names of runs, in quotes"),
+        (lambda: wb.batch.sweep({}, only=[5]), "only = [5]: give names of runs"),
+        (lambda: wb.batch.sweep({}, notebook=5), "notebook = 5: is no path"),
+        (lambda: wb.batch.sweep(5), "sweep = 5: is no path"),
+        (
+            lambda: wb.batch.Sweep(base={"seed": True}, seeds=2).items(),
+            "base.seed = True: is no whole number",
+        ),
+    ],
+)
+def test_other_calls(
+    call: Callable[[], Any], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(wb.SettingError) as caught:
+        call()
+    assert str(caught.value).startswith(says)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_any_collection_of_runs_will_do() -> None:
+    traces = {e.scheme: t for e, t in zip([E], wb.compare(iter([E])), strict=True)}
+    assert len(wb.figures.convergence(traces.values()).data) >= 1

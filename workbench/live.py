@@ -11,7 +11,7 @@ True
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -130,8 +130,8 @@ def checked(experiments: object) -> list[Experiment]:
     """Experiments as a list, one alone as well; raises `SettingError` for anything else."""
     from workbench.experiment import Experiment
 
-    several = isinstance(experiments, Sequence) and not isinstance(experiments, str)
-    found: list[Any] = list(experiments) if several else [experiments]  # type: ignore[call-overload]
+    alone = not isinstance(experiments, Iterable) or isinstance(experiments, Experiment | str | Mapping)
+    found: list[Any] = [experiments] if alone else list(experiments)  # type: ignore[call-overload]
     for e in found:
         if not isinstance(e, Experiment):
             raise SettingError(

@@ -215,6 +215,6 @@ class AMSGrad(Optimiser):
 
 def optimiser_class(name: str) -> type[Optimiser]:
     """Class of an optimiser; raises `SettingError` with the nearest name."""
-    if name not in Optimiser.catalogue:
+    if name not in list(Optimiser.catalogue):  # a list has no hash
         raise unknown_name("optimiser", name, Optimiser.catalogue)
     return Optimiser.catalogue[name]

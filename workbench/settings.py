@@ -90,6 +90,8 @@ class Settings(BaseModel):
             super().__init__(**data)
         except ValidationError as error:
             raise SettingError(sentence(error, type(self))) from None
+        except RecursionError:
+            raise SettingError(_too_deep(type(self))) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
@@ -105,6 +107,8 @@ class Settings(BaseModel):
             return super().model_validate(obj, **options)
         except ValidationError as error:
             raise SettingError(sentence(error, cls)) from None
+        except RecursionError:
+            raise SettingError(_too_deep(cls)) from None
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
@@ -196,6 +200,10 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
         ) from None
 
 
+def _too_deep(cls: type[BaseModel]) -> str:
+    return f"{cls.__name__}: its lists and fields lie too deep in one another; write them flatter"
+
+
 def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     """Turn the first complaint of a ValidationError into one sentence."""
     first = error.errors(include_url=False)[0]
@@ -269,4 +277,6 @@ def _short(value: object, width: int = 60) -> str:
         text = repr(value)
     except ValueError:  # Python writes no whole number of more than 4300 digits
         return "a number of thousands of digits"
+    except RecursionError:
+        return "lists in lists"
     return text if len(text) <= width else text[: width - 3] + "..."

@@ -12,9 +12,11 @@ import numpy as np
 from workbench.engines.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.learning import Commits, learn
+from workbench.live import checked
 from workbench.optimisers import Optimiser, smoothness_of
 from workbench.protocol import Array
 from workbench.runner import Bar, timeline
+from workbench.settings import check_kind
 
 
 def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Experiment]:
@@ -29,8 +31,8 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     >>> sorted(tuned[3].optimiser_args)
     ['c1', 'c2']
     """
-    if isinstance(experiments, Experiment):
-        experiments = [experiments]
+    check_kind("progress", progress, bool)
+    experiments = checked(experiments)
     tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
     for problem in {id(p): p for p in problems}.values():

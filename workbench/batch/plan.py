@@ -103,7 +103,7 @@ class Sweep(Settings):
         if self.seeds is None:
             return None
         first = self.base.get("seed", 0)
-        if not isinstance(first, int):
+        if not isinstance(first, int) or isinstance(first, bool):
             raise SettingError(f"base.seed = {first!r:.60}: is no whole number")
         seeds = range(first, first + self.seeds) if isinstance(self.seeds, int) else self.seeds
         if not seeds:

@@ -24,7 +24,7 @@ from workbench.batch.notebook import OTHERS
 from workbench.batch.page import rehearse, write_script
 from workbench.batch.plan import KEY, Item, Sweep
 from workbench.experiment import Experiment
-from workbench.settings import SettingError, check_writable, path_of
+from workbench.settings import SettingError, check_kind, check_writable, path_of
 
 if TYPE_CHECKING:
     from workbench.store import Runs
@@ -117,25 +117,33 @@ def sweep(
     KeyboardInterrupt
         Interrupted: what was done stays, what ran is marked, and the summary is printed.
     """
+    check_kind("jobs", jobs, int)
     if jobs < 1:
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
+    check_kind("timeout", 1.0 if timeout is None else timeout, float)
     if timeout is not None and not timeout > 0:
         raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
+    for name, flag in {"fresh": fresh, "progress": progress}.items():
+        check_kind(name, flag, bool)
+    only = [only] if isinstance(only, str) else only
+    if not isinstance(only, Sequence) or not all(isinstance(name, str) for name in only):
+        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
+    notebook = path_of(notebook, "notebook")
     getting_ready = _room(jobs)
     plan, target = opened(plan, folder)
     items = _found(plan.items(), target)
-    chosen = _chosen(items, [only] if isinstance(only, str) else only)
+    chosen = _chosen(items, only)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with Kernels(threads, fresh) as kernels:
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
-            _check(path_of(notebook, "notebook"))
+            _check(notebook)
         check_writable(target, "folder", target)
         with alone(target):
             noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
             write_plan(target, noted, [item.name for item in items])
             todo = [item for item in chosen if not _done(target, item)]
-            executor = Executor(Path(notebook).resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
+            executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
             states = _work(executor, todo, len(chosen), getting_ready, progress)
         return Summary(target, len(chosen) - len(todo), states)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -91,6 +91,8 @@ def _scale(rows: Sequence[_Row]) -> dict[str, object]:
 def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], skip: int) -> list[_Row]:
     if isinstance(runs, (Trace, Forecast)):
         runs = [runs]
+    if not isinstance(runs, Collection):
+        raise SettingError(f"runs = {runs!r:.60}: is no list; give at least one Trace or Forecast")
     if not len(runs):
         raise SettingError("runs = []: is empty; give at least one Trace or Forecast")
     pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from workbench.experiment import Experiment
@@ -54,6 +54,10 @@ def named(traces: Sequence[Trace]) -> list[Series]:
 
 
 def _check(traces: Sequence[Trace]) -> None:
+    if not isinstance(traces, Collection):
+        raise SettingError(
+            f"traces = {traces!r:.60}: is no list of traces; give what wb.run and wb.compare return"
+        )
     if not len(traces):
         raise SettingError(
             "traces = []: is empty; give at least one Trace, as wb.run and wb.compare return them"

@@ -43,6 +43,8 @@ def save(figure: go.Figure, path: str | Path) -> Path:
     True
     """
     file = path_of(path, "path")
+    if not hasattr(figure, "to_html"):
+        raise SettingError(f"figure = {figure!r:.60}: is none; give what a function of wb.figures returns")
     if file.suffix not in _FORMATS:
         raise SettingError(
             f"path = {str(path)!r}: no format for {file.suffix!r}; end it in {', '.join(_FORMATS)}"

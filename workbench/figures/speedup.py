@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench.figures.inputs import Series, named
 from workbench.protocol import Array
-from workbench.settings import SettingError, unknown_name
+from workbench.settings import SettingError, check_kind, unknown_name
 from workbench.trace import Trace
 
 RISING = frozenset(
@@ -122,5 +122,6 @@ def abscissa(trace: Trace, x: str) -> Array:
 
 def check_target(target: float) -> None:
     """Refuse what no metric can reach."""
+    check_kind("target", target, float)
     if not np.isfinite(target):
         raise SettingError(f"target = {target}: must be a finite number, a value that the metric can reach")

@@ -279,7 +279,7 @@ def names() -> list[str]:
 
 def get(name: str) -> type[ProblemArgs]:
     """Arguments class of a problem; raises `SettingError` with the nearest name."""
-    if name not in ProblemArgs.catalogue:
+    if name not in list(ProblemArgs.catalogue):  # a list has no hash
         raise unknown_name("problem", name, ProblemArgs.catalogue)
     return ProblemArgs.catalogue[name]
 

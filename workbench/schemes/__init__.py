@@ -26,6 +26,6 @@ def names() -> list[str]:
 
 def get(name: str) -> type[Scheme]:
     """Class of a scheme; raises `SettingError` with the nearest name."""
-    if name not in Scheme.catalogue:
+    if name not in list(Scheme.catalogue):  # a list has no hash
         raise unknown_name("scheme", name, names())
     return Scheme.catalogue[name]

@@ -6,6 +6,7 @@ They only fill an Experiment and draw a Trace; what can be chosen comes from the
 from collections.abc import Sequence
 
 from workbench.live import Run
+from workbench.settings import SettingError
 from workbench.widgets.explorer import Explorer, explore
 from workbench.widgets.form import Form
 from workbench.widgets.liveplot import LivePlot
@@ -21,7 +22,10 @@ def watch(runs: Run | Sequence[Run]) -> LivePlot:
     >>> plot.wait()
     True
     """
-    return LivePlot([runs] if isinstance(runs, Run) else runs)
+    shown = [runs] if isinstance(runs, Run) else runs
+    if not isinstance(shown, Sequence) or not all(isinstance(run, Run) for run in shown):
+        raise SettingError(f"runs = {runs!r:.60}: give what wb.start returns, or a list of such")
+    return LivePlot(shown)
 
 
 __all__ = ["Explorer", "Form", "LivePlot", "Player", "Plot", "explore", "watch"]

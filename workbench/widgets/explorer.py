@@ -10,7 +10,7 @@ from typing import Any
 import ipywidgets as w
 
 from workbench.experiment import Experiment
-from workbench.live import recorded
+from workbench.live import checked, recorded
 from workbench.published import rivals
 from workbench.settings import SettingError
 from workbench.trace import Trace
@@ -139,4 +139,4 @@ def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str |
     if isinstance(setting, str):
         chosen: Sequence[Experiment] = preset_of(setting) if setting else rivals(4, 3, 1, **EXAMPLE)
         return Explorer(chosen, setting, folder)
-    return Explorer([setting] if isinstance(setting, Experiment) else setting, "", folder)
+    return Explorer(checked(setting), "", folder)
