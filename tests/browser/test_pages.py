@@ -20,7 +20,7 @@ from workbench.batch.page import write_page, write_script
 from workbench.book import Outcome, Result, Setting, drawing, get
 from workbench.book.page import html
 from workbench.figures.page import dark_style
-from workbench.figures.style import PALETTES
+from workbench.figures.palettes import PALETTES
 
 pytestmark = pytest.mark.browser
 

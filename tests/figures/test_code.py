@@ -15,7 +15,7 @@ from tests.cases import CASES, experiments
 from tests.figures.conftest import experiment
 from workbench.figures import code, tree
 from workbench.figures.matrix import MOST_COLUMNS, MOST_WORKERS, cells_of, coefficient_scale
-from workbench.figures.style import PALETTES
+from workbench.figures.palettes import PALETTES
 from workbench.protocol import Plan, star_plan
 from workbench.settings import SettingError
 

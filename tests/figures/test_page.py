@@ -89,6 +89,12 @@ def test_a_cell_is_told_and_gets_the_dark_style(figure: go.Figure, shell: None) 
         assert drawn[FIGURE]["config"] == CONFIG
 
 
+def test_a_dark_figure_stays_as_it_was_asked_for(shell: None) -> None:
+    with capture_output() as captured:
+        EVERY["gantt"]("dark").show()
+    assert len(captured.outputs) == 1  # no style, which would turn its still in JupyterLab bright
+
+
 def test_plotlys_renderers_stay_as_they_are(shell: None) -> None:
     assert "config" not in go.Figure(go.Bar(y=[1]))._repr_mimebundle_()[FIGURE]
     with capture_output() as captured:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.figures import scheme_style, style
+from workbench.figures.palettes import PALETTES, Palette
 from workbench.settings import SettingError
 
 PUBLISHED = ["UMW", "SGD", "RAR", "GC", "CR", "CEGC", "FRC", "CRC", "UC-MMC", "GC-MMC", "LCC"]
@@ -67,8 +68,8 @@ def test_an_unknown_scheme_looks_the_same_in_another_process() -> None:
     assert out.strip() == str(tuple(scheme_style(name)))
 
 
-@pytest.mark.parametrize("colors", style.PALETTES.values(), ids=list(style.PALETTES))
-def test_colours_stand_out_from_the_background(colors: style.Palette) -> None:
+@pytest.mark.parametrize("colors", PALETTES.values(), ids=list(PALETTES))
+def test_colours_stand_out_from_the_background(colors: Palette) -> None:
     assert contrast(colors.text, colors.background) >= 7
     assert contrast(colors.muted, colors.background) >= 4.5
     assert min(contrast(hue, colors.background) for hue in style.HUES) >= 2.2

@@ -9,6 +9,8 @@ import plotly.graph_objects as go
 import plotly.io as pio
 from plotly.io.base_renderers import HtmlRenderer, PlotlyRenderer
 
+from workbench.figures.palettes import PALETTES
+
 # What plotly.js is told, however a figure gets to a page. Its button "Share chart..." uploads the figure.
 CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 # `pio.to_html` leaves the address out where the button is not shown, and plotly.js has one of its own.
@@ -28,7 +30,10 @@ class Figure(go.Figure):
 
     def show(self, *args: Any, **options: Any) -> None:
         """Show it by plotly's default renderer, or by the one that is named: see `plotly.io.show`."""
-        if _is_page(options.get("renderer", args[0] if args else None) or pio.renderers.default or ""):
+        light = self.layout.template.layout.paper_bgcolor == PALETTES["light"].background
+        if light and _is_page(
+            options.get("renderer", args[0] if args else None) or pio.renderers.default or ""
+        ):
             _show_style()
         pio.show(self, *args, **_told(options))
 
@@ -84,8 +89,6 @@ def dark_style() -> str:
     The kernel does not know the page's theme, which may change; JupyterLab and VS Code say it in an attribute.
     Only figures with text in our colour are changed, and in them only what has a colour of the light palette.
     """
-    from workbench.figures.style import PALETTES
-
     page = ":is([data-jp-theme-light=false], [data-vscode-theme-kind*=dark])"
     light, dark = (PALETTES[theme] for theme in ("light", "dark"))
     ours = f"{page} .js-plotly-plot:has([style*='fill: {_as_style(light.text)}'])"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
@@ -10,6 +9,7 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from workbench.figures.page import Figure
+from workbench.figures.palettes import PALETTES, Palette
 from workbench.settings import unknown_name
 
 Theme = Literal["light", "dark"]
@@ -22,23 +22,6 @@ BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
 ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
 HUES = (BLUE, VERMILLION, SKY, ORANGE, GREEN, PINK, GREY)
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-
-
-@dataclass(frozen=True)
-class Palette:
-    """Colours of a theme that are no scheme's."""
-
-    background: str
-    text: str
-    muted: str  # secondary text, edges of a graph
-    grid: str
-    neutral: str  # a value near zero on a diverging scale; stands out from the background
-
-
-PALETTES: dict[str, Palette] = {
-    "light": Palette("#FFFFFF", "#1B1F24", "#5B636E", "#E4E7EB", "#D3D7DC"),
-    "dark": Palette("#14171C", "#EEF0F3", "#A9B1BC", "#2D333B", "#4A525D"),
-}
 
 
 class Style(NamedTuple):
