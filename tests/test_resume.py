@@ -155,10 +155,9 @@ def test_a_run_that_is_stopped_before_it_began_has_not_failed_and_can_be_gone_on
     assert len(resume(waiting.home).result().rounds) == 200
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.005, 0.02, 0.05, 0.1, 0.3])
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 0.3])
 def test_resume_right_after_stop(tmp_path: Path, seconds: float) -> None:
     e = experiment(table(tmp_path / "own.npy", 1.0))
-    whole = start_real(e).result()
     run = start_real(e.replace(rounds=3000), folder=tmp_path / "run")
     assert not run.wait(seconds)
     run.stop()
@@ -169,8 +168,9 @@ def test_resume_right_after_stop(tmp_path: Path, seconds: float) -> None:
     again.result()
     assert run.state == "stopped"
     assert run.error is None
-    models = records.read_models(run.home, whole.model.size)
-    np.testing.assert_array_equal(models[199], whole.model)
+    whole = wb.run(e).model
+    models = records.read_models(run.home, whole.size)
+    np.testing.assert_allclose(models[199], whole, rtol=1e-9)
     assert records.read_rows(run.home)[:, 0].tolist() == list(range(len(models)))
 
 

@@ -87,6 +87,15 @@ def test_a_folder_without_hashes_of_an_older_version_loads(tmp_path: Path, simul
         shutil.copy(simulated / name, folder)
 
 
+@pytest.mark.parametrize("name", [SUMS, "model.npy"])
+def test_what_cannot_be_read_is_named(tmp_path: Path, simulated: Path, name: str) -> None:
+    folder = shutil.copytree(simulated, tmp_path / "run")
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    with pytest.raises(wb.SettingError, match=rf"{name} (cannot be read|is missing)"):
+        check_sums(folder, FILES)
+
+
 def test_hashes_are_those_of_sha256sum(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     write_sums(tmp_path, ["empty"], {"later": b"abc"})

@@ -42,6 +42,8 @@ def read_sums(folder: Path) -> dict[str, str] | None:
         text = (folder / SUMS).read_bytes().decode(errors="replace")
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _damaged(folder, SUMS, f"cannot be read ({error.strerror})") from None
     lines = _LINE.findall(text)
     if sum(len(hashed) + len(name) + 3 for hashed, name in lines) != len(text):
         raise _damaged(folder, SUMS, "holds something else than hashes and names")
@@ -56,7 +58,11 @@ def check_sums(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             raise _damaged(folder, name, f"does not stand in {SUMS}")
-        if sha256(folder / name) != known[name]:
+        try:
+            same = sha256(folder / name) == known[name]
+        except OSError as error:
+            raise _damaged(folder, name, f"cannot be read ({error.strerror})") from None
+        if not same:
             raise _damaged(folder, name, f"is not what was written (see {SUMS})")
 
 

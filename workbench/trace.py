@@ -87,7 +87,10 @@ class Trace:
         return float(self.columns["time"][hits[0]]) if len(hits) else float("nan")
 
     def save(self, folder: str | Path) -> Path:
-        """Write the run folder at once or not at all: spec.json, run.json, rounds and events.parquet, model.npy."""
+        """Write the run folder at once or not at all; raises `SettingError` where there is one of that name.
+
+        It holds spec.json, run.json, rounds and events.parquet, model.npy, and their hashes in SHA256SUMS.
+        """
         target = path_of(folder, "folder")
         check_writable(target, "folder", target.parent)
         if not target.exists():
