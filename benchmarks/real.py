@@ -160,8 +160,8 @@ def figure8(rounds: int) -> None:
 def textbook(rounds: int) -> None:
     """No delays at all: rounds per second and the master's CPU, against a textbook's master.
 
-    With a core for each process, as on a cluster: one worker on this machine's two cores. The best of short runs by turns,
-    as others on the machine may take its cores for a while.
+    With a core for each process, as on a cluster: one worker on this machine's two cores. The best of short runs by
+    turns, as others on the machine may take its cores for a while.
     """
     print("no delays, N=1: GC against a textbook master (Irecv all, Waitany, lstsq every round)")
     print("  checked: against the same with the workbench's header and checks for every message; goal 0.8")
