@@ -150,7 +150,7 @@ def test_steps_that_are_too_large_end_with_the_simulators_sentence(
     with pytest.warns(RuntimeWarning, match="the loss is not finite") as told:
         wb.run(e)
     sentence = next(str(w.message) for w in told if "the loss is not finite" in str(w.message))
-    run = start_real(e, patience=20.0)
+    run = start_real(e, patience=45.0)
     assert run.wait(PATIENCE), f"hangs: {run}"
     trace = run.result()
     assert (run.state, run.note, run.warnings[-1]) == ("stopped", sentence, sentence)

@@ -18,12 +18,23 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.delays import DelayStream
 from workbench.engines.ahead import Ahead, Told, leaves
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import Ledger
+from workbench.engines.naps import (
+    FRESH,
+    GATHERING,
+    LISTENING,
+    LISTENING_EMULATED,
+    RESTING,
+    RESTING_EMULATED,
+    RUNG,
+    SPINNING,
+    Naps,
+)
 from workbench.engines.pace import Pace
 from workbench.engines.ports import Port
 from workbench.engines.wire import Envelope, named
@@ -57,24 +68,6 @@ SLACK = 0.05  # s by which a node's clock may be behind the machine's
 HIDDEN = 0.5  # share of a wait that being behind may eat up, or else the wait is given all its time
 TOLERANCE = 1e-4  # s after which work counts as longer than drawn
 GROWTH = 1.6  # of naps while nothing comes
-
-
-class Naps(NamedTuple):
-    """How long a rank sleeps between looks, s; every look costs some 50 us of a core, and there are many ranks."""
-
-    shortest: float
-    longest: float
-
-
-SPINNING = Naps(2e-5, 2e-5)  # the MPI library goes on only while it is looked at
-GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
-LISTENING = Naps(1e-4, 4e-3)  # for a model
-RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
-# Who is rung need not look, but for what MPI does not move on by itself.
-RUNG = Naps(2e-3, 2.5e-1)
-FRESH = 5e-3  # s for which a look at what has come counts as new
-# With emulated links, who notices a model late is not late, as long as that is before its work would be done.
-LISTENING_EMULATED, RESTING_EMULATED = Naps(1e-3, 1e-2), Naps(1.5e-2, 1.5e-2)
 
 
 @dataclass(frozen=True)

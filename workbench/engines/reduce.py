@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from workbench.engines.mpi import SPINNING, RankEngine
+from workbench.engines.mpi import RankEngine
+from workbench.engines.naps import SPINNING
 from workbench.links import Link
 from workbench.protocol import AllReduce
 from workbench.ring import bytes_sent, ring_finish

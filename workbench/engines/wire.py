@@ -81,7 +81,8 @@ class Sheet:
         table, rest = self.table if end == len(self.words) else _table(self.words[:end])
         if table is None:
             return crc32(rest)  # type: ignore[arg-type]
-        return crc32(_add(table, 0), crc32(rest)) | crc32(_add(table, 1)) << 32  # type: ignore[arg-type]
+        columns = crc32(_add(table, 0), crc32(rest))  # type: ignore[arg-type]
+        return columns | crc32(_add(table, 1)) << 32
 
     @property
     def bytes(self) -> NDArray[np.uint8]:

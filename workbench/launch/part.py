@@ -17,7 +17,8 @@ from mpi4py import MPI
 from workbench.engines.control import Control
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import COMMITTED, Ledger
-from workbench.engines.mpi import LISTENING_EMULATED, RankEngine
+from workbench.engines.mpi import RankEngine
+from workbench.engines.naps import LISTENING_EMULATED
 from workbench.engines.post import Post
 from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope

@@ -1,0 +1,23 @@
+"""How long ranks sleep between two looks at what has come."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Naps(NamedTuple):
+    """How long a rank sleeps between looks, s; every look costs some 50 us of a core, and there are many ranks."""
+
+    shortest: float
+    longest: float
+
+
+SPINNING = Naps(2e-5, 2e-5)  # the MPI library goes on only while it is looked at
+GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
+LISTENING = Naps(1e-4, 4e-3)  # for a model
+RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
+# Who is rung need not look, but for what MPI does not move on by itself.
+RUNG = Naps(2e-3, 2.5e-1)
+FRESH = 5e-3  # s for which a look at what has come counts as new
+# With emulated links, who notices a model late is not late, as long as that is before its work would be done.
+LISTENING_EMULATED, RESTING_EMULATED = Naps(1e-3, 1e-2), Naps(1.5e-2, 1.5e-2)
