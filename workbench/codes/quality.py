@@ -80,7 +80,7 @@ def lost(
 
     >>> from workbench.codes import cyclic, mds
     >>> round(lost(mds(58, 27))), round(lost(cyclic(58, 27)))
-    (15, 3)
+    (16, 3)
     """
     limit = max(FEW, int(EFFORT / cost(code)))
     wanted = sets if isinstance(sets, int) else len(sets := list(sets))
