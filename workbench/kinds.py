@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from math import ceil, floor
+from math import ceil, floor, isfinite
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
@@ -81,6 +81,8 @@ def _text(kind: Any, value: str | bytes) -> str | None:
     try:
         number = float(value)
     except ValueError:
+        return "is no number"
+    if not isfinite(number):
         return "is no number"
     if kind is float and isinstance(value, str) and _EXPONENT.fullmatch(value):
         return None

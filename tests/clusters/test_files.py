@@ -116,6 +116,14 @@ def test_words_that_yaml_took_for_something_else_stay_words(here: Path) -> None:
     assert ([m.host for m in lab.hosts], lab.timeout) == (["no", "on"], 10.0)
 
 
+def test_what_stands_in_a_file_s_place_is_named(here: Path) -> None:
+    (here / "dangling.yaml").symlink_to(here / "nowhere")
+    (here / "folder.yaml").mkdir()
+    for name in ("dangling", "folder"):
+        with pytest.raises(wb.SettingError, match=rf"^clusters.{name}\.yaml: no such file"):
+            clusters.load(name)
+
+
 def test_the_list_says_that_files_are_code_and_where_they_lie(here: Path) -> None:
     assert CliRunner().invoke(cli, ["cluster", "list"]).output == "local            local\n"
     (here / "config").write_text("Host *\n  ProxyCommand touch started\n")

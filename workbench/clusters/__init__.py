@@ -53,8 +53,9 @@ def names() -> list[str]:
 
 
 def file_of(name: str) -> Path | None:
-    """The file of a cluster's name; None where there is none, as for `local`."""
-    return next((path for folder in folders() if (path := folder / f"{name}.yaml").is_file()), None)
+    """The file of a cluster's name, or what stands in its place; None where there is nothing, as for `local`."""
+    places = (folder / f"{name}.yaml" for folder in folders())
+    return next((path for path in places if path.exists() or path.is_symlink()), None)
 
 
 def load(name: str | Path) -> Cluster:

@@ -243,6 +243,20 @@ def test_a_bad_text_file_is_named(tmp_path: Path, name: str, content: str, says:
     fails(path, says)
 
 
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("https://127.0.0.1/x.csv", "is an address; download it and give the file's path"),
+        ("~nobody-of-that-name/x.csv", "begins with no user's home folder; give a path"),
+        ("x\0.csv", "there is no file"),
+        ("", "''"),
+    ],
+)
+def test_what_is_no_path_of_a_file(source: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        load(source, "regression")
+
+
 def test_text_of_another_encoding_is_named(tmp_path: Path) -> None:
     path = tmp_path / "latin.csv"
     path.write_bytes("größe,target\n1,2\n".encode("latin-1"))

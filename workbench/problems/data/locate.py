@@ -44,7 +44,14 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
 
 
 def _locate_file(options: Options) -> tuple[str, Callable[[], Table]]:
-    path = Path(options.source).expanduser()
+    if "://" in options.source:
+        raise DataError(f"source: {options.source!r} is an address; download it and give the file's path")
+    try:
+        path = Path(options.source).expanduser()
+    except RuntimeError:  # ~name of nobody
+        raise DataError(
+            f"source: {options.source!r} begins with no user's home folder; give a path"
+        ) from None
     if path.suffix.lower() not in READERS and not path.exists():
         raise DataError(_unknown(options.source))
     check_file(path)
