@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
 OFFSETS = (300.0, 3000.0)  # tuned c2, rounds
+NEAR = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))  # steps around the best of these, in units of it
 
 
 class Optimiser(Settings):
@@ -50,6 +51,10 @@ class Optimiser(Settings):
     def scaled(self, times: float, smoothness: float) -> Self:
         """The same with so many times its automatic step, which is 1 / smoothness where not said otherwise."""
         return self
+
+    def near(self) -> list[Self]:
+        """What lies between this one and its neighbours on that grid, or beyond its ends."""
+        return []
 
     @property
     def told(self) -> str:
@@ -100,6 +105,10 @@ class GradientDescent(Optimiser):
     def scaled(self, times: float, smoothness: float) -> Self:
         """With the step times / smoothness."""
         return self.replace(step=times / smoothness)
+
+    def near(self) -> list[Self]:
+        """Steps a little smaller and larger."""
+        return [] if self.step is None else [self.replace(step=self.step * k) for k in NEAR]
 
     @property
     def told(self) -> str:
@@ -163,6 +172,10 @@ class InverseTime(Optimiser):
     def scaled(self, times: float, smoothness: float) -> Self:
         """With the first step times / smoothness."""
         return self.replace(c1=times * self.c2 / smoothness)
+
+    def near(self) -> list[Self]:
+        """First steps a little smaller and larger."""
+        return [] if self.c1 is None else [self.replace(c1=self.c1 * k) for k in NEAR]
 
     @property
     def told(self) -> str:

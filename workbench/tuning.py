@@ -5,26 +5,30 @@ All schemes of a comparison are tuned, not only the rivals', so that none wins b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from workbench.engines.arithmetic import Coefficients
 from workbench.experiment import Experiment
-from workbench.learning import Commits, learn
+from workbench.learning import Commits, Progress, learn
 from workbench.live import checked
 from workbench.optimisers import Optimiser, smoothness_of
+from workbench.problems import Problem
 from workbench.protocol import Array
 from workbench.runner import Bar, timeline
 from workbench.settings import check_kind
 
 
 def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Experiment]:
-    """Choose every optimiser's numbers from its grid: least final loss on the experiment's own stragglers.
+    """Choose every optimiser's numbers: least final loss on the experiment's own stragglers.
 
-    The candidates of experiments on the same data are followed in the same passes over it; exact schemes share
-    one grid. `progress`: show a bar once it takes over a second. Returns the experiments with the best numbers
-    written out.
+    First from the optimiser's grid, then from what is near the best of it: a grid that is coarse beside what schemes
+    differ by would decide which of them wins. The candidates of experiments on the same data are followed in the same
+    passes over it; exact schemes share theirs. `progress`: show a bar once it takes over a second. Returns the
+    experiments with the best numbers written out.
 
     >>> from workbench.published import rivals
     >>> tuned = tune(rivals(3, 2, 1, rounds=20))
@@ -38,26 +42,41 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     for problem in {id(p): p for p in problems}.values():
         members = [i for i, p in enumerate(problems) if p is problem]
         smoothness = smoothness_of(problem, "step")
-        runs = [(i, o, c) for i in members for o, c in _candidates(experiments[i], smoothness)]
-        with Bar("tuning", "round", max(len(c.weights) for *_, c in runs), progress) as bar:
-            losses = [run.loss[-1] for run in learn(problem, [c for *_, c in runs], bar.update)]
-        for i in members:
-            found = [
-                (loss, o)
-                for (j, o, _), loss in zip(runs, losses, strict=True)
-                if j == i and np.isfinite(loss)
-            ]
-            if found:
-                best = min(found, key=lambda pair: pair[0])[1]
-                tuned[i] = experiments[i].replace(optimiser_args=best.model_dump(exclude_unset=True))
+        runs = {i: _run(experiments[i]) for i in members}
+        grid = {i: run.optimiser.candidates(smoothness) for i, run in runs.items()}
+        rounds = max(experiments[i].rounds for i in members)
+        with Bar("tuning", "round", 2 * rounds, progress) as bar:
+            best = _best(problem, runs, grid, bar.update)
+            finer = {i: [optimiser, *optimiser.near()] for i, optimiser in best.items()}
+            best = _best(problem, runs, finer, partial(_later, bar, rounds))
+        for i, optimiser in best.items():
+            tuned[i] = experiments[i].replace(optimiser_args=optimiser.model_dump(exclude_unset=True))
     return tuned
 
 
-def _candidates(e: Experiment, smoothness: float) -> list[tuple[Optimiser, Commits]]:
-    weights: list[Array | None] = [None] * e.rounds  # what an exact scheme commits, whoever is late
+def _later(bar: Bar, rounds: int, t: int) -> None:
+    bar.update(rounds + t)
+
+
+def _run(e: Experiment) -> Commits:
+    """What it commits in every round; an exact scheme the same, whoever is late."""
+    weights: Sequence[Array | None] = [None] * e.rounds
     if not e.build_scheme().exact:
         arithmetic = Coefficients(e.plan)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights
-    grid = e.build_optimiser().candidates(smoothness)
-    return [(optimiser, Commits(optimiser, weights, e.plan.sizes)) for optimiser in grid]
+    return Commits(e.build_optimiser(), weights, e.plan.sizes)
+
+
+def _best(
+    problem: Problem,
+    runs: Mapping[int, Commits],
+    tried: Mapping[int, Sequence[Optimiser]],
+    progress: Progress,
+) -> dict[int, Optimiser]:
+    """Of each experiment the optimiser that leaves the least loss; those that none leaves a finite one are left out."""
+    pairs = [(i, optimiser) for i, optimisers in tried.items() for optimiser in optimisers]
+    learnt = learn(problem, [replace(runs[i], optimiser=optimiser) for i, optimiser in pairs], progress)
+    ends = [(found.loss[-1], *pair) for found, pair in zip(learnt, pairs, strict=True)]
+    finite = sorted((end for end in ends if np.isfinite(end[0])), key=lambda end: end[0], reverse=True)
+    return {i: optimiser for _, i, optimiser in finite}  # the last of an experiment's stays
