@@ -20,6 +20,7 @@ class Reduce:
 
     def __init__(self, workers: MPI.Intracomm, floats: int, link: Link | None) -> None:
         self.comm, self.link = workers, link
+        self.under_way = False  # one that was left in the middle: these processes can do no other run
         n = workers.size
         self.buffer = np.empty(floats + n)  # the vector, and when each worker came in
         self.finish = np.empty(n)
@@ -52,4 +53,6 @@ class Reduce:
         return float(self.finish[self.comm.rank])
 
     def _await(self, engine: RankEngine, request: MPI.Request) -> None:
+        self.under_way = True
         engine.wait(lambda: True if request.Test() else None, SPINNING)
+        self.under_way = False

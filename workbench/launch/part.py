@@ -68,6 +68,9 @@ class Part:
     ready: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
     books: dict[int, bytes] = field(default_factory=dict)
+    halfway: bool = (
+        False  # was somebody stopped in an all-reduce? Those processes can take part in no other one
+    )
 
     @property
     def rank(self) -> int:
@@ -133,6 +136,7 @@ class Part:
             Arrivals(Path(self.task.folder), sender).add(data)
         elif what == "books":
             self.books[sender] = data
+            self.halfway = self.halfway or word["halfway"]
         elif what == "failed":
             raise rebuilt(word["error"])
 
@@ -206,6 +210,7 @@ class Part:
 
     def leave(self) -> bool:
         """Exchange last words; True if everybody answered and nothing is left over."""
+        self.halfway = isinstance(self.engine.reduce, Reduce) and self.engine.reduce.under_way
         self.post.farewell()
         until = time.monotonic() + LEAVE
         while not (self.post.quiet and self.control.quiet) and time.monotonic() < until:
@@ -213,7 +218,7 @@ class Part:
             with contextlib.suppress(Over, RunError):
                 self.idle_at_end()
             time.sleep(5e-4)
-        clean = self.post.quiet and not self.post.dead
+        clean = self.post.quiet and not self.post.dead and not self.halfway
         if clean:
             self.post.free()
             self.comm.Free()
@@ -242,7 +247,7 @@ class Part:
         if isinstance(self.arrived, KeptArrivals):
             self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, self.arrived.pack())
         books = on_masters_clock(self.ledger.pack(), self.ahead)
-        self.control.send(MASTER, {"what": "books", "run": self.task.run}, books)
+        self.control.send(MASTER, {"what": "books", "run": self.task.run, "halfway": self.halfway}, books)
 
 
 def part_of(

@@ -188,7 +188,7 @@ def _end(
     clean = part.leave()
     books = part.collect()
     plan, places = part.has.setup.plan, part.places
-    clean = clean and len(books) == plan.ranks
+    clean = clean and len(books) == plan.ranks and not part.halfway
     dead = sorted(r for r in part.post.dead | part.control.dead if r < plan.ranks)
     words |= {
         "clean": clean,
