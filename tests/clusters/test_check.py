@@ -137,4 +137,4 @@ def test_the_menu_and_sweeps_take_names_of_files(tmp_path: Path, monkeypatch: py
     assert clusters.names() == clusters_of("mpi") == ["local", "lab"]
     assert clusters_of("sim") == []
     assert cluster_of("mpi", "lab") == "lab"
-    assert called("list").stdout.split() == ["local", "local", "lab", "ssh"]
+    assert called("list").stdout.split() == ["local", "local", "lab", "ssh", "clusters/lab.yaml"]

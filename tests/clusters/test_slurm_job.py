@@ -152,7 +152,6 @@ YAML = "kind: slurm\nfolder: /shared\ntasks_per_node: 4\n"
         ("partion: gpu", "partion: Slurm has no such field; did you mean 'partition'"),
         ("nodes: many", "nodes = 'many'"),
         ("nodes: 0", "nodes = 0"),
-        ("time: 1:30:00", "time: write it in quotes, e.g. '1:30:00'"),
         ("time: soon", "time: 'soon': write minutes, hours:minutes:seconds"),
         ("partition: --help", "partition: '--help': use letters"),
         ("account: a b", "account: 'a b'"),
@@ -174,6 +173,14 @@ def test_a_bad_file_is_one_sentence_with_its_name_and_key(tmp_path: Path, more: 
         clusters.load(path)
     assert str(refused.value).startswith(f"{path}: {more.partition(':')[0]}")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("written", "time"), [("1:30:00", "1:30:00"), ("90", "90"), ("'2-12'", "2-12")])
+def test_a_time_is_what_was_written(tmp_path: Path, written: str, time: str) -> None:
+    path = tmp_path / "lab.yaml"
+    kept = [line for line in YAML.splitlines() if not line.startswith("time:")]
+    path.write_text("\n".join([*kept, f"time: {written}"]))
+    assert clusters.load(path).model_dump()["time"] == time
 
 
 EXAMPLE = Path(__file__).parents[2] / "clusters" / "examples" / "slurm.yaml"

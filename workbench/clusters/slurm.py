@@ -37,14 +37,11 @@ def _name(text: str) -> str:
     return text
 
 
-def _time(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError(
-            f"write it in quotes, e.g. '1:30:00': without them YAML made it the number {value!r}"
-        )
-    if not re.fullmatch(TIME, value):
-        raise ValueError(f"{value!r}: write minutes, hours:minutes:seconds or days-hours, e.g. '1:30:00'")
-    return value
+def _time(value: object) -> str:
+    """Minutes may be a number."""
+    if not re.fullmatch(TIME, str(value)):
+        raise ValueError(f"{value!r}: write minutes, hours:minutes:seconds or days-hours, e.g. 1:30:00")
+    return str(value)
 
 
 def _shared(text: str) -> str:
@@ -69,7 +66,7 @@ class Slurm(Cluster):
     tasks_per_node: int = setting(..., "ranks on each node, usually its cores", ge=1)
     nodes: int | None = setting(None, "nodes of a job; by default as many as the run needs", ge=1)
     time: Annotated[str, BeforeValidator(_time)] = setting(
-        "1:00:00", "a job's longest life, in quotes: '1:30:00'"
+        "1:00:00", "a job's longest life: 90 (minutes), 1:30:00"
     )
     partition: Name | None = setting(None, "partition; by default Slurm's own choice")
     account: Name | None = setting(None, "account that pays; by default the user's own")
