@@ -16,6 +16,7 @@ import workbench as wb
 from workbench.advice import Advice, name_of
 from workbench.engines.arithmetic import Coefficients
 from workbench.planner import check_memory, plan
+from workbench.precision import lost_digits
 from workbench.profiles import ClusterProfile, Host
 from workbench.profiling import simulated
 from workbench.runner import timeline
@@ -347,3 +348,14 @@ def test_the_table_and_the_words() -> None:
     assert "times as long" in advice.why or "is as good" in advice.why
     assert "resampled predictions" in advice.why
     assert isinstance(advice.best.experiment, wb.Experiment)
+
+
+def test_what_a_run_would_refuse_is_not_ranked() -> None:
+    """Of Lagrange codes on 84 workers some keep too few digits."""
+    profile = measured(6, "straggle", 1e-3, 4e5)
+    args = {"samples": 1680, "features": 50}
+    advice = advise(profile, schemes=["LCC"], workers=84, problem_args=args)
+    known = list(wb.schemes.get("LCC").candidates(84))
+    assert 0 < len(advice.choices) < len(known)
+    for choice in advice.choices:
+        assert lost_digits(choice.experiment.build_scheme(), 84) is not None  # else it raises

@@ -22,6 +22,7 @@ from workbench.delays import Constant
 from workbench.experiment import Experiment
 from workbench.fitting import drawn
 from workbench.forecasting import Forecast
+from workbench.precision import lost_digits
 from workbench.predicting import SEEDS, Candidate, Resampling, missed, screened, sharpened
 from workbench.problems.data import DataError
 from workbench.profiles import ClusterProfile, Host, Task
@@ -200,6 +201,7 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
         raise SettingError(
             f"samples = {e.shape()[0]}: {scheme} would leave workers without any; take more samples"
         )
+    lost_digits(built, e.workers)  # refuses what a run would refuse
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = cluster.placed(e, task)
