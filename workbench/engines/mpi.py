@@ -186,7 +186,7 @@ class RankEngine:
 
     # ---------------------------------------------------------------- time
 
-    def _reach(self, moment: float) -> None:
+    def reach(self, moment: float) -> None:
         """The node's clock goes on to `moment`; without emulated links it is the machine's clock."""
         now = time.monotonic()
         self.logical = max(self.logical, moment, now - SLACK) if self.emulated else now
@@ -316,7 +316,7 @@ class RankEngine:
 
             place = self._poll(check, RUNG if self.rung else self._naps(match), end)
             if place is None:
-                self._reach(until)
+                self.reach(until)
                 return None
         message, through = self._taken(place)
         self._settle(through)
@@ -326,7 +326,7 @@ class RankEngine:
             self.round = max(self.round, message.round)
         if message.kind not in (MODEL, LOST):
             self.answers.append((message.round, message.src, message.number))
-        self._reach(through)
+        self.reach(through)
         return message
 
     def _patience(self, until: float) -> float:
@@ -378,7 +378,7 @@ class RankEngine:
         setup = self.setup
         floats, kind = setup.floats if effect.floats is None else effect.floats, effect.kind
         if kind == MODEL:  # a round begins
-            self._reach(self.logical)
+            self.reach(self.logical)
             self.begun = self.logical, time.monotonic() - self.logical
         sent = self.logical if self.emulated else time.monotonic()
         to = (effect.to,) if isinstance(effect.to, int) else effect.to
@@ -418,7 +418,7 @@ class RankEngine:
         if value is None or (self.pace is not None and self._cut(effect, end)):
             ledger.add("abandoned", effect.round)
             return None
-        self._reach(end)
+        self.reach(end)
         ledger.computed(effect.round, samples, start, self.logical)
         return value
 
@@ -429,7 +429,7 @@ class RankEngine:
             ahead.add(effect.round, samples, start, math.inf)
             return None
         overrun = time.monotonic() > end + TOLERANCE
-        self._reach(end)
+        self.reach(end)
         ahead.add(effect.round, samples, start, self.logical, overrun)
         return value
 
@@ -471,7 +471,7 @@ class RankEngine:
         if self.setup.decode_rate is not None and self.emulated:
             start, end = self.logical, self.logical + effect.floats / self.setup.decode_rate
             self.rest(end)
-            self._reach(end)
+            self.reach(end)
             self.ledger.log(self.round, self.rank, "decode", start, start, self.logical, -1, 0, 0)
 
     # ---------------------------------------------------------------- all-reduce and commit
@@ -481,16 +481,6 @@ class RankEngine:
             node = Node(self.rank, self.setup.plan, self.setup.rounds, self.setup.floats, None, lambda: 0.0)
             return self.drive(ring_steps(node, effect.value, effect.round))
         return self.reduce(self, effect)
-
-    def booked_ring(self, round: int, entry: float, end: float, sent: int, steps: int) -> None:
-        """Write down one node's share of an all-reduce: messages, bytes, and when it had the sum."""
-        self._reach(end)
-        ledger, workers = self.ledger, self.setup.plan.workers
-        ledger.handled += 2 * steps
-        ledger.add("messages", round, steps)
-        ledger.add("bytes", round, sent)
-        after = 1 + self.rank % workers
-        ledger.log(round, self.rank, "send", entry, entry, self.logical, after, sent, steps)
 
     def _commit(self, effect: Commit) -> Any:
         model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)

@@ -28,7 +28,7 @@ class Reduce:
 
     def __call__(self, engine: RankEngine, effect: AllReduce) -> Any:
         """Take part in one; returns the sum, shape (p,)."""
-        n, me, floats = self.comm.size, self.comm.rank, len(self.buffer) - self.comm.size
+        me, floats = self.comm.rank, len(self.buffer) - self.comm.size
         entry = engine.logical if engine.emulated else time.monotonic()
         self.buffer[:floats] = effect.value
         self.buffer[floats:] = 0.0
@@ -38,8 +38,18 @@ class Reduce:
         if self.link is not None:
             end = engine.zero + self._ring_end(engine, floats)
             engine.rest(end)
-        engine.booked_ring(effect.round, entry, end, bytes_sent(floats, n, me), 2 * (n - 1))
+        engine.reach(end)
+        self._book(engine, effect.round, entry)
         return total
+
+    def _book(self, engine: RankEngine, round: int, entry: float) -> None:
+        """Write down this worker's share, as a ring's: messages, bytes, and when it had the sum."""
+        n, me, ledger = self.comm.size, self.comm.rank, engine.ledger
+        steps, sent = 2 * (n - 1), bytes_sent(len(self.buffer) - n, n, me)
+        ledger.handled += 2 * steps
+        ledger.add("messages", round, steps)
+        ledger.add("bytes", round, sent)
+        ledger.log(round, engine.rank, "send", entry, entry, engine.logical, 1 + (me + 1) % n, sent, steps)
 
     def _ring_end(self, engine: RankEngine, floats: int) -> float:
         """When this worker has the sum, s after the run's beginning."""
