@@ -1,6 +1,6 @@
 """How quickly the notebooks answer, as a user in a browser feels it: measured in the page, by the page's own clock.
 
-    python benchmarks/ui.py [--tries 15] [explorer] [lectures] [live]
+    python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [live]
 
 JupyterLab and Voila run headless on this machine in an installed Chromium; nothing is printed without one. Times are
 from the event of the slider or the button to the change that it makes in the page. Goals: a slider's answer within
@@ -116,6 +116,16 @@ def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
         told(name, moved(page, f"{first[name]}, slider", alternating(low, high, tries), plot))
 
 
+def first(page: Page, server: Server, _: Path, tries: int) -> None:
+    """The first notebook, all cells run in a fresh kernel: its first figure, steps tuned and five schemes simulated."""
+    print("first figure of notebooks/01-straight-line.ipynb after Run All in a fresh kernel; goal 10 s")
+    lab = Lab(page, server, "01-straight-line.ipynb")
+    began = time.monotonic()
+    lab.run_all(wait=False)
+    page.locator(".jp-Notebook .js-plotly-plot").first.wait_for()
+    print(f"  {'first figure':46s} {time.monotonic() - began:.1f} s", flush=True)
+
+
 def live(page: Page, server: Server, root: Path, tries: int) -> None:
     """Runs that are under way: pictures a second, the kernel's answer meanwhile, Stop."""
     print("live plot: pictures a second, the kernel's answer while runs go on, Stop; goal 10 a second")
@@ -152,6 +162,7 @@ def notebook(*cells: str) -> nbformat.NotebookNode:
 
 
 PARTS: dict[str, Callable[[Page, Server, Path, int], None]] = {
+    "first": first,
     "explorer": explorer,
     "lectures": lectures,
     "live": live,
