@@ -217,10 +217,10 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     page.wait_for_function("(full) => document.querySelector('.wb-clock').innerText !== full", arg=full)
     page.wait_for_function("(full) => document.querySelector('.wb-clock').innerText === full", arg=full)
     picture("round-gantt")
-    me.click_in(gantt, 20, 2)
+    me.click_in(gantt, 1, 2)
     me.drawn("CR: what rank 2 computes")
     me.drawn("CR: decode weights of rank 2 in round 0")
-    me.click_in(gantt, 20, 0)
+    me.click_in(gantt, 1, 0)
     me.drawn("CR: decode weights of the master in round 0")
     picture("round-details")
 

@@ -112,6 +112,7 @@ def test_figures_in_jupyterlab_have_no_button_that_uploads_and_follow_its_theme(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, write(BARE, LIVE, PLOT))
+    lab.dark(False)  # whatever the server remembers
     lab.run_all()
     assert shares(page, 3) == [NO_SHARE] * 3
     picture("figures-light")
