@@ -130,6 +130,7 @@ class RankEngine:
             self.ahead = Ahead(ledger) if rank in ahead else None
         self.pumped = 0.0  # when this rank looked last
         self.heard = False  # word of a child came since
+        self.eager = 0.0  # s for which it looks on before it sleeps
         self.broken: QuorumLost | None = None  # why the run cannot go on
         self.zero = self.logical = time.monotonic()
         self.begun = (self.logical, 0.0)  # when the newest model was sent, and how far behind the node was, s
@@ -200,6 +201,7 @@ class RankEngine:
         """As `wait`, with a look at what has come before anything else."""
         post, port = self.post, self.port
         rung, nap = self.rung and naps is not SPINNING, naps.shortest
+        awake = time.monotonic() + self.eager if self.eager else 0.0
         while True:
             moved = self._pump()
             if (answer := check()) is not None:
@@ -210,7 +212,7 @@ class RankEngine:
             if rung:
                 nap = RUNG.shortest if post.needs_looks else RUNG.longest
             pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
-            if pause > 0 and not (rung and moved):
+            if pause > 0 and not (rung and moved) and now >= awake:
                 post.bell.sleep(pause)
             nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
 

@@ -17,6 +17,7 @@ GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
 LISTENING = Naps(1e-4, 4e-3)  # for a model
 RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
 # Who is rung need not look, but for what MPI does not move on by itself.
+EAGER = 3e-4  # s for which a rank with a core of its own looks on before it sleeps: to be woken takes 50 us
 RUNG = Naps(2e-3, 2.5e-1)
 FRESH = 5e-3  # s for which a look at what has come counts as new
 # With emulated links, who notices a model late is not late, as long as that is before its work would be done.

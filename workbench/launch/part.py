@@ -7,7 +7,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from workbench.engines.control import Control
 from workbench.engines.learner import Learner
 from workbench.engines.ledger import COMMITTED, Ledger
 from workbench.engines.mpi import RankEngine
-from workbench.engines.naps import LISTENING_EMULATED
+from workbench.engines.naps import EAGER, LISTENING_EMULATED
 from workbench.engines.post import Post
 from workbench.engines.reduce import Reduce
 from workbench.engines.wire import Envelope
@@ -304,9 +304,17 @@ def part_of(
         task, control, places, comm, workers, has, engine, post, ledger, watch, learner, arrived, ahead
     )
     engine.idle = part.idle
+    if not engine.emulated and _roomy(task, places, rank):
+        engine.eager = EAGER
     if rank == MASTER:
         part.record = _record(task)
     return part
+
+
+def _roomy(task: Task, places: Mapping[int, Place], rank: int) -> bool:
+    """Is there a core for each of the run's ranks on this host? Then nobody waits for one that merely looks on."""
+    here = sum(places[r].host == places[rank].host for r in range(task.workers + 1))
+    return here <= len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
 
 
 def peers(plan: Plan, rank: int) -> list[int]:
