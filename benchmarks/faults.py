@@ -26,15 +26,16 @@ import numpy as np
 import psutil
 
 import workbench as wb
-from workbench.delays import DelayStream
-from workbench.launch import mpiexec, records
-from workbench.launch.pools import POOLS
-from workbench.launch.records import read_arrivals
-from workbench.launch.supervisor import SHARED
-from workbench.launch.vandals import HOW
-from workbench.protocol import MASTER
-from workbench.realrun import RealRun, resume, start_real
-from workbench.replaying import replay_arrivals
+from workbench.core.delays import DelayStream
+from workbench.core.protocol import MASTER
+from workbench.launch.client.pools import POOLS
+from workbench.launch.head import mpiexec
+from workbench.launch.head.supervisor import SHARED
+from workbench.launch.rank.damage import HOW
+from workbench.running.real import RealRun, resume, start_real
+from workbench.running.replay import replay_arrivals
+from workbench.trace import records
+from workbench.trace.records import read_arrivals
 
 PATIENCE = 90.0  # s, the start of the ranks included, after which a run counts as hanging
 EXACT = 1e-10  # relative error of a committed gradient

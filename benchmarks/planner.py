@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
-from workbench.advice import Advice, Choice
-from workbench.launch.pools import POOLS
-from workbench.profiling import simulated
-from workbench.realrun import start_real
+from workbench.launch.client.pools import POOLS
+from workbench.planning.advice import Advice, Choice
+from workbench.planning.measuring import simulated
+from workbench.running.real import start_real
 
 WORKERS = 12
 PROBLEM: dict[str, Any] = {

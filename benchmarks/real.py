@@ -22,12 +22,12 @@ import numpy as np
 import psutil
 
 import workbench as wb
-from workbench.delays import DelayStream
-from workbench.engines.wire import Envelope, Sheet, seal, unseal
-from workbench.launch import mpiexec
-from workbench.launch.pools import POOLS
-from workbench.launch.tied import tied
-from workbench.realrun import RealRun, start_real
+from workbench.core.delays import DelayStream
+from workbench.engines.real.wire import Envelope, Sheet, seal, unseal
+from workbench.launch.client.pools import POOLS
+from workbench.launch.head import mpiexec
+from workbench.launch.head.tied import tied
+from workbench.running.real import RealRun, start_real
 
 FEATURES = 5001
 TURNS = 10  # of what is measured by turns

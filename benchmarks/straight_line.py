@@ -20,8 +20,8 @@ import numpy as np
 from tqdm import tqdm
 
 import workbench as wb
-from workbench.engines.arithmetic import Coefficients
-from workbench.runner import timeline
+from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.running.start import timeline
 
 STEP = 1e-4
 

@@ -21,9 +21,9 @@ from pathlib import Path
 import nbformat
 import numpy as np
 from playwright.sync_api import Page
+from workbench_lectures import NAMES
 
 from tests.browser.lab import CHROMIUM, Lab, Server, browser, jupyter
-from workbench.lectures import NAMES
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 LIVE = {

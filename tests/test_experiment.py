@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import workbench as wb
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 
 
 def example() -> dict[str, Any]:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.engines.arithmetic import Coefficients
-from workbench.runner import timeline
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
+from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.running.start import timeline
 
 COMMON: dict[str, Any] = {
     "problem_args": {"samples": 1200, "features": 100},

@@ -11,8 +11,8 @@ import papermill
 import pytest
 
 import workbench as wb
-from workbench import notebooks
-from workbench.widgets.explorer import EXAMPLE
+from workbench.base import notebooks
+from workbench.widgets.explorer.explorer import EXAMPLE
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"

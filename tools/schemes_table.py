@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import workbench as wb
-from workbench.files import atomic_write
+from workbench.base.files import atomic_write
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 HEAD = "| name | scheme | source | commits the full gradient | status |\n| --- | --- | --- | --- | --- |\n"

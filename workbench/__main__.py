@@ -9,7 +9,7 @@ import sys
 def main() -> None:
     """Run the command line. Ctrl-C ends it with a sentence, be it while modules are loaded or processes are ended."""
     try:
-        from workbench.cli import main as command
+        from workbench.cli.main import main as command
 
         command()
     except KeyboardInterrupt:

@@ -9,13 +9,21 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import field_validator, model_validator
 
 from workbench import problems, schemes
-from workbench.delays import Delays, ShiftedExponential
-from workbench.files import atomic_write
-from workbench.links import Link
-from workbench.optimisers import Optimiser, optimiser_class
+from workbench.base.files import atomic_write
+from workbench.base.settings import (
+    SettingError,
+    Settings,
+    at_most,
+    check_ending,
+    check_writable,
+    path_of,
+    setting,
+)
+from workbench.core.delays import Delays, ShiftedExponential
+from workbench.core.links import Link
+from workbench.core.optimisers import Optimiser, optimiser_class
+from workbench.core.protocol import Plan, Scheme
 from workbench.problems import Problem, ProblemArgs, problem_from
-from workbench.protocol import Plan, Scheme
-from workbench.settings import SettingError, Settings, at_most, check_ending, check_writable, path_of, setting
 
 MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
 
@@ -113,7 +121,7 @@ class Experiment(Settings):
     @classmethod
     def read(cls, path: str | Path) -> Experiment:
         """Read a .json, .yaml or .yml file; raises `SettingError` naming file, field and value."""
-        from workbench.text import read_yaml
+        from workbench.base.text import read_yaml
 
         spec = read_yaml(path, "scheme: CR")  # JSON is YAML
         try:
@@ -123,7 +131,7 @@ class Experiment(Settings):
 
     def write(self, path: str | Path) -> Path:
         """Write to a .json, .yaml or .yml file, atomically; raises `SettingError` for another name."""
-        from workbench.text import dump
+        from workbench.base.text import dump
 
         file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.delays import DelayStream
-from workbench.links import BYTES_PER_FLOAT, Link
-from workbench.protocol import NEAR, Array, Plan, Scheme
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
+from workbench.core.delays import DelayStream
+from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.protocol import NEAR, Array, Plan, Scheme
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -279,7 +279,7 @@ def tree_odds(setting: Setting, children: int, layers: int, needed: int) -> Odds
 
 def ring_odds(setting: Setting) -> Odds:
     """The ring: a worker starts its next round as soon as it has the sum, so rounds overlap a little."""
-    from workbench.ring import ring_finish
+    from workbench.core.ring import ring_finish
 
     rounds, n = setting.seconds.shape
     free, ports = setting.carry or (np.zeros(n), np.zeros(n))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.notebooks import execute
-from workbench.settings import SettingError, path_of
-from workbench.trace import Trace
+from workbench.base.notebooks import execute
+from workbench.base.settings import SettingError, path_of
+from workbench.trace.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,9 @@ import pytest
 
 import workbench as wb
 from tests.batch.runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
-from workbench.batch.folder import Status
+from workbench.trace.status import Status
 
-NURSERY, RANKS = "workbench.batch.nursery", "workbench.launch.ranks"
+NURSERY, RANKS = "workbench.batch.nursery", "workbench.launch.rank.main"
 
 
 def states(folder: Path) -> dict[str, str]:

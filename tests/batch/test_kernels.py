@@ -14,8 +14,8 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.batch.runs import wait_for
+from workbench.base.errors import RunError
 from workbench.batch.kernels import CAN_FORK, Kernels, Nursery
-from workbench.errors import RunError
 
 pytestmark = pytest.mark.skipif(not CAN_FORK, reason="kernels are forked on Linux only")
 
@@ -30,7 +30,7 @@ print(json.dumps({
     "hosts": sorted({c.laddr.ip for c in me.net_connections(kind="inet")} - {"127.0.0.1", "::1"}),
     "threads": sorted({pool["num_threads"] for pool in threadpoolctl.threadpool_info()}),
     "seen": "left" in globals(),
-    "loaded": "workbench.runner" in sys.modules,
+    "loaded": "workbench.running.start" in sys.modules,
     "debugger": [name for name in sys.modules if name.startswith(("debugpy", "pydevd", "_pydevd"))],
 }))
 left = 1

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from workbench import notebooks
+from workbench.base import notebooks
+from workbench.base.notebooks import NAMES, SOCKET, socket_folder
+from workbench.base.settings import SettingError
 from workbench.batch import sweep
-from workbench.batch.sweeping import OPENED, SPARE, _room
-from workbench.notebooks import NAMES, SOCKET, socket_folder
-from workbench.settings import SettingError
+from workbench.batch.run import OPENED, SPARE, _room
 
 PLAN = {"base": {"rounds": 2, "problem": "unit"}, "seeds": 2}
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
-from workbench.book import Setting
+from workbench_book import Setting
 
 
 @pytest.fixture

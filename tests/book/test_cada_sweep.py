@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from workbench_book import Setting, cada_sweep, get, words
+from workbench_book.cada import COSTS, MEANT, PUBLISHED, STATED, costs, experiments
+from workbench_book.cada_sweep import SWEPT, Sweep, at, claim, claims_of, holding, limit, until
+from workbench_book.verdicts import of_result
 
-from workbench.book import Setting, cada_sweep, get, words
-from workbench.book.cada import COSTS, MEANT, PUBLISHED, STATED, costs, experiments
-from workbench.book.cada_sweep import SWEPT, Sweep, at, claim, claims_of, holding, limit, until
-from workbench.book.verdicts import of_result
-from workbench.runner import run
+from workbench.running.start import run
 
 UNITS = (0.01, 0.1, 1.0)
 ratios = st.lists(

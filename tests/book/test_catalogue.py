@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from workbench_book import PAPERS, Setting, entries, get, names, of_paper
+from workbench_book.catalogue import chosen
 
 from workbench import SettingError
-from workbench.book import PAPERS, Setting, entries, get, names, of_paper
-from workbench.book.catalogue import chosen
-from workbench.published import presets
+from workbench.published.codedreduce import presets
 
 LISTED = {
     1: {*presets, "ec2", "cr-misprints", "cr-table1", "cr-table2", "cr-fig7"},

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import workbench as wb
-from workbench import runner
-from workbench.book import Setting, find
-from workbench.book.codedreduce import _scaled_words, over_cr, small
-from workbench.book.measured import (
+from workbench_book import Setting, find
+from workbench_book.codedreduce import _scaled_words, over_cr, small
+from workbench_book.measured import (
     NO_ENGINE,
     ROUND,
     SWITCHED_OFF,
@@ -23,8 +20,11 @@ from workbench.book.measured import (
     scaled,
     tree,
 )
-from workbench.book.verdicts import all_of
-from workbench.published import presets
+from workbench_book.verdicts import all_of
+
+import workbench as wb
+from workbench.published.codedreduce import presets
+from workbench.running import start as runner
 
 
 @pytest.mark.parametrize("name", ["fig8", "fig9b", "fig12"])

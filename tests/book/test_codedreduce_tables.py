@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from workbench_book import Setting, codedreduce_tables, get
+from workbench_book.codedreduce_tables import FIFTHS, RANKS, B, communicating, gain, shown
+from workbench_book.verdicts import of_result
 
-from workbench.book import Setting, codedreduce_tables, get
-from workbench.book.codedreduce_tables import FIFTHS, RANKS, B, communicating, gain, shown
-from workbench.book.verdicts import of_result
 from workbench.schemes.coded_reduce import CR
 
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from workbench_book import names
+from workbench_book.notebook import NOTEBOOKS
 
-from workbench.book import names
-from workbench.book.notebook import NOTEBOOKS
-from workbench.cli import cli, main
-from workbench.notebooks import execute
+from workbench.base.notebooks import execute
+from workbench.cli.main import cli, main
 
 PAPERS = sorted(NOTEBOOKS.glob("*.ipynb"))
 

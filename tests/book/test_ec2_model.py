@@ -6,9 +6,7 @@ import math
 
 import numpy as np
 import pytest
-
-import workbench as wb
-from workbench.book.ec2_model import (
+from workbench_book.ec2_model import (
     FACTORS,
     FITTED,
     FITTED_ON,
@@ -23,7 +21,9 @@ from workbench.book.ec2_model import (
     senders,
     without,
 )
-from workbench.published import MESSAGE, RATE, SHIFT, presets
+
+import workbench as wb
+from workbench.published.codedreduce import MESSAGE, RATE, SHIFT, presets
 
 SOME = Constants(spread=2.0, latency=2e-3, transfer=5e-3, crowding=0.05)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from workbench_book import Claim, Entry, Line, Misprint, Result, Setting, find, find_traces, get, reproduce
+from workbench_book.keeping import key, place
+from workbench_book.running import Steps, _one, weight
 
 from workbench import RunError, SettingError
-from workbench.book import Claim, Entry, Line, Misprint, Result, Setting, find, find_traces, get, reproduce
-from workbench.book.keeping import key, place
-from workbench.book.running import Steps, _one, weight
 
 NAME = "cada-misprints"
 texts = st.text(max_size=20)

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from workbench_book import Setting, cegc_example, find, get, names
+from workbench_book.agc import PUBLISHED, simulated
+from workbench_book.agc_runs import _alike, _below
+from workbench_book.cada import COSTS, MEANT
+from workbench_book.cada_sweep import SWEPT
+from workbench_book.cegc_example import example
+from workbench_book.cegc_runs import choices, unseen
+from workbench_book.ec2_model import Constants, ratios
+from workbench_book.ec2_traces import ABSENT
+from workbench_book.verdicts import of_column, of_result
 
 import workbench as wb
-from workbench.book import Setting, cegc_example, find, get, names
-from workbench.book.agc import PUBLISHED, simulated
-from workbench.book.agc_runs import _alike, _below
-from workbench.book.cada import COSTS, MEANT
-from workbench.book.cada_sweep import SWEPT
-from workbench.book.cegc_example import example
-from workbench.book.cegc_runs import choices, unseen
-from workbench.book.ec2_model import Constants, ratios
-from workbench.book.ec2_traces import ABSENT
-from workbench.book.verdicts import of_column, of_result
-from workbench.published import presets
+from workbench.published.codedreduce import presets
 
 CLUSTER = Constants(spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03)  # about what `ec2` finds
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
-
-from workbench.book import Claim, Line, Outcome, Result, Setting, drawing, find, get
-from workbench.book.page import html, write
-from workbench.book.values import number, printed
-from workbench.book.words import code
+from workbench_book import Claim, Line, Outcome, Result, Setting, drawing, find, get
+from workbench_book.page import html, write
+from workbench_book.values import number, printed
+from workbench_book.words import code
 
 NASTY = '<script>alert("x")</script> & </script>'
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -88,8 +87,9 @@ def test_pictures_say_what_they_are() -> None:
 
 def test_published_numbers_keep_their_digits() -> None:
     """Every number that a paper prints in this book comes out as it is typed here."""
-    from workbench.book.cegc import PUBLISHED
-    from workbench.published import presets
+    from workbench_book.cegc import PUBLISHED
+
+    from workbench.published.codedreduce import presets
 
     values = [v for row in PUBLISHED for v in row] + [
         v for p in presets.values() for v in p.published.values()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from workbench_book import Setting, standins
+from workbench_book.real_data import at_hand, for_preset
 
 import workbench as wb
-from workbench.book import Setting, standins
-from workbench.book.real_data import at_hand, for_preset
 from workbench.problems.data import cache
-from workbench.published import presets
+from workbench.published.codedreduce import presets
 
 
 def test_shapes_and_repeatability() -> None:

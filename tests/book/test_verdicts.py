@@ -7,10 +7,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from workbench.book import Claim, Line, Misprint, Result, words
-from workbench.book.values import COLUMNS
-from workbench.book.verdicts import all_of, compare, judged, of_column, of_result
+from workbench_book import Claim, Line, Misprint, Result, words
+from workbench_book.values import COLUMNS
+from workbench_book.verdicts import all_of, compare, judged, of_column, of_result
 
 numbers = st.lists(st.integers(-20, 90), min_size=2, max_size=8, unique=True).map(
     lambda logs: [math.exp(each / 10) for each in logs]

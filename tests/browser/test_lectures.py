@@ -14,13 +14,13 @@ import nbformat
 import psutil
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from workbench_lectures.command import command
+from workbench_lectures.exercises import Exercise
+from workbench_lectures.lecture import Script
 
 from tests.browser.conftest import NOTEBOOKS
 from tests.browser.lab import CONNECTED, Lab, Noise, Server, free_port
 from tests.lectures.drawn import SCRIPTS
-from workbench.cli_lectures import command
-from workbench.lectures.exercises import Exercise
-from workbench.lectures.lecture import Script
 
 pytestmark = pytest.mark.browser
 

@@ -12,13 +12,13 @@ import plotly.graph_objects as go
 import pytest
 from playwright.sync_api import Page
 from plotly.offline import get_plotlyjs
+from workbench_book import Outcome, Result, Setting, drawing, get
+from workbench_book.page import html
 
 import workbench as wb
 from tests.browser.lab import Lab, Noise, Server
 from tests.figures.every import EVERY
 from workbench.batch.page import write_page, write_script
-from workbench.book import Outcome, Result, Setting, drawing, get
-from workbench.book.page import html
 from workbench.figures.page import dark_style
 from workbench.figures.palettes import PALETTES
 

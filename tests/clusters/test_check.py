@@ -16,7 +16,7 @@ import workbench as wb
 from tests.clusters.conftest import write_yaml
 from tests.clusters.hosts import Hosts
 from workbench import clusters
-from workbench.cli import cli
+from workbench.cli.main import cli
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -127,8 +127,8 @@ def test_ctrl_c_in_the_middle_of_up_leaves_nothing(two: Hosts, state: Path) -> N
 
 
 def test_the_menu_and_sweeps_take_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.batch.plan import cluster_of
-    from workbench.widgets.running import clusters_of
+    from workbench.batch.sweeps import cluster_of
+    from workbench.widgets.explorer.running import clusters_of
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import workbench as wb
 from workbench import clusters
-from workbench.cli import cli
+from workbench.cli.main import cli
 from workbench.clusters.ssh import Ssh
 
 SSH = "kind: ssh\nhosts: [node1, node2]\n"

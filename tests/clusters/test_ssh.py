@@ -16,11 +16,11 @@ import pytest
 import workbench as wb
 from tests.clusters.conftest import write_yaml
 from tests.clusters.hosts import Hosts
-from workbench.launch import records
-from workbench.launch.pools import POOLS
-from workbench.live import Run
-from workbench.realrun import RealRun, attach, resume, start_real
-from workbench.replaying import replay_arrivals
+from workbench.launch.client.pools import POOLS
+from workbench.running.real import RealRun, attach, resume, start_real
+from workbench.running.replay import replay_arrivals
+from workbench.running.run import Run
+from workbench.trace import records
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -160,7 +160,7 @@ def test_a_run_whose_client_died_is_followed_to_its_end(two: Hosts, tmp_path: Pa
     e = experiment("UMW", {}, rounds=60)
     script = (
         "import json, time, workbench as wb\n"
-        "from workbench.realrun import start_real\n"
+        "from workbench.running.real import start_real\n"
         f"e = wb.Experiment(**json.loads({json.dumps(e.model_dump_json())}))\n"
         f"run = start_real(e, cluster={str(write_yaml(two))!r}, folder={str(tmp_path / 'run')!r})\n"
         "while not len(run.rows()['round']):\n"

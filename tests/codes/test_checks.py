@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from workbench import codes
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 
 GOOD: dict[str, dict[str, Any]] = {
     "bernoulli": {"workers": 6, "parts": 6, "load": 2.0, "seed": 0},

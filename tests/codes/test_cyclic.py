@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codes.survivors import every, miss, neighbours, some, strides, window
+from workbench.base.settings import SettingError
 from workbench.codes import GradientCode, amplification, circulant, cyclic, dual, measured_error
 from workbench.codes.dual import harmonics
 from workbench.codes.quality import lost
-from workbench.settings import SettingError
 
 SMALL = [(n, s) for n in range(1, 10) for s in range(n)]
 REQUIRED = 1e-7  # for 156 workers and 39 stragglers

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codes.survivors import every, neighbours, some
+from workbench.base.settings import SettingError
 from workbench.codes import Lagrange, amplification, lagrange
 from workbench.codes.lagrange import spread_order
-from workbench.settings import SettingError
 
 
 def relative_error(code: Lagrange, answered: tuple[int, ...]) -> float:

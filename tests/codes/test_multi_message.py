@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codes.survivors import every, miss, some
+from workbench.base.settings import SettingError
 from workbench.codes import MultiMessage, amplification, correlated, measured_error, uncorrelated
-from workbench.settings import SettingError
 
 CASES = [(6, (3, 2)), (5, (5, 3)), (4, (1, 2, 4)), (3, (2,)), (4, (2, 2))]
 

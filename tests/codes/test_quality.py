@@ -22,7 +22,7 @@ from workbench.codes import (
     ye_abbe,
 )
 from workbench.codes.quality import lost
-from workbench.precision import lost_digits
+from workbench.running.precision import lost_digits
 
 CODES = [
     cyclic(12, 4),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.codes.survivors import every, miss, some, window
+from workbench.base.settings import SettingError
 from workbench.codes import bernoulli, circulant, cyclic, fractional, mds
 from workbench.codes.mds import generator
-from workbench.settings import SettingError
 
 MDS = [(n, s) for n in range(1, 10) for s in range(n) if s == 0 or (n - s) % 2]
 GROUPS = [(n, s) for n in range(1, 10) for s in range(n) if n % (s + 1) == 0]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codes.survivors import every, some, window
+from workbench.base.settings import SettingError
 from workbench.codes import YeAbbe, amplification, measured_error, ye_abbe
 from workbench.codes.ye_abbe import nodes, vandermonde, worst_condition
-from workbench.settings import SettingError
 
 Array = np.ndarray
 REAL = ["polynomial", "gaussian", "stable"]

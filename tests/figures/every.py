@@ -15,12 +15,12 @@ import plotly.graph_objects as go
 import workbench as wb
 from tests.figures.conftest import experiment
 from workbench import figures as draw
-from workbench.advice import Advice
 from workbench.figures import Contest
-from workbench.planner import plan
-from workbench.profiles import ClusterProfile
-from workbench.profiling import simulated
-from workbench.store import Runs
+from workbench.planning.advice import Advice
+from workbench.planning.measuring import simulated
+from workbench.planning.planner import plan
+from workbench.planning.profile import ClusterProfile
+from workbench.trace.table import Runs
 
 TREE = {"children": 3, "layers": 2, "stragglers": 1}
 

@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
+from workbench.base.intervals import band
+from workbench.base.settings import SettingError
 from workbench.figures import bands, convergence_bands, scheme_style
 from workbench.figures.meanings import axis
-from workbench.intervals import band
-from workbench.settings import SettingError
-from workbench.store import Runs
+from workbench.trace.table import Runs
 
 RATES = (1e3, 1e4, 1e5)
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from workbench.base.settings import SettingError
 from workbench.figures import Contest, scheme_style, winners
 from workbench.figures.contest import mixed, quantity_of
 from workbench.figures.style import palette
-from workbench.settings import SettingError
 
 NAN = float("nan")
 SECONDS = np.array([[[1.0, 2.0, NAN], [3.0, 1.5, 9.0]], [[NAN, NAN, NAN], [NAN, 4.0, NAN]]])

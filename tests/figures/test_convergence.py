@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.figures.conftest import experiment
+from workbench.base.settings import SettingError
 from workbench.figures import convergence
-from workbench.figures.curves import MOST_POINTS, quantity, thin
-from workbench.settings import SettingError
+from workbench.figures.convergence import MOST_POINTS, quantity, thin
 
 
 def curves(figure: go.Figure) -> dict[str, go.Scatter]:

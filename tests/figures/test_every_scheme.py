@@ -12,7 +12,7 @@ import pytest
 
 import workbench as wb
 from tests.figures.conftest import SPEC
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 
 
 def default(name: str) -> wb.Experiment | None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.cases import CASES, experiments
 from tests.figures.conftest import experiment
+from workbench.base.settings import SettingError
 from workbench.figures import gantt
 from workbench.figures.round_events import events_of
-from workbench.settings import SettingError
 
 QUICK = [name for name in CASES if not wb.schemes.get(name).numeric]
 

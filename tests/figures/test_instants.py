@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import workbench as wb
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 
 
 def test_every_event_has_its_moment_in_order(traces: list[wb.Trace]) -> None:

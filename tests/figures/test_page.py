@@ -14,15 +14,15 @@ import plotly.io as pio
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from workbench_book import Outcome, Result, Setting, drawing, get
+from workbench_book import notebook as book_notebook
+from workbench_book.page import html
+from workbench_lectures import assets as lectures
 
 import workbench as wb
 from tests.figures.every import EVERY
 from workbench.batch.page import write_page
-from workbench.book import Outcome, Result, Setting, drawing, get
-from workbench.book import notebook as book_notebook
-from workbench.book.page import html
 from workbench.figures.page import CONFIG, Figure, dark_style
-from workbench.lectures import assets as lectures
 from workbench.widgets.assets import script
 
 FIGURE = "application/vnd.plotly.v1+json"

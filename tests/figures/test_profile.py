@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.advice import Advice
+from workbench.base.settings import SettingError
 from workbench.figures import cluster, ranking
 from workbench.figures.contest import quantity_of
 from workbench.figures.profile import LINE, by_length, extremes, survival
 from workbench.figures.ranking import picked
 from workbench.figures.style import palette
-from workbench.planner import plan
-from workbench.profiles import ClusterProfile, Host
-from workbench.profiling import simulated
-from workbench.settings import SettingError
+from workbench.planning.advice import Advice
+from workbench.planning.measuring import simulated
+from workbench.planning.planner import plan
+from workbench.planning.profile import ClusterProfile, Host
 
 
 @pytest.fixture(scope="module")

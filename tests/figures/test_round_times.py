@@ -11,8 +11,8 @@ import pytest
 
 import workbench as wb
 from tests.figures.conftest import experiment
+from workbench.base.settings import SettingError
 from workbench.figures import round_times, scheme_style
-from workbench.settings import SettingError
 
 
 def numbers(figure: go.Figure, label: str) -> list[float]:

@@ -12,8 +12,8 @@ import pytest
 from choreographer.browsers.chromium import Chromium
 
 import workbench as wb
+from workbench.base.settings import SettingError
 from workbench.figures import NoBrowser, convergence, save
-from workbench.settings import SettingError
 
 BROWSER = Chromium.find_browser(skip_local=False)
 

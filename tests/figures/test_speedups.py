@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.figures.conftest import experiment
+from workbench.base.settings import SettingError
 from workbench.figures import speedups
-from workbench.settings import SettingError
 
 
 def made(scheme: str, times: list[float], losses: list[float], **columns: Any) -> wb.Trace:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from workbench.base.settings import SettingError
 from workbench.figures import scheme_style, style
 from workbench.figures.palettes import PALETTES, Palette
-from workbench.settings import SettingError
 
 PUBLISHED = ["UMW", "SGD", "RAR", "GC", "CR", "CEGC", "FRC", "CRC", "UC-MMC", "GC-MMC", "LCC"]
 PUBLISHED += ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC", "BGC", "ErasureHead", "SGC"]

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.cases import CASES, experiments
 from tests.figures.conftest import experiment
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Plan, star_plan
 from workbench.figures import tree
 from workbench.figures.layout import ON_RING, REST, place
-from workbench.figures.topology import MOST_RANKS, MOST_STRIPS, strips_of
-from workbench.protocol import Plan, star_plan
-from workbench.settings import SettingError
+from workbench.figures.tree import MOST_RANKS, MOST_STRIPS, strips_of
 
 
 def panel(figure: go.Figure, name: str) -> Any:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from workbench_lectures import command as cli_lectures
+from workbench_lectures.command import command, lectures
 
-from workbench import cli_lectures, straightline
-from workbench.cli_lectures import command, lectures
+from workbench import straightline
 
 
 def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:
@@ -28,7 +29,7 @@ def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch)
     (words,) = called
     (folder,) = [Path(word) for word in words if word.endswith("lecture")]
     assert len(list(folder.glob("*.ipynb"))) == 6
-    assert "workbench.launch.tied" in words  # it ends with whoever ends the command
+    assert "workbench.launch.head.tied" in words  # it ends with whoever ends the command
     (port,) = [word for word in words if word.startswith("--port=")]
     assert int(port.removeprefix("--port=")) > 0  # else Voila would print 0
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
+from workbench_lectures.exercises import Exercise, read_number
 
 from tests.lectures.drawn import FEW, SCRIPTS, settings_of
 from workbench import theory
-from workbench.lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
-from workbench.lectures.exercises import Exercise, read_number
 
 ALL = [pytest.param(name, i, id=f"{name}-{i + 1}") for name in SCRIPTS for i in range(3)]
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
+from workbench_lectures.knobs import Knobs
 
 from tests.lectures.drawn import FEW, SCRIPTS, settings_of
 from workbench import theory
 from workbench.figures import scheme_style
-from workbench.lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
-from workbench.lectures.knobs import Knobs
 
 PARTS = [pytest.param(name, part, id=f"{name}-{part}") for name in SCRIPTS for part in SCRIPTS[name].parts]
 MOVES = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from workbench_lectures.film import Film, Filmed, length, shoot
 
 import workbench as wb
 from tests.lectures.clock import ENTRIES, SMALL, Clock
-from workbench.lectures.film import Film, Filmed, length, shoot
-from workbench.live import Run, recorded
+from workbench.running.run import Run, recorded
 
 TRACES = wb.compare(ENTRIES)
 

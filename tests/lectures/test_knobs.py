@@ -7,11 +7,11 @@ from typing import ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from workbench_lectures.knobs import Desk, Knobs
 
 from tests.lectures.drawn import FEW, SCRIPTS, settings_of
 from tests.widgets.page import types
-from workbench.lectures.knobs import Desk, Knobs
-from workbench.settings import SettingError, setting
+from workbench.base.settings import SettingError, setting
 
 
 class Pair(Knobs):

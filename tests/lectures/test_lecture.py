@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from workbench_lectures import NAMES, stragglers
+from workbench_lectures.lecture import Lecture
+from workbench_lectures.question import Question
 
 from tests.lectures.drawn import SCRIPTS
 from tests.widgets.page import types
-from workbench.lectures import NAMES, stragglers
-from workbench.lectures.lecture import Lecture
-from workbench.lectures.question import Question
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 
 
 def asks(question: Question, **content: Any) -> None:
@@ -60,7 +60,7 @@ def test_a_slider_that_changes_the_answer_takes_the_verdict_away() -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_views_share_one_desk(name: str) -> None:
-    lecture = import_module(f"workbench.lectures.{NAMES[name]}").lecture()
+    lecture = import_module(f"workbench_lectures.{NAMES[name]}").lecture()
     views = [lecture.show(part) for part in lecture.script.parts]
     assert lecture.show(next(iter(lecture.script.parts))) is views[0]
     line = views[0].panel.lines[0]
@@ -75,7 +75,7 @@ def test_views_share_one_desk(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_new_kernel_stands_where_the_old_one_stood(name: str) -> None:
-    module = import_module(f"workbench.lectures.{NAMES[name]}")
+    module = import_module(f"workbench_lectures.{NAMES[name]}")
     first = module.lecture()
     line = first.script.knobs.lines()[0]
     assert first.memory.kept == ""  # nothing to remember yet

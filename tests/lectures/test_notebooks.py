@@ -10,10 +10,10 @@ from typing import Any
 import nbformat
 import papermill
 import pytest
+from workbench_lectures import NAMES
 
 from tests.lectures.drawn import SCRIPTS
-from workbench import notebooks
-from workbench.lectures import NAMES
+from workbench.base import notebooks
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
 

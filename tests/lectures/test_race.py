@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from workbench_lectures.knobs import Desk, Knobs
+from workbench_lectures.race import Race
 
 import workbench as wb
 from tests.lectures.clock import SMALL, Clock
 from tests.widgets.page import View, receives
-from workbench.lectures.knobs import Desk, Knobs
-from workbench.lectures.race import Race
-from workbench.settings import setting
+from workbench.base.settings import setting
 
 
 class Rounds(Knobs):

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import workbench as wb
-from workbench.delays import DelayStream
-from workbench.engines.arithmetic import Coefficients
+from workbench.core.delays import DelayStream
 from workbench.engines.timeline import Timeline
-from workbench.runner import timeline
+from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.running.start import timeline
 
 N, S, SLOW, P_SS, P_AS = 8, 2, 0.3, 0.8, 0.01
 Q = SLOW * P_SS + (1 - SLOW) * P_AS  # probability that a worker straggles

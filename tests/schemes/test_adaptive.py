@@ -14,11 +14,11 @@ import workbench as wb
 from tests.cases import experiments
 from tests.schemes.case_adaptive import CASES, DIGITS, ETA, run, uploads
 from workbench import theory
-from workbench.engines.arithmetic import Numbers
-from workbench.errors import QuorumLost
-from workbench.runner import timeline
+from workbench.base.errors import QuorumLost
+from workbench.base.settings import SettingError
+from workbench.engines.virtual.arithmetic import Numbers
+from workbench.running.start import timeline
 from workbench.schemes.lazy import Laziness
-from workbench.settings import SettingError
 
 FAMILY = sorted(CASES)
 

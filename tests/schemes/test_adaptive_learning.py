@@ -11,8 +11,8 @@ import pytest
 import workbench as wb
 from tests.schemes.case_adaptive import DIGITS, ETA, run, uploads
 from workbench import theory
-from workbench.engines.arithmetic import Numbers
-from workbench.runner import timeline
+from workbench.engines.virtual.arithmetic import Numbers
+from workbench.running.start import timeline
 
 # ---------------------------------------------------------------- how often and how long
 

@@ -29,8 +29,8 @@ from tests.schemes.approximate_runs import (
     slow_workers,
 )
 from workbench.codes import GradientCode, circulant, fractional
-from workbench.engines.arithmetic import Coefficients
-from workbench.runner import timeline
+from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.running.start import timeline
 
 PRINTED = {"FRC": 1.976, "CRC": 0.5173}
 THEORY = {"FRC": 0.488072, "CRC": 0.6244123216669626}

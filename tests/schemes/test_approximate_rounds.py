@@ -7,8 +7,8 @@ import pytest
 
 import workbench as wb
 from tests.schemes.approximate_runs import N, Q, S, came, experiment, simulated
-from workbench.engines.arithmetic import Coefficients, Numbers
-from workbench.runner import timeline
+from workbench.engines.virtual.arithmetic import Coefficients, Numbers
+from workbench.running.start import timeline
 
 
 def test_shuffling_changes_places_not_stragglers() -> None:

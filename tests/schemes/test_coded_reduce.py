@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.protocol import CODED, MODEL, Close, Commit, Compute, Decode, Message, Node, Recv, Send
+from workbench.core.protocol import CODED, MODEL, Close, Commit, Compute, Decode, Message, Node, Recv, Send
 from workbench.schemes.coded_reduce import CR, nearest_trees, tree_size
 
 B = ((0.5, 1.0, 0.0), (0.0, 1.0, -1.0), (0.5, 0.0, 1.0))

@@ -11,8 +11,8 @@ from hypothesis import given
 
 import workbench as wb
 from tests.cases import CASES, experiments
-from workbench.engines.arithmetic import Coefficients, Numbers
-from workbench.runner import timeline
+from workbench.engines.virtual.arithmetic import Coefficients, Numbers
+from workbench.running.start import timeline
 
 CHEAP = [name for name in CASES if not wb.schemes.get(name).numeric]
 EXACT = [name for name in CHEAP if wb.schemes.get(name).exact]

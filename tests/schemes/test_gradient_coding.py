@@ -9,7 +9,7 @@ import pytest
 
 import workbench as wb
 from workbench.codes import GradientCode, cyclic
-from workbench.protocol import CODED, Message, Node
+from workbench.core.protocol import CODED, Message, Node
 from workbench.schemes import gradient_coding
 from workbench.schemes.gradient_coding import decoder
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import experiments
-from workbench.engines.arithmetic import Numbers
+from workbench.engines.virtual.arithmetic import Numbers
 from workbench.problems.linear import LeastSquares
-from workbench.runner import timeline
+from workbench.running.start import timeline
 from workbench.schemes.lagrange import LCC
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 
 NAN, INF = float("nan"), float("inf")
 NO_COUNT: list[Any] = ["2", " 2", "two", "", b"2", 2.0, 2.5, np.float64(2.0), 1e300, NAN, INF, True, {}, 1j]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from workbench import theory
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 
 CEGC = {"lambda1": 0.8, "lambda2": 0.1, "t1": 1.6, "t2": 6}
 AGC = {"p_slow": 0.3, "p_ss": 0.8, "p_as": 0.01}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 from workbench.theory._quadrature import mean_time
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.widgets.form import Form
-from workbench.widgets.liveplot import LivePlot
-from workbench.widgets.plot import Drawn
+from workbench.widgets.forms.form import Form
+from workbench.widgets.plots.liveplot import LivePlot
+from workbench.widgets.plots.plot import Drawn
 
 
 def types(form: Form, **texts: str) -> None:

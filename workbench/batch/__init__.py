@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.batch.notebook import Job, job
-from workbench.batch.plan import Item, Sweep
+from workbench.batch.jobs import Job, job
 from workbench.batch.sampling import Sample, Span
+from workbench.batch.sweeps import Item, Sweep
 
 if TYPE_CHECKING:
-    from workbench.batch.sweeping import Summary, sweep
+    from workbench.batch.run import Summary, sweep
 
 __all__ = ["Item", "Job", "Sample", "Span", "Summary", "Sweep", "job", "sweep"]
 
@@ -25,6 +25,6 @@ def __getattr__(name: str) -> Any:
     """`sweep` is loaded when first asked for: a kernel, which only needs `job`, can do without papermill."""
     if name not in ("Summary", "sweep"):
         raise AttributeError(f"module 'workbench.batch' has no attribute {name!r}")
-    from workbench.batch import sweeping
+    from workbench.batch import run as sweeping
 
     return getattr(sweeping, name)

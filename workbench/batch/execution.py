@@ -13,13 +13,13 @@ from typing import Any
 
 from jupyter_core.utils import ensure_event_loop
 
-from workbench.batch.folder import LOG, NOTEBOOK, PAGE, TRACE, Status, host
+from workbench.base.errors import RunError
+from workbench.base.settings import SettingError
 from workbench.batch.kernels import Kernels
 from workbench.batch.page import write_page
-from workbench.batch.plan import Item
-from workbench.errors import RunError
+from workbench.batch.sweeps import Item
 from workbench.experiment import Experiment
-from workbench.settings import SettingError
+from workbench.trace.status import LOG, NOTEBOOK, PAGE, TRACE, Status, host
 
 INTERRUPTED = "the sweep was interrupted while it ran"
 

@@ -20,10 +20,10 @@ from typing import Any
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from workbench.base.errors import RunError
+from workbench.base.notebooks import socket_folder
 from workbench.batch.nursery import end
-from workbench.errors import RunError
-from workbench.launch.mpiexec import THREADS
-from workbench.notebooks import socket_folder
+from workbench.launch.head.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
 # Figures as data: the page draws them. Read when plotly is loaded.

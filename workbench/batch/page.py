@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from workbench.files import atomic_write
+from workbench.base.files import atomic_write
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

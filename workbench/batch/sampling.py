@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from workbench.settings import SettingError, Settings, setting
-from workbench.text import plain
+from workbench.base.settings import SettingError, Settings, setting
+from workbench.base.text import plain
 
 
 class Span(Settings):

@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
+from workbench.base.settings import SettingError, path_of, unknown_name
+from workbench.base.text import read_yaml
 from workbench.clusters.base import Cluster, Finding, HostState, Status, rebuilt
-from workbench.settings import SettingError, path_of, unknown_name
-from workbench.text import read_yaml
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

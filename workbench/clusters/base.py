@@ -7,14 +7,14 @@ found by `load`, on the command line, in the notebooks and in the explorer.
 How a run reaches its ranks, the same way on every kind:
 
 * A *pool* is a folder on the machine that starts the ranks, with one supervisor above one mpiexec
-  (`workbench.launch.supervisor`). Rank 0 writes ``ready.json`` there, takes tasks out of ``tasks/`` one after the
+  (`workbench.launch.head.supervisor`). Rank 0 writes ``ready.json`` there, takes tasks out of ``tasks/`` one after the
   other, and writes each run into the run folder that the task names. A file named ``quit`` ends it, ``gone.json`` says
   why it ended. Nothing but files connects a pool with who uses it, so a supervisor may be a child process
-  (`workbench.launch.pools.ChildPool`), a process on another host, or a batch job that shares the file system.
+  (`workbench.launch.client.pools.ChildPool`), a process on another host, or a batch job that shares the file system.
 * `open_here` makes such a pool, on the machine that starts the ranks. A kind whose supervisor is a job subclasses
-  `workbench.launch.pools.FolderPool`: `running` (is the job there?), `wait` and `kill`.
+  `workbench.launch.client.pools.FolderPool`: `running` (is the job there?), `wait` and `kill`.
 * If that machine is another one, `gateway` says how it is reached, and `open_pool` asks an agent there
-  (`workbench.launch.agent`) to call `open_here`, `check_here` and so on; run folders come home through it while the
+  (`workbench.clusters.agent`) to call `open_here`, `check_here` and so on; run folders come home through it while the
   runs go on. A kind does not notice.
 """
 
@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
-from workbench.settings import Settings, setting, unknown_name
+from workbench.base.settings import Settings, setting, unknown_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workbench.launch.gateway import Gateway
-    from workbench.launch.pools import FolderPool, Holder, Pool
+    from workbench.launch.client.gateway import Gateway
+    from workbench.launch.client.pools import FolderPool, Holder, Pool
 
 Said = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 _HOST = re.compile(r"[A-Za-z0-9_.:\[\]][A-Za-z0-9_.:\[\]-]*")
@@ -183,7 +183,7 @@ class Cluster(Settings):
         """
         if (way := self.gateway) is None:
             return self.open_here(ranks, said)
-        from workbench.launch.remote import open_there
+        from workbench.clusters.remote import open_there
 
         return open_there(self, way, ranks, said)
 
@@ -191,7 +191,7 @@ class Cluster(Settings):
         """Who has the run whose holder.json says `words`, found again from another process; see `Pool.words`."""
         if (way := self.gateway) is None:
             return self.holder_here(words)
-        from workbench.launch.remote import held_there
+        from workbench.clusters.remote import held_there
 
         return held_there(self, way, words, home)
 
@@ -209,7 +209,7 @@ class Cluster(Settings):
         """What is wrong on which host; empty: runs can start. Brings the package to the hosts on the way."""
         if (way := self.gateway) is None:
             return self.check_here(said)
-        from workbench.launch.remote import check_there
+        from workbench.clusters.remote import check_there
 
         return check_there(self, way, said)
 
@@ -221,7 +221,7 @@ class Cluster(Settings):
         """Hosts, ranks of ours on them, and cost so far."""
         if (way := self.gateway) is None:
             return self.status_here(said)
-        from workbench.launch.remote import status_there
+        from workbench.clusters.remote import status_there
 
         return status_there(self, way, said)
 
@@ -237,7 +237,7 @@ class Cluster(Settings):
         if (way := self.gateway) is None:
             self.down_here(said)
             return
-        from workbench.launch.remote import down_there
+        from workbench.clusters.remote import down_there
 
         down_there(self, way, said)
 
@@ -248,7 +248,7 @@ class Cluster(Settings):
         """Run a command on every host; exit code and output of each."""
         if (way := self.gateway) is None:
             return self.run_here(command, said)
-        from workbench.launch.remote import run_there
+        from workbench.clusters.remote import run_there
 
         return run_there(self, way, command, said)
 
@@ -256,7 +256,7 @@ class Cluster(Settings):
         """As `run`, on that machine; here: on that machine alone."""
         import socket
 
-        from workbench.launch.host import Host
+        from workbench.launch.hosts.host import Host
 
         answer = Host().do_run(b"", list(command))
         return {socket.gethostname(): (answer["code"], answer["output"])}

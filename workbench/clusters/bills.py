@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.base.files import atomic_write
 from workbench.clusters.base import Status
-from workbench.files import atomic_write
 
 if TYPE_CHECKING:
     from workbench.clusters.base import Cluster

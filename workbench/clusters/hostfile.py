@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 
 _LINE = re.compile(r"(?P<host>\S+)(?:\s+slots\s*=?\s*(?P<slots>\d+))?")
 

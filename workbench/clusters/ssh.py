@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, field_validator, model_validator
 
+from workbench.base.errors import ClusterError
+from workbench.base.settings import SettingError, Settings, setting
 from workbench.clusters import hostfile
 from workbench.clusters.base import Cluster, Finding, HostName, Said, Status, Word, quiet, table
-from workbench.errors import ClusterError
-from workbench.settings import SettingError, Settings, setting
 
 if TYPE_CHECKING:
-    from workbench.launch.gateway import Gateway
-    from workbench.launch.hosts import Fleet
-    from workbench.launch.package import Package
-    from workbench.launch.pools import FolderPool, Holder
+    from workbench.launch.client.gateway import Gateway
+    from workbench.launch.client.package import Package
+    from workbench.launch.client.pools import FolderPool, Holder
+    from workbench.launch.client.spread import Fleet
 
 HERE = "here"  # a head that is this machine
 
@@ -132,7 +132,7 @@ class Ssh(Cluster):
     @property
     def package(self) -> Package:
         """What hosts are sent."""
-        from workbench.launch.package import Package, packed
+        from workbench.launch.client.package import Package, packed
 
         return packed() if self.path is None else Package(self.path)
 
@@ -143,8 +143,8 @@ class Ssh(Cluster):
 
     def way(self, host: str) -> Gateway:
         """How a host is reached from the machine on which this is called."""
-        from workbench.launch.gateway import Gateway
-        from workbench.launch.sshconfig import command
+        from workbench.launch.client.gateway import Gateway
+        from workbench.launch.client.sshconfig import command
 
         return Gateway(host, command(self, host), self.python, self.package, 3 * self.timeout)
 
@@ -166,7 +166,7 @@ class Ssh(Cluster):
     @property
     def fleet(self) -> Fleet:
         """The hosts besides the head, on the head."""
-        from workbench.launch.hosts import Fleet
+        from workbench.launch.client.spread import Fleet
 
         return Fleet({member.host: self.way(member.host) for member in self.others}, self.cache)
 
@@ -191,7 +191,7 @@ class Ssh(Cluster):
     def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
         """One mpiexec over the hosts, once there is nothing wrong with them."""
         from workbench.clusters.survey import survey
-        from workbench.launch.hosts import open_over
+        from workbench.launch.client.spread import open_over
 
         found = survey(self, said)
         if findings := [*found.findings, *found.room(self.placed(ranks))]:
@@ -200,7 +200,7 @@ class Ssh(Cluster):
 
     def holder_here(self, words: dict[str, Any]) -> Holder:
         """The supervisor, found by its process."""
-        from workbench.launch.pools import Supervised
+        from workbench.launch.client.pools import Supervised
 
         return Supervised(int(words["supervisor"]))
 
@@ -218,7 +218,7 @@ class Ssh(Cluster):
 
     def down_here(self, said: Said = quiet) -> None:
         """End our processes on all hosts, then take away what was brought there."""
-        from workbench.launch.host import Host
+        from workbench.launch.hosts.host import Host
 
         here, fleet = Host(), self.fleet
         here.do_sweep(b"", self.mark)
@@ -228,7 +228,7 @@ class Ssh(Cluster):
 
     def run_here(self, command: Sequence[str], said: Said = quiet) -> dict[str, tuple[int, str]]:
         """Run a command on every host: exit code and output of each."""
-        from workbench.launch.host import Host
+        from workbench.launch.hosts.host import Host
 
         found = self.fleet.each("run", said, "running", command=list(command))
         here = Host().do_run(b"", list(command))

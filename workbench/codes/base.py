@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.blas import one_thread
-from workbench.protocol import Array
+from workbench.base.blas import one_thread
+from workbench.core.protocol import Array
 
 REMEMBERED = (
     2_000_000  # numbers kept in decoded survivor sets, 8 bytes each; a set costs its rows and its weights

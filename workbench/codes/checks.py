@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
-from workbench.kinds import slip
-from workbench.settings import SettingError
+from workbench.base.kinds import slip
+from workbench.base.settings import SettingError
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -21,11 +21,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.settings import unknown_name
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import remembered, seed_fits, stragglers_fit
 from workbench.codes.dual import Dual, best_dual, harmonics, perturbed
-from workbench.protocol import Array
-from workbench.settings import unknown_name
+from workbench.core.protocol import Array
 
 Construction = Literal["stable", "tandon"]
 

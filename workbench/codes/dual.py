@@ -28,9 +28,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.blas import one_thread
-from workbench.protocol import Array
-from workbench.settings import SettingError
+from workbench.base.blas import one_thread
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Array
 
 NOISES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; the first is the one for large codes
 ALL_SETS = 10_000  # with no more sets of stragglers than that, candidates are judged by all of them, ...

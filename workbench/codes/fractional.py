@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.base.settings import SettingError
 from workbench.codes.base import GradientCode
 from workbench.codes.checks import nearest, remembered, stragglers_fit
-from workbench.settings import SettingError
 
 
 @remembered

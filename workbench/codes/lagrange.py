@@ -19,10 +19,10 @@ from math import gcd
 
 import numpy as np
 
+from workbench.base.settings import SettingError
 from workbench.codes.base import GradientCode
 from workbench.codes.checks import between, nearest, remembered, some_are_there
-from workbench.protocol import Array
-from workbench.settings import SettingError
+from workbench.core.protocol import Array
 
 
 @dataclass(frozen=True, eq=False)

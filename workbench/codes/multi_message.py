@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.settings import SettingError, unknown_name
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import between, kinds_fit, remembered, seed_fits, some_are_there
 from workbench.codes.cyclic import cyclic
 from workbench.codes.dual import best_dual, gaussian
-from workbench.protocol import Array
-from workbench.settings import SettingError, unknown_name
+from workbench.core.protocol import Array
 
 
 @dataclass(frozen=True, eq=False)

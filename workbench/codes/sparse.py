@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
+from workbench.base.settings import unknown_name
 from workbench.codes.base import GradientCode
 from workbench.codes.checks import between, remembered, seed_fits, some_are_there
 from workbench.codes.cyclic import textbook
-from workbench.settings import unknown_name
 
 
 @remembered

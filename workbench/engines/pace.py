@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from workbench.delays import DelayStream
-from workbench.protocol import Compute, Plan, Scheme, Work
+from workbench.core.delays import DelayStream
+from workbench.core.protocol import Compute, Plan, Scheme, Work
 
 
 class Pace:

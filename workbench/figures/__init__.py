@@ -1,20 +1,20 @@
 """Figures: pure functions from traces, plans and experiments to plotly figures in one house style."""
 
 from workbench.figures.bands import bands
+from workbench.figures.code import code
 from workbench.figures.contest import Contest, winners
-from workbench.figures.curves import convergence
-from workbench.figures.distributions import round_times
-from workbench.figures.instants import Moment, moments
-from workbench.figures.matrix import code
-from workbench.figures.mixtures import held, weights
+from workbench.figures.convergence import convergence
+from workbench.figures.convergence_bands import convergence_bands
+from workbench.figures.gantt import gantt
+from workbench.figures.moments import Moment, moments
 from workbench.figures.profile import cluster
 from workbench.figures.ranking import ranking
-from workbench.figures.repetitions import convergence_bands
-from workbench.figures.saving import NoBrowser, save
-from workbench.figures.speedup import speedups
+from workbench.figures.round_times import round_times
+from workbench.figures.save import NoBrowser, save
+from workbench.figures.speedups import speedups
 from workbench.figures.style import Style, register, scheme_style
-from workbench.figures.timeline import gantt
-from workbench.figures.topology import tree
+from workbench.figures.tree import tree
+from workbench.figures.weights import held, weights
 
 register()
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.base.intervals import Band
+from workbench.base.settings import SettingError, unknown_name
 from workbench.figures.meanings import axis, result, setting
 from workbench.figures.style import Style, Theme, fade, log_ticks, new_figure, scheme_style
-from workbench.intervals import Band
-from workbench.settings import SettingError, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd

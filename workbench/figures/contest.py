@@ -9,10 +9,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench.figures.curves import quantity
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Array
+from workbench.figures.convergence import quantity
 from workbench.figures.style import Theme, new_figure, palette, scheme_style
-from workbench.protocol import Array
-from workbench.settings import SettingError
 
 Words = NDArray[np.object_]
 INEXACT = "≈"  # before the name of a scheme that commits estimates of the gradient

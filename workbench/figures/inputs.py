@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Plan
 from workbench.experiment import Experiment
 from workbench.figures.style import Style, scheme_style
-from workbench.protocol import Plan
-from workbench.settings import SettingError
-from workbench.trace import Trace
+from workbench.trace.trace import Trace
 
 _MOST_FACTS = 3  # a legend entry stays readable
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.protocol import Array, Plan
+from workbench.core.protocol import Array, Plan
 
 LAYERED = 32  # workers up to which a tree is drawn from the top down
 FAN = 6  # children of a parent, where one branch is drawn

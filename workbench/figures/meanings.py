@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workbench import optimisers, problems, schemes
-from workbench.delays import delay_models
+from workbench import problems, schemes
+from workbench.base.settings import Settings
+from workbench.core import optimisers
+from workbench.core.delays import delay_models
+from workbench.core.links import Link
 from workbench.experiment import Experiment
-from workbench.figures.curves import NAMES
-from workbench.links import Link
-from workbench.settings import Settings
+from workbench.figures.convergence import NAMES
 
 RESULTS = {  # in a title, and beside an axis
     "time": ("time of the whole run", "time of the whole run (s)"),

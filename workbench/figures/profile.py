@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.core.protocol import Array
 from workbench.figures.contest import quantity_of
 from workbench.figures.style import (
     BLUE,
@@ -23,11 +24,10 @@ from workbench.figures.style import (
     palette,
     time_unit,
 )
-from workbench.fitting import drawn, straggling
-from workbench.protocol import Array
+from workbench.planning.laws import drawn, straggling
 
 if TYPE_CHECKING:
-    from workbench.profiles import ClusterProfile, Recorded
+    from workbench.planning.profile import ClusterProfile, Recorded
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_POINTS = 400
@@ -52,7 +52,7 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     Examples
     --------
     >>> import workbench as wb
-    >>> from workbench.profiling import simulated
+    >>> from workbench.planning.measuring import simulated
     >>> figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8))
     >>> [panel.text for panel in figure.layout.annotations][:2]
     ['Two workers, round by round', 'Every worker']

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.base.settings import SettingError
 from workbench.figures.contest import INEXACT, quantity_of
 from workbench.figures.style import (
     BLUE,
@@ -21,10 +22,9 @@ from workbench.figures.style import (
     scheme_style,
     time_unit,
 )
-from workbench.settings import SettingError
 
 if TYPE_CHECKING:
-    from workbench.advice import Advice, Choice
+    from workbench.planning.advice import Advice, Choice
 
 MOST = 14
 COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "transfers": BLUE}
@@ -46,8 +46,8 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
     Examples
     --------
     >>> import workbench as wb
-    >>> from workbench.planner import plan
-    >>> from workbench.profiling import simulated
+    >>> from workbench.planning.planner import plan
+    >>> from workbench.planning.measuring import simulated
     >>> measured = simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8)
     >>> figure = ranking(plan(measured, rounds=5, schemes=["UMW", "GC"], effort=0))
     >>> figure.data[0].y[0]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.protocol import Array, Plan
-from workbench.settings import SettingError
-from workbench.trace import Trace
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Array, Plan
+from workbench.trace.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd

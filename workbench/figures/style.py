@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 import plotly.graph_objects as go
 import plotly.io as pio
 
+from workbench.base.settings import unknown_name
 from workbench.figures.page import Figure
 from workbench.figures.palettes import PALETTES, Palette
-from workbench.settings import unknown_name
 
 Theme = Literal["light", "dark"]
 

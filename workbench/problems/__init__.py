@@ -10,9 +10,9 @@ from abc import abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from workbench.base.settings import SettingError, Settings, at_most, setting, unknown_name
+from workbench.core.protocol import Plan
 from workbench.problems.base import Evaluation, Problem, Request
-from workbench.protocol import Plan
-from workbench.settings import SettingError, Settings, at_most, setting, unknown_name
 
 if TYPE_CHECKING:
     from workbench.problems.data import DataSet

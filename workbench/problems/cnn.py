@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Array
 from workbench.problems.base import Evaluation, Request, Slice
-from workbench.protocol import Array
-from workbench.settings import SettingError
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10  # of CIFAR-10
 PIXELS = CHANNELS * SIDE * SIDE

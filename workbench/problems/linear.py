@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from workbench.blas import one_thread
+from workbench.base.blas import one_thread
+from workbench.core.protocol import Array
 from workbench.problems.base import Evaluation, Request, Slice
-from workbench.protocol import Array
 
 BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in calls than caches give back
 LARGE = 32 * 2**20  # bytes of data from which on two requests share tiles

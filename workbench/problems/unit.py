@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.protocol import Array
 from workbench.problems.base import Evaluation, Request, Slice
-from workbench.protocol import Array
 
 
 class Unit:

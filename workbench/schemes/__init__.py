@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from workbench.protocol import Scheme
-from workbench.settings import unknown_name
+from workbench.base.settings import unknown_name
+from workbench.core.protocol import Scheme
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, star_plan
+from workbench.base.settings import SettingError, setting
+from workbench.core.programs import Got, at_least, parent_program
+from workbench.core.protocol import MASTER, Node, Plan, Program, Scheme, divisors, star_plan
 from workbench.schemes.lazy import Groups, batch_worker, check_groups, lazy_master, lazy_odds, lazy_worker
 from workbench.schemes.uncoded import total
-from workbench.settings import SettingError, setting
-from workbench.subprograms import Got, at_least, parent_program
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
+from workbench.base.settings import SettingError, setting
 from workbench.codes import Decoding, GradientCode, circulant, fractional
-from workbench.delays import Keyed
-from workbench.protocol import (
+from workbench.core.delays import Keyed
+from workbench.core.programs import Got, Rule, after, at_least, parent_program, weighted_sum, worker_program
+from workbench.core.protocol import (
     CODED,
     MASTER,
     MODEL,
@@ -30,8 +32,6 @@ from workbench.protocol import (
     kept_digits,
     star_plan,
 )
-from workbench.settings import SettingError, setting
-from workbench.subprograms import Got, Rule, after, at_least, parent_program, weighted_sum, worker_program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from workbench.base.settings import SettingError, setting
 from workbench.codes import Decoding, GradientCode, bernoulli, fractional
-from workbench.protocol import Array
+from workbench.core.programs import Rule, one_of_each
+from workbench.core.protocol import Array
 from workbench.schemes.approximate import Approximate, Shuffled, groups_divide
 from workbench.schemes.gradient_coding import GC
-from workbench.settings import SettingError, setting
-from workbench.subprograms import Rule, one_of_each
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

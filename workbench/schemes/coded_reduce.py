@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, cyclic
-from workbench.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes, kept_digits, some
+from workbench.core.programs import at_least, child_program, parent_program
+from workbench.core.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes, kept_digits, some
 from workbench.schemes.gradient_coding import Matrix, decoder, own_code
-from workbench.settings import SettingError, setting
-from workbench.subprograms import at_least, child_program, parent_program
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, YeAbbe, ye_abbe
-from workbench.protocol import (
+from workbench.core.programs import Combine, Got, at_least, parent_program, worker_program
+from workbench.core.protocol import (
     CODED,
     MASTER,
     MODEL,
@@ -29,8 +31,6 @@ from workbench.protocol import (
     some,
     star_plan,
 )
-from workbench.settings import SettingError, setting
-from workbench.subprograms import Combine, Got, at_least, parent_program, worker_program
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

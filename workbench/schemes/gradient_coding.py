@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, cyclic, fractional, mds
 from workbench.codes.cyclic import Construction
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, kept_digits, some, star_plan
-from workbench.schemes.uncoded import check_stragglers
-from workbench.settings import SettingError, setting
-from workbench.subprograms import (
+from workbench.core.programs import (
     Combine,
     Got,
     at_least,
@@ -28,6 +26,18 @@ from workbench.subprograms import (
     parent_program,
     weighted_sum,
 )
+from workbench.core.protocol import (
+    MASTER,
+    Node,
+    Plan,
+    Program,
+    Scheme,
+    divisors,
+    kept_digits,
+    some,
+    star_plan,
+)
+from workbench.schemes.uncoded import check_stragglers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, cyclic
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, kept_digits, star_plan
+from workbench.core.programs import Got
+from workbench.core.protocol import MASTER, Node, Plan, Program, Scheme, divisors, kept_digits, star_plan
 from workbench.schemes.gradient_coding import decoder
 from workbench.schemes.lazy import Groups, check_groups, lazy_master, lazy_odds, lazy_worker
-from workbench.settings import SettingError, setting
-from workbench.subprograms import Got
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

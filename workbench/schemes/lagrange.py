@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, Lagrange, lagrange
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes, kept_digits, some
-from workbench.settings import SettingError, setting
-from workbench.subprograms import Combine, Got, at_least, child_program, parent_program, weighted_sum
+from workbench.core.programs import Combine, Got, at_least, child_program, parent_program, weighted_sum
+from workbench.core.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes, kept_digits, some
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

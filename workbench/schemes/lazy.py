@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.links import BYTES_PER_FLOAT
-from workbench.protocol import (
+from workbench.base.settings import SettingError
+from workbench.core.links import BYTES_PER_FLOAT
+from workbench.core.programs import Got, Lost, worker_program
+from workbench.core.protocol import (
     CODED,
     LOST,
     MODEL,
@@ -34,8 +36,6 @@ from workbench.protocol import (
     Send,
     Work,
 )
-from workbench.settings import SettingError
-from workbench.subprograms import Got, Lost, worker_program
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.codes import MultiMessage
-from workbench.protocol import (
+from workbench.core.programs import Lost, weighted_sum, worker_program
+from workbench.core.protocol import (
     CODED,
     LOST,
     MODEL,
@@ -29,7 +30,6 @@ from workbench.protocol import (
     Send,
     Work,
 )
-from workbench.subprograms import Lost, weighted_sum, worker_program
 
 SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
 Step = tuple[

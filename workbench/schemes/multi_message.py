@@ -16,10 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
+from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, correlated, uncorrelated
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, divisors, even_sizes, kept_digits, some
+from workbench.core.protocol import (
+    MASTER,
+    Node,
+    Plan,
+    Program,
+    Scheme,
+    divisors,
+    even_sizes,
+    kept_digits,
+    some,
+)
 from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker
-from workbench.settings import SettingError, setting
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting
@@ -101,7 +111,7 @@ class MultiMessageScheme(Scheme):
 
     def odds(self, setting: Setting, workers: int) -> Odds:
         """When the last cluster's decisive message is through the port."""
-        from workbench.message_odds import message_odds
+        from workbench.schemes._message_odds import message_odds
 
         portions = even_sizes(setting.samples, workers)[self.windows(workers)]
         return message_odds(setting, portions, self.build(workers))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.protocol import (
+from workbench.base.settings import setting
+from workbench.core.protocol import (
     MASTER,
     AllReduce,
     Commit,
@@ -24,7 +25,6 @@ from workbench.protocol import (
     even_sizes,
     uncoded_plan,
 )
-from workbench.settings import setting
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.protocol import MASTER, Node, Plan, Program, Scheme, even_sizes, some, uncoded_plan
-from workbench.settings import SettingError, setting
-from workbench.subprograms import Got, at_least, child_program, parent_program, plain_sum
+from workbench.base.settings import SettingError, setting
+from workbench.core.programs import Got, at_least, child_program, parent_program, plain_sum
+from workbench.core.protocol import MASTER, Node, Plan, Program, Scheme, even_sizes, some, uncoded_plan
 
 if TYPE_CHECKING:
     from workbench.forecasting import Odds, Setting

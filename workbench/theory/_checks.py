@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from workbench.protocol import Array
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Array
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> int:

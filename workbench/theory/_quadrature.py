@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workbench.protocol import Array
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Array
 
 Survival = Callable[[Array], Array]  # times (m,) in s -> P(T > t) (m,)
 

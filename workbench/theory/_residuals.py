@@ -9,8 +9,8 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.protocol import Array
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Array
 from workbench.theory._checks import numbers, whole
 from workbench.theory.necklaces import necklaces
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from fractions import Fraction
 
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 from workbench.theory._checks import real, whole
 
 MOST_LAYERS = 1000  # two children each are 2^1001 workers by then

@@ -9,8 +9,8 @@ from typing import cast
 
 import numpy as np
 
-from workbench.protocol import Array
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Array
 from workbench.theory._checks import positive, real, whole
 from workbench.theory._quadrature import Survival, mean_time
 

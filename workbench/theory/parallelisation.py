@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from workbench.settings import SettingError
+from workbench.base.settings import SettingError
 from workbench.theory._checks import positive, real, whole
 from workbench.theory.coded_reduce import checked_tree, cr_workers, exact_load
 

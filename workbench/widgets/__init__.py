@@ -5,13 +5,13 @@ They only fill an Experiment and draw a Trace; what can be chosen comes from the
 
 from collections.abc import Sequence
 
-from workbench.live import Run
-from workbench.settings import SettingError
-from workbench.widgets.explorer import Explorer, explore
-from workbench.widgets.form import Form
-from workbench.widgets.liveplot import LivePlot
-from workbench.widgets.player import Player
-from workbench.widgets.plot import Plot
+from workbench.base.settings import SettingError
+from workbench.running.run import Run
+from workbench.widgets.explorer.explorer import Explorer, explore
+from workbench.widgets.forms.form import Form
+from workbench.widgets.plots.liveplot import LivePlot
+from workbench.widgets.plots.player import Player
+from workbench.widgets.plots.plot import Plot
 
 
 def watch(runs: Run | Sequence[Run]) -> LivePlot:

@@ -9,9 +9,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import ipywidgets as w
 
-from workbench.errors import RunError
+from workbench.base.errors import RunError
 from workbench.figures import NoBrowser
-from workbench.widgets.tables import sentence
+from workbench.widgets.explorer.tables import sentence
 
 P = ParamSpec("P")
 EXPECTED = (ValueError, OSError, RunError, NoBrowser)  # their messages are written for users

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.problems import data
 
-MODULES = ["workbench.files", data.__name__] + [
+MODULES = ["workbench.base.files", data.__name__] + [
     f"{data.__name__}.{module.name}" for module in pkgutil.iter_modules(data.__path__)
 ]
 

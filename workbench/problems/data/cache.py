@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import platformdirs
 
-from workbench.files import atomic_folder, private_folder, sha256, temporary_name
+from workbench.base.files import atomic_folder, private_folder, sha256, temporary_name
 
 from .options import DataError, Options
 from .prepare import FORMAT, digest

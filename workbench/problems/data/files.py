@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.files import sha256
+from workbench.base.files import sha256
 
 from .frames import Columns, frame_raw, read_csv, read_parquet
 from .options import DataError

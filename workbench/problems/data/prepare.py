@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from workbench.files import sha256
+from workbench.base.files import sha256
 
 from .options import DataError, Options
 from .standardise import Standard, ranges, standard

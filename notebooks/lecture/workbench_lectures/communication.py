@@ -1,0 +1,321 @@
+"""Lecture 4: communication versus computation. Ye and Abbe's codes trade load for shorter messages."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench import theory
+from workbench.base.settings import setting
+from workbench.core.protocol import Array
+from workbench.experiment import Experiment
+from workbench.figures.style import BLUE, ORANGE, Theme, new_figure, palette
+from workbench_lectures.drawing import HEIGHT
+from workbench_lectures.exercises import Exercise
+from workbench_lectures.knobs import Knobs
+from workbench_lectures.lecture import Lecture, Part, Script
+from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
+
+FREE = 1e6  # rate of messages that take no time, 1/s
+
+
+class Communication(Knobs):
+    """Workers, what computing a part and sending a gradient take, and a code."""
+
+    labels: ClassVar = {
+        "workers": "workers n",
+        "load": "load d",
+        "reduction": "reduction m",
+        "compute": "compute t₁",
+        "compute_tail": "at random 1/λ₁",
+        "send": "send t₂",
+        "send_tail": "at random 1/λ₂",
+    }
+
+    workers: int = setting(8, "workers, and parts of the data", ge=3, le=10)
+    load: int = setting(4, "parts that every worker computes", ge=1, le=10)
+    reduction: int = setting(3, "how many times shorter than a gradient a message is", ge=1, le=10)
+    compute: float = setting(1.6, "least time to compute the gradient of one part (t₁)", "s", ge=0, le=10)
+    compute_tail: float = setting(1.25, "mean of its random part (1/λ₁)", "s", ge=0.05, le=10)
+    send: float = setting(6.0, "least time to send a whole gradient (t₂)", "s", ge=0, le=30)
+    send_tail: float = setting(10.0, "mean of its random part (1/λ₂)", "s", ge=0.05, le=30)
+
+    def fit(self) -> Communication:
+        """No worker holds more parts than there are, and d >= s + m."""
+        load = min(self.load, self.workers)
+        return self.replace(load=load, reduction=min(self.reduction, load))
+
+    @property
+    def stragglers(self) -> int:
+        """As many as the code allows: s = d - m."""
+        return self.load - self.reduction
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The model's constants, as the theory takes them."""
+        return {
+            "lambda1": 1 / self.compute_tail,
+            "lambda2": 1 / self.send_tail,
+            "t1": self.compute,
+            "t2": self.send,
+        }
+
+    @property
+    def table(self) -> Array:
+        """Expected round times, s; row m - 1, column d - 1."""
+        return _table(self.workers, *self.rates.values())
+
+    def time(self, d: int, m: int) -> float:
+        """Expected round time of one code, s."""
+        return float(self.table[m - 1, d - 1])
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """Load and reduction of the shortest mean round."""
+        row, column = np.unravel_index(np.nanargmin(self.table), self.table.shape)
+        return int(column) + 1, int(row) + 1
+
+    @property
+    def best_long(self) -> int:
+        """The best d among codes with whole messages, m = 1."""
+        return int(np.argmin(self.table[0])) + 1
+
+
+@lru_cache(maxsize=64)
+def _table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> Array:
+    return theory.cegc_table(n, lambda1, lambda2, t1, t2)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def table(knobs: Communication, theme: Theme) -> go.Figure:
+    """Expected round time of every code."""
+    n, (d, m) = knobs.workers, knobs.best
+    figure = new_figure(
+        theme,
+        "Mean round time (s) of every code",
+        f"best: d = {d}, m = {m} · square: the sliders’ d, m",
+        HEIGHT,
+    )
+    axis = list(range(1, n + 1))
+    figure.add_heatmap(
+        z=knobs.table,
+        x=axis,
+        y=axis,
+        colorscale=[[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, ORANGE]],
+        xgap=2,
+        ygap=2,
+        texttemplate="%{z:.1f}",
+        textfont={"size": 14},
+        hoverongaps=False,
+        hovertemplate="load d = %{x}, reduction m = %{y}<br>%{z:.2f} s<extra></extra>",
+        colorbar={"title": {"text": "s"}, "thickness": 16, "outlinewidth": 0},
+    )
+    figure.add_trace(_mark(d, m, "star", "the best", theme))
+    figure.add_trace(_mark(knobs.load, knobs.reduction, "square-open", "the sliders’", theme))
+    figure.update_xaxes(title_text="load d (parts a worker)", dtick=1, showgrid=False)
+    figure.update_yaxes(title_text="reduction m", dtick=1, showgrid=False, range=[n + 0.5, 0.5])
+    return figure.update_layout(showlegend=False)
+
+
+def _mark(d: int, m: int, symbol: str, name: str, theme: Theme) -> go.Scatter:
+    size = 38 if symbol == "square-open" else 15
+    line = {"width": 3, "color": palette(theme).text}
+    return go.Scatter(
+        x=[d if symbol == "square-open" else d + 0.35],
+        y=[m],
+        mode="markers",
+        name=name,
+        hoverinfo="skip",
+        marker={"symbol": symbol, "size": size, "color": palette(theme).text, "line": line},
+    )
+
+
+def codes(knobs: Communication) -> dict[str, tuple[int, int]]:
+    """The codes that are compared, by what they are called."""
+    (d, m), long = knobs.best, knobs.best_long
+    return {
+        "uncoded (d = 1, m = 1)": (1, 1),
+        f"best with whole messages (d = {long}, m = 1)": (long, 1),
+        f"the sliders’ (d = {knobs.load}, m = {knobs.reduction})": (knobs.load, knobs.reduction),
+        f"best of all (d = {d}, m = {m})": (d, m),
+    }
+
+
+def split(knobs: Communication, theme: Theme) -> go.Figure:
+    """What a worker's mean time is made of, and how long the round takes that waits for n - s of them."""
+    found = codes(knobs)
+    figure = new_figure(
+        theme,
+        "Where a round’s time goes",
+        "bars: mean of one worker · diamond: mean of the round, which waits for n − s workers",
+        HEIGHT - 60,
+    )
+    names = list(found)
+    computing = [d * (knobs.compute + knobs.compute_tail) for d, _ in found.values()]
+    sending = [(knobs.send + knobs.send_tail) / m for _, m in found.values()]
+    for words, values, color in (
+        ("computes d parts", computing, BLUE),
+        ("sends p/m numbers", sending, ORANGE),
+    ):
+        figure.add_bar(
+            y=names,
+            x=values,
+            name=words,
+            orientation="h",
+            width=0.55,
+            marker={"color": color, "line": {"width": 0}},
+            hovertemplate=f"{words}<br>%{{x:.3g}} s<extra></extra>",
+        )
+    rounds = [knobs.time(d, m) for d, m in found.values()]
+    marker = {"symbol": "diamond", "size": 14, "color": palette(theme).text}
+    figure.add_scatter(
+        y=names,
+        x=rounds,
+        mode="markers+text",
+        name="the round",
+        marker=marker,
+        text=[f"{value:.3g} s" for value in rounds],
+        textposition="middle right",
+        hovertemplate="the round<br>%{x:.4g} s<extra></extra>",
+    )
+    figure.update_layout(
+        barmode="stack",
+        legend={"orientation": "h", "y": -0.25, "traceorder": "normal"},
+        xaxis_range=[0, 1.12 * max(rounds)],
+    )
+    figure.update_xaxes(title_text="time (s)")
+    return figure.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+
+
+# ---------------------------------------------------------------- the run to watch
+
+
+def entries(knobs: Communication) -> list[Experiment]:
+    """The codes that are compared; every one computes the full gradient."""
+    part = DIGITS_SAMPLES / knobs.workers  # samples
+    delays = {
+        "kind": "two_part",
+        "t1": knobs.compute / part,
+        "lambda1": part / knobs.compute_tail,
+        "t2": knobs.send,
+        "lambda2": 1 / knobs.send_tail,
+    }
+    common = {"workers": knobs.workers, "rounds": 60, "delays": delays, **DIGITS}
+    chosen = dict.fromkeys(codes(knobs).values())
+    return [
+        Experiment(scheme="CEGC", scheme_args={"load": d, "stragglers": d - m, "reduction": m}, **common)
+        for d, m in chosen
+    ]
+
+
+# ---------------------------------------------------------------- exercises
+
+
+def longest(knobs: Communication) -> int:
+    """Largest reduction at the sliders' load if one straggler is to be tolerated; 0 where none is."""
+    n, d = knobs.workers, knobs.load
+    return max((m for m in range(1, d + 1) if theory.cegc_achievable(n, d, 1, m)), default=0)
+
+
+def saved(knobs: Communication) -> float:
+    """Share of the uncoded mean round time that the best code saves."""
+    return 1 - knobs.time(*knobs.best) / knobs.time(1, 1)
+
+
+def free(knobs: Communication) -> int:
+    """Best reduction if messages took no time."""
+    rates = {**knobs.rates, "lambda2": FREE, "t2": 0.0}
+    return theory.cegc_best(knobs.workers, **rates)[1]
+
+
+EXERCISES: tuple[Exercise[Communication], ...] = (
+    Exercise(
+        title="1. What is possible",
+        text=lambda k: (
+            f"Each of <i>n</i> = {k.workers} workers computes <i>d</i> = {k.load} of {k.workers} parts, and <b>one</b>"
+            " straggler is to be tolerated. How many times shorter than a gradient can messages be at most (0 if it"
+            " cannot be done at all)?"
+        ),
+        whole=True,
+        answer=lambda k: float(longest(k)),
+        hint=lambda _: "The theorem has one line: a code exists exactly if <i>d</i> ≥ <i>s</i> + <i>m</i>.",
+        slips=(
+            (
+                lambda k: float(k.load),
+                "Then no straggler could be tolerated: the load is used up by <i>m</i>.",
+            ),
+        ),
+        why=lambda k: (
+            f"<p><i>d</i> = {k.load} ≥ <i>s</i> + <i>m</i> with <i>s</i> = 1 leaves <i>m</i> ≤ {k.load - 1}. Load can"
+            " be spent on stragglers or on shorter messages, and every unit only once.</p>"
+        ),
+    ),
+    Exercise(
+        title="2. What it brings",
+        text=lambda _: (
+            "By how many percent is the mean round of the best code shorter than the uncoded one’s"
+            " (<i>d</i> = <i>m</i> = 1)? The first figure has the numbers."
+        ),
+        unit="%",
+        tolerance=0.02,
+        answer=lambda k: 100 * saved(k),
+        hint=lambda _: (
+            "Divide the smallest number of the table by the one in its upper left corner; what is missing to 1?"
+        ),
+        slips=(
+            (
+                lambda k: 100 * (1 - saved(k)),
+                "That is what is left of the time. The question is what is saved.",
+            ),
+            (
+                lambda k: 100 * (k.time(1, 1) / k.time(*k.best) - 1),
+                "That compares with the best; compare with the uncoded one.",
+            ),
+        ),
+        why=lambda k: (
+            f"<p>1 − {k.time(*k.best):.4g} / {k.time(1, 1):.4g} = {100 * saved(k):.3g} %, with <i>d</i> = {k.best[0]}"
+            f" and <i>m</i> = {k.best[1]}, so <i>s</i> = {k.best[0] - k.best[1]}.</p>"
+        ),
+    ),
+    Exercise(
+        title="3. If sending were free",
+        text=lambda k: (
+            f"Let messages take no time at all, with computing as it is ({k.compute:.3g} s a part at least, and"
+            f" {k.compute_tail:.3g} s at random). Which reduction <i>m</i> has the best code then?"
+        ),
+        whole=True,
+        answer=lambda k: float(free(k)),
+        hint=lambda _: (
+            "A larger <i>m</i> costs either load or tolerance of stragglers. What does it bring when messages are free?"
+        ),
+        slips=((lambda k: float(k.best[1]), "That is the best one at the present cost of messages."),),
+        why=lambda k: (
+            f"<p><i>m</i> = {free(k)}: whole messages. Shorter ones bring nothing then, and the same load buys more"
+            " stragglers. That is gradient coding, the case <i>m</i> = 1. Set both sending sliders low and see the"
+            " star of the first figure move up.</p>"
+        ),
+    ),
+)
+
+ALL = ("workers", "load", "reduction", "compute", "compute_tail", "send", "send_tail")
+SCRIPT: Script[Communication] = Script(
+    Communication,
+    {"table": Part(ALL, table), "split": Part(ALL, split)},
+    entries,
+    ALL,
+    EXERCISES,
+)
+
+
+def lecture(**values: object) -> Lecture[Communication]:
+    """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used.
+
+    >>> lecture().desk.knobs.best
+    (4, 3)
+    """
+    return Lecture(SCRIPT, **values)

@@ -1,0 +1,48 @@
+"""What the lectures' figures have in common: curves in a scheme's look, points, a line where the slider stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log10
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.core.protocol import Array
+from workbench.figures.style import Style, log_ticks, palette
+
+HEIGHT = 520  # px: figure and sliders are seen together on a page of 720 px
+
+
+def curve(x: Array, y: Array, name: str, style: Style, hover: str = "%{y:.4g}", **more: Any) -> go.Scatter:
+    """A line in a scheme's colour and dash."""
+    line = {"color": style.color, "dash": style.dash, "width": 3}
+    about = f"<b>{name}</b><br>{hover}<extra></extra>"
+    return go.Scatter(x=x, y=y, name=name, mode="lines", line=line, hovertemplate=about, **more)
+
+
+def points(
+    x: Sequence[float], y: Sequence[float], name: str, style: Style, hover: str = "%{y:.4g}"
+) -> go.Scatter:
+    """Markers of a scheme's shape, which belong to its curve."""
+    marker = {"color": style.color, "symbol": style.symbol, "size": 13}
+    about = f"<b>{name}</b><br>{hover}<extra></extra>"
+    return go.Scatter(
+        x=x, y=y, name=name, mode="markers", marker=marker, hovertemplate=about, showlegend=False
+    )
+
+
+def here(figure: go.Figure, x: float, words: str, theme: str) -> None:
+    """A line where a slider stands."""
+    muted = palette(theme).muted
+    figure.add_vline(x=x, line={"color": muted, "width": 2, "dash": "dot"})
+    place = log10(x) if figure.layout.xaxis.type == "log" else x  # annotations count in powers
+    figure.add_annotation(
+        x=place, y=1.0, yref="paper", text=words, showarrow=False, xanchor="left", yanchor="top",
+        xshift=6, font={"size": 15, "color": muted},
+    )  # fmt: skip
+
+
+def log_axis(low: float, high: float) -> dict[str, Any]:
+    """A logarithmic axis over a span, with few ticks and plain numbers."""
+    return {"type": "log", "range": [log10(low), log10(high)], "tickformat": "~g", **log_ticks(low, high)}

@@ -1,0 +1,83 @@
+"""Exercises whose answers are computed, never typed in: a question about the sliders as they stand, and its judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isclose
+from typing import Generic, Literal, NamedTuple
+
+from workbench_lectures.knobs import K
+
+Verdict = Literal["", "right", "wrong", "unclear"]
+Slip = tuple[Callable[[K], float | str], str]  # a wrong answer that suggests itself, and what to say to it
+
+
+class Judgement(NamedTuple):
+    """What the student is told."""
+
+    verdict: Verdict
+    words: str
+
+
+@dataclass(frozen=True)
+class Exercise(Generic[K]):
+    """A question with one answer: a number or a choice.
+
+    Numbers count as equal within `tolerance` (relative) or `absolute`; whole ones exactly.
+
+    Texts are HTML. `hint` is for any wrong answer, `slips` for wrong ones that are likely; `why` is the solution.
+    """
+
+    title: str
+    text: Callable[[K], str]
+    answer: Callable[[K], float | str]
+    hint: Callable[[K], str]
+    why: Callable[[K], str]
+    unit: str = ""
+    whole: bool = False
+    tolerance: float = 0.01
+    absolute: float = 1e-9
+    choices: Callable[[K], Mapping[str, str]] | None = None  # value -> words
+    slips: tuple[Slip[K], ...] = ()
+
+    def judge(self, knobs: K, given: str) -> Judgement:
+        """Compare what was typed or chosen with the answer for these knobs."""
+        if not given.strip():
+            return Judgement("unclear", "choose one first" if self.choices else "type a number first")
+        if self.choices is not None:
+            return self._judged(knobs, given == self.answer(knobs), given)
+        value = read_number(given.strip().removesuffix(self.unit) if self.unit else given)
+        if value is None:
+            return Judgement(
+                "unclear", f"“{given.strip()[:20]}” is no number; write one such as 0.25 or 4/15"
+            )
+        return self._judged(knobs, self._meets(value, self.answer(knobs)), value)
+
+    def _judged(self, knobs: K, right: bool, given: float | str) -> Judgement:
+        if right:
+            return Judgement("right", "Right.")
+        slip = next((words for wrong, words in self.slips if self._meets(given, wrong(knobs))), "")
+        return Judgement("wrong", f"Not yet. {slip or self.hint(knobs)}")
+
+    def _meets(self, value: float | str, wanted: float | str) -> bool:
+        if isinstance(value, str) or isinstance(wanted, str):
+            return value == wanted
+        if self.whole:
+            return value == wanted
+        return isclose(value, wanted, rel_tol=self.tolerance, abs_tol=self.absolute)
+
+
+def read_number(text: str) -> float | None:
+    """Read a number as students write it: decimal point or comma, a fraction, a percentage; None: it is none.
+
+    >>> read_number("0,25"), read_number("4/16"), read_number("25 %"), read_number("a quarter")
+    (0.25, 0.25, 0.25, None)
+    """
+    bare = text.strip().replace(",", ".").replace("−", "-").replace(" ", "")
+    share = 100 if bare.endswith("%") else 1
+    try:
+        return float(Fraction(bare.removesuffix("%"))) / share
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return None

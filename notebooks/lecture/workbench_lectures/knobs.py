@@ -1,0 +1,117 @@
+"""A lecture's sliders: numbers with their metadata, and the desk that tells whoever depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import traitlets as t
+
+from workbench.base.settings import SettingError, Settings
+from workbench.widgets.forms.fields import Field, fields_of, number, show
+from workbench.widgets.forms.form import Form
+from workbench_lectures.assets import style
+
+
+class Knobs(Settings):
+    """What a lecture's sliders say. A lecture has a subclass; forms are made from its fields' metadata."""
+
+    labels: ClassVar[Mapping[str, str]] = {}  # field -> label; default: its name
+    logs: ClassVar[frozenset[str]] = frozenset()  # fields whose slider is logarithmic
+    words: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # field -> choice -> what it is called
+
+    def fit(self) -> Self:
+        """The nearest setting that works: one slider may limit another."""
+        return self
+
+    @classmethod
+    def lines(cls) -> list[Field]:
+        """Lines of a form, in order."""
+        return [cls._line(line) for line in fields_of(cls)]
+
+    @classmethod
+    def _line(cls, line: Field) -> Field:
+        called = cls.words.get(line.name, {})
+        return replace(
+            line,
+            label=cls.labels.get(line.name, line.label),
+            log=line.name in cls.logs,
+            words=tuple(called.get(choice, choice) for choice in line.choices),
+        )
+
+
+K = TypeVar("K", bound=Knobs)
+
+
+class Panel(Form):
+    """Some of a desk's knobs, as sliders."""
+
+    _css = t.Unicode(style()).tag(sync=True)
+
+    def __init__(self, lines: Iterable[Field], moved: Callable[[Mapping[str, Any]], None]) -> None:
+        super().__init__("", list(lines))
+        self.on_change(lambda _: self._moved(moved))
+
+    def _moved(self, moved: Callable[[Mapping[str, Any]], None]) -> None:
+        wrong = self.complaints()
+        if not wrong:
+            try:
+                moved(self.shown())
+            except SettingError as error:
+                name = str(error).split(" ")[0].rstrip(":")
+                wrong = {name if name in self.values else self.lines[0].name: str(error)}
+        self.blame(wrong)
+
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Show values; what the user is typing stays as it is where it says the same."""
+        mine = {line.name: values[line.name] for line in self.lines}
+        self.fill({name: show(v) for name, v in mine.items() if number(self.values[name]) != v})
+        self.blame({})
+
+
+class Desk(Generic[K]):
+    """The knobs of a lecture as they stand, and whoever wants to know when they move.
+
+    >>> class Two(Knobs):
+    ...     a: int = 1
+    ...     b: int = 2
+    >>> desk, seen = Desk(Two()), []
+    >>> desk.on_move({"b"}, lambda: seen.append(desk.knobs.b))
+    >>> desk.move(a=5)
+    >>> desk.move(b=7)
+    >>> seen
+    [7]
+    """
+
+    def __init__(self, knobs: K) -> None:
+        self.knobs: K = knobs.fit()
+        self._panels: list[Panel] = []
+        self._listeners: list[tuple[frozenset[str], Callable[[], None]]] = []
+
+    def panel(self, names: Iterable[str]) -> Panel:
+        """Sliders for some of the knobs, in the order of the fields."""
+        chosen = set(names)
+        panel = Panel([line for line in self.knobs.lines() if line.name in chosen], self._typed)
+        panel.take(self.knobs.model_dump())
+        self._panels.append(panel)
+        return panel
+
+    def on_move(self, names: Iterable[str], call: Callable[[], None]) -> None:
+        """Call back when one of these knobs has moved."""
+        self._listeners.append((frozenset(names), call))
+
+    def move(self, **values: Any) -> None:
+        """Move knobs; raises `SettingError` where a value cannot be used."""
+        before = self.knobs.model_dump()
+        self.knobs = type(self.knobs)(**{**before, **values}).fit()
+        after = self.knobs.model_dump()
+        for panel in self._panels:
+            panel.take(after)
+        changed = {name for name in after if after[name] != before[name]}
+        for names, call in self._listeners:
+            if names & changed:
+                call()
+
+    def _typed(self, values: Mapping[str, Any]) -> None:
+        self.move(**values)

@@ -1,0 +1,72 @@
+"""A lecture: sliders, figures that follow them, a run to watch, exercises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import ipywidgets as w
+
+from workbench_lectures.exercises import Exercise
+from workbench_lectures.knobs import Desk, K
+from workbench_lectures.memory import Memory
+from workbench_lectures.question import Quiz
+from workbench_lectures.race import Entries, Race
+from workbench_lectures.view import Drawing, View
+
+
+@dataclass(frozen=True)
+class Part(Generic[K]):
+    """A figure of a lecture: which knobs it depends on (and shows), and how it is drawn from them."""
+
+    names: Sequence[str]
+    draw: Drawing[K]
+
+
+@dataclass(frozen=True)
+class Script(Generic[K]):
+    """What a lecture is made of; `race`: the experiments that are run, and the knobs shown with them."""
+
+    knobs: type[K]
+    parts: Mapping[str, Part[K]]
+    entries: Entries[K]
+    race_names: Sequence[str]
+    exercises: Sequence[Exercise[K]]
+    axes: tuple[str, str] = ("time", "loss")  # of the run: across, up
+
+
+class Lecture(w.VBox, Generic[K]):
+    """A lecture at work; shown itself, it is what lets a page be loaded anew, and is not seen.
+
+    `show(name)` is a figure with its sliders, `race` the run to watch, `quiz` the exercises.
+    """
+
+    def __init__(self, script: Script[K], **values: Any) -> None:
+        self.script = script
+        self.desk: Desk[K] = Desk(script.knobs(**values))
+        self.memory = Memory(self.recall)
+        self.views: dict[str, View] = {}
+        self.race = Race(self.desk, script.entries, script.race_names, *script.axes, changed=self.keep)
+        self.quiz = Quiz(self.desk, script.exercises, changed=self.keep)
+        self.desk.on_move(script.knobs.model_fields, self.keep)
+        super().__init__([self.memory])
+
+    def show(self, name: str) -> View:
+        """The figure of that name, with its sliders."""
+        if name not in self.views:
+            part = self.script.parts[name]
+            self.views[name] = View(self.desk, part.names, part.draw)
+        return self.views[name]
+
+    def keep(self) -> None:
+        """Give the page what it needs to be loaded anew."""
+        knobs = self.desk.knobs.model_dump(mode="json")
+        self.memory.keep({"knobs": knobs, "race": self.race.kept(), "quiz": self.quiz.kept()})
+
+    def recall(self, state: Mapping[str, Any]) -> None:
+        """Stand as another page stood; raises `SettingError` or `KeyError` where that was another lecture."""
+        self.desk.move(**state["knobs"])
+        self.quiz.recall(state["quiz"])
+        self.race.recall(state["race"])
+        self.keep()

@@ -1,0 +1,103 @@
+"""Exercises on a page: a field, Check, what is said to the answer, and the solution on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anywidget
+import ipywidgets as w
+import traitlets as t
+
+from workbench.widgets.guard import Pane, guarded
+from workbench_lectures.assets import script, style
+from workbench_lectures.exercises import Exercise
+from workbench_lectures.knobs import Desk, K
+
+
+class Question(anywidget.AnyWidget):
+    """One exercise. The page sends what was given; `verdict` and `words` are what it shows then."""
+
+    _esm = t.Unicode(script("question")).tag(sync=True)
+    _css = t.Unicode(style()).tag(sync=True)
+    title = t.Unicode().tag(sync=True)
+    text = t.Unicode().tag(sync=True)  # HTML, as are words and why
+    unit = t.Unicode().tag(sync=True)
+    choices = t.List(t.List(t.Unicode())).tag(sync=True)  # [value, words]; empty: a number is asked for
+    given = t.Unicode().tag(sync=True)
+    verdict = t.Unicode().tag(sync=True)
+    words = t.Unicode().tag(sync=True)
+    why = t.Unicode().tag(sync=True)  # empty: not asked for yet
+
+    def __init__(self, asked: Callable[[dict[str, Any]], None], **traits: Any) -> None:
+        super().__init__(**traits)
+        self.on_msg(lambda _, content, __: asked(content))
+
+
+class Quiz(Pane):
+    """The exercises at the end of a lecture, about the sliders as they stand; `changed` hears of every answer."""
+
+    def __init__(
+        self, desk: Desk[K], exercises: Sequence[Exercise[K]], changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self.desk, self.exercises, self._changed = desk, tuple(exercises), changed
+        self.questions = [self._question(i) for i in range(len(self.exercises))]
+        self.score = w.HTML()
+        desk.on_move(type(desk.knobs).model_fields, self._moved)
+        super().__init__([*self.questions, self.score])
+        self.add_class("wb-quiz")
+        self._moved()
+
+    def _question(self, i: int) -> Question:
+        exercise = self.exercises[i]
+        return Question(lambda content: self._asked(i, content), title=exercise.title, unit=exercise.unit)
+
+    @guarded
+    def _moved(self) -> None:
+        """Ask anew where a slider changes the question or its answer."""
+        for question, exercise in zip(self.questions, self.exercises, strict=True):
+            knobs = self.desk.knobs
+            choices = exercise.choices(knobs) if exercise.choices else {}
+            with question.hold_sync():
+                question.text = exercise.text(knobs)
+                question.choices = [[value, words] for value, words in choices.items()]
+                said = question.verdict, question.words
+                if question.verdict and exercise.judge(knobs, question.given) != said:
+                    question.verdict = question.words = ""
+                if question.why:
+                    question.why = exercise.why(knobs)
+        self._count()
+
+    @guarded
+    def _asked(self, i: int, content: dict[str, Any]) -> None:
+        question, exercise = self.questions[i], self.exercises[i]
+        if content.get("kind") == "check":
+            self.check(i, str(content.get("given", "")))
+        elif content.get("kind") == "why":
+            question.why = "" if question.why else exercise.why(self.desk.knobs)
+        self._changed()
+
+    def check(self, i: int, given: str) -> None:
+        """Judge an answer to the i-th exercise."""
+        question, judgement = self.questions[i], self.exercises[i].judge(self.desk.knobs, given)
+        with question.hold_sync():
+            question.given, question.verdict, question.words = given, judgement.verdict, judgement.words
+        self._count()
+
+    def _count(self) -> None:
+        right = sum(question.verdict == "right" for question in self.questions)
+        words = f"{right} of {len(self.questions)} right" if right else ""
+        self.score.value = f'<div class="wb wb-score">{words}</div>'
+
+    def kept(self) -> list[dict[str, Any]]:
+        """What a page that is loaded anew needs."""
+        return [{"given": q.given, "checked": bool(q.verdict), "why": bool(q.why)} for q in self.questions]
+
+    def recall(self, kept: Sequence[dict[str, Any]]) -> None:
+        """Stand as another page stood."""
+        for i, state in enumerate(kept[: len(self.questions)]):
+            self.questions[i].given = str(state.get("given", ""))
+            if state.get("checked"):
+                self.check(i, self.questions[i].given)
+            if state.get("why"):
+                self.questions[i].why = self.exercises[i].why(self.desk.knobs)

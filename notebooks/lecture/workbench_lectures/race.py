@@ -1,0 +1,130 @@
+"""The live part of a lecture: Run, how long it is to last, curves that grow, and who was how many times faster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ipywidgets as w
+
+from workbench.experiment import Experiment
+from workbench.figures import speedups
+from workbench.straightline import common_target
+from workbench.trace.trace import Trace
+from workbench.widgets.explorer.tables import speeds
+from workbench.widgets.forms.fields import menu
+from workbench.widgets.guard import Pane, guarded
+from workbench.widgets.plots.liveplot import LivePlot
+from workbench_lectures.film import Clock, Film, Filmed, length, shoot
+from workbench_lectures.knobs import Desk, K, Panel
+
+SECONDS = {"10": "10 seconds", "30": "half a minute", "120": "two minutes"}
+
+Entries = Callable[[K], Sequence[Experiment]]
+
+
+class Race(Pane):
+    """Runs of a lecture's experiments at the sliders as they stand, all on the same stragglers.
+
+    `changed` hears of what a page that is loaded anew must know.
+    """
+
+    def __init__(
+        self,
+        desk: Desk[K],
+        entries: Entries[K],
+        names: Sequence[str] = (),
+        x: str = "time",
+        y: str = "loss",
+        changed: Callable[[], None] = lambda: None,
+        clock: Clock = time.time,
+    ) -> None:
+        self.desk, self.entries, self.changed, self.clock = desk, entries, changed, clock
+        self.film: Film | None = None
+        self.runs: list[Filmed] = []
+        self.values: dict[str, Any] = {}  # the knobs of the runs that are shown
+        self.plot = LivePlot(x=x, y=y)
+        self.plot.when_over(self._over)
+        self.plot.observe(lambda _: self._speeds(), "target")
+        self.button = w.Button(description="Run", button_style="primary", tooltip="run all schemes")
+        self.button.on_click(lambda _: self.start())
+        self.lasts = Panel([menu("lasts", "show it in", SECONDS)], lambda _: None)
+        self.lasts.fill({"lasts": "10"})
+        self.table = w.HTML()
+        bar = w.HBox([self.button, self.lasts])
+        bar.add_class("wb-row")
+        super().__init__([*([desk.panel(names)] if names else []), bar, self.plot, self.table])
+        self.add_class("wb-lecture-view")
+
+    @guarded
+    def start(self) -> None:
+        """Run all from the start."""
+        experiments = self.entries(self.desk.knobs)
+        pace = length(experiments) / float(self.lasts.values["lasts"])
+        self._show(self.desk.knobs.model_dump(), Film(pace, self.clock(), clock=self.clock))
+
+    def run(self, timeout: float | None = None) -> list[Trace]:
+        """Press Run and wait for the results, not for the film; for notebooks that nobody looks at."""
+        self.start()
+        return [run.result() for run in self.runs if run.wait(timeout)]
+
+    def _show(self, values: Mapping[str, Any], film: Film, limits: Sequence[int | None] = ()) -> None:
+        self.tell("")
+        self.film, self.values = film, dict(values)
+        self.runs = shoot(self.entries(type(self.desk.knobs)(**values)), film, limits)
+        self.table.value, self.plot.target = "", None
+        self.plot.show(self.runs)
+        self.changed()
+
+    @property
+    def traces(self) -> list[Trace]:
+        """Results of runs that were shown to the end."""
+        return [run.result() for run in self.runs if run.state == "finished"]
+
+    @guarded
+    def _over(self) -> None:
+        failed = [f"{run.label}: {run.note}" for run in self.runs if run.state == "failed"]
+        self.tell("; ".join(dict.fromkeys(failed)))
+        self.changed()  # it may have been stopped
+        traces = self.traces
+        if len(traces) == len(self.runs) and self.plot.target is None and self.plot.y == "loss":
+            self.plot.target = a_target(traces)
+
+    @guarded
+    def _speeds(self) -> None:
+        traces = [trace for trace in self.traces if self.plot.y in trace.columns]
+        if self.plot.target is None or not traces or len(traces) < len(self.runs):
+            self.table.value = ""
+            return
+        target = float(self.plot.target)
+        self.table.value = speeds(speedups(traces, target, self.plot.y), target)
+
+    # ---------------------------------------------------------------- a page that is loaded anew
+
+    def kept(self) -> dict[str, Any]:
+        """What the next page needs to go on."""
+        view = {"lasts": self.lasts.values["lasts"], "x": self.plot.x, "y": self.plot.y}
+        if self.film is None:
+            return view
+        film = {"pace": self.film.pace, "began": self.film.began, "stopped": self.film.stopped}
+        return {**view, "knobs": self.values, "film": film, "limits": [run.limit for run in self.runs]}
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Make the same runs again, and go on showing them where the clock is now."""
+        self.lasts.fill({"lasts": str(kept.get("lasts", "10"))})
+        self.plot.x, self.plot.y = kept.get("x", self.plot.x), kept.get("y", self.plot.y)
+        if "film" in kept:
+            self._show(kept["knobs"], Film(**kept["film"], clock=self.clock), kept["limits"])
+
+
+def a_target(traces: Sequence[Trace]) -> float:
+    """A loss that all reach on the way: four fifths of the way down, in ratios, to what all reach in the end.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(workers=12, rounds=20))
+    >>> trace.columns["loss"].min() < a_target([trace]) < trace.initial["loss"]
+    True
+    """
+    end, start = common_target(traces), max(trace.initial["loss"] for trace in traces)
+    return float(f"{end**0.8 * start**0.2:.2g}") if 0 < end < start else end

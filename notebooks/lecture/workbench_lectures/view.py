@@ -1,0 +1,33 @@
+"""A figure under the sliders that move it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from workbench.figures.style import Theme
+from workbench.widgets.guard import Pane, guarded
+from workbench.widgets.plots.plot import Plot
+from workbench_lectures.knobs import Desk, K
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Drawing = Callable[[K, Theme], "go.Figure"]
+
+
+class View(Pane):
+    """A figure and its sliders, which stand where they stand in every other view of the desk."""
+
+    def __init__(self, desk: Desk[K], names: Sequence[str], draw: Drawing[K]) -> None:
+        self.panel, self.plot = desk.panel(names), Plot()
+        super().__init__([self.panel, self.plot])
+        self.add_class("wb-lecture-view")
+        desk.on_move(names, self.redraw)
+        self.plot.show(lambda theme: draw(desk.knobs, theme))
+
+    @guarded
+    def redraw(self) -> None:
+        """Draw the figure for the knobs as they stand."""
+        self.tell("")
+        self.plot.redraw()

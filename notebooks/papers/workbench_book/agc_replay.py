@@ -1,0 +1,176 @@
+"""All schemes on the stragglers that were recorded on EC2: who finishes a round soonest, and who learns soonest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from workbench import schemes, straightline
+from workbench.core.delays import recorded
+from workbench.core.protocol import Array
+from workbench.experiment import Experiment
+from workbench.figures.style import scheme_style
+from workbench.forecasting import forecast
+from workbench.running.start import run
+from workbench.trace.trace import Trace
+from workbench_book import drawing
+from workbench_book.catalogue import Entry
+from workbench_book.ec2_traces import ABSENT
+from workbench_book.measured import NOT_QUICK, ROUNDS, WARM_UP, Measured, measure, sped_up
+from workbench_book.setting import TRACES, Setting
+from workbench_book.values import Line, Picture, Result
+
+WORKERS = 20
+SETTINGS: dict[str, dict[str, Any]] = {  # at 20 workers; schemes that are not named here take their defaults
+    "SGD": {"stragglers": 2},
+    "GC": {"stragglers": 4, "code": "fractional"},
+    "CR": {"children": 4, "layers": 2, "stragglers": 1},
+    "CEGC": {"load": 4, "stragglers": 2, "reduction": 2},
+    "FRC": {"replication": 2, "shuffle": "random", "wait_for": 17},
+    "CRC": {"replication": 2, "shuffle": "random", "wait_for": 17},
+    "ErasureHead": {"replication": 2, "wait_for": 17},
+    "SGC": {"replication": 2, "wait_for": 17, "decoding": "sum"},  # as in its paper
+    "BGC": {"replication": 2, "wait_for": 17},
+    "UC-MMC": {"load": 4},
+    "GC-MMC": {"load": 5, "clusters": 4, "order": 3},
+    "LCC": {"load": 4},
+    "G-CADA": {"groups": 5},
+    "LAGC": {"groups": 5},
+}
+TOLERANT = ("GC", "CR", "CEGC", "UC-MMC", "GC-MMC", "LCC")  # exact, and not waiting for everybody
+REAL_ROUND = 0.1  # s that a round of UMW takes on real processes
+EACH = 40  # rounds of a draw of which workers are taken
+
+
+def entries() -> list[Entry]:
+    """The one comparison."""
+    return [Entry("agc-replay", "All schemes on the recorded EC2 stragglers", find, measured=True)]
+
+
+def find(setting: Setting) -> Result:
+    """Linear regression with every scheme that there is, 20 workers that take the recorded times."""
+    if setting.traces is None:
+        return Result(text=[ABSENT], data=["None: this comparison needs the recorded times."], seed=None)
+    times, _ = recorded(str(setting.traces))
+    traces: dict[str, Trace] = {}
+    for done, name in enumerate(schemes.names(), 1):
+        traces[name] = run(experiment(name, setting), events=False)
+        setting.report(done, len(schemes.names()))
+    target = straightline.common_target(list(traces.values()))
+    ends = {name: trace.time_to(target) for name, trace in traces.items()}
+    rounds = {name: per_round(trace.experiment, setting) for name, trace in traces.items()}
+    means = {name: float(each.mean()) for name, each in rounds.items()}
+    real = _measured(setting)
+    return Result(
+        lines=[*_rounds(rounds), *_real_rounds(real), *_ends(ends, target)],
+        pictures=[_times(means), _learning(traces)],
+        text=[
+            f"{WORKERS} workers; each takes the recorded times of one of {len(times)} EC2 workers, in order, from a"
+            " drawn start; a recorded time stands for a twentieth of the data, and larger loads take longer in"
+            " proportion. No link costs. Times per round are means over draws of which recorded workers are taken (for"
+            " CADA and its relatives of a round that asks everybody), the learning is one of them. Loads and"
+            " tolerances are in the settings: this says what each does with its own, not which is best at equal cost.",
+            _words(means, ends),
+        ],
+        columns=[],
+        heads={"ours": "virtual clock, recorded EC2 times"},
+        specs={name: t.experiment.model_dump(mode="json") for name, t in traces.items()} | real.specs(),
+        measured=real.note,
+        data=[
+            f"{TRACES}: recorded on EC2 (real), replayed, each experiment's times scaled to the median of the first"
+            " one's; learnt on the bundled diabetes set (real)."
+        ],
+        seed=setting.seed,
+    )
+
+
+def per_round(e: Experiment, setting: Setting) -> Array:
+    """Mean time per round, s, one for each of some draws of workers."""
+    draws = range(setting.seed, setting.seed + setting.pick(20, 200))
+    return np.array([forecast(e, EACH, seed).mean for seed in draws])
+
+
+def _rounds(rounds: dict[str, Array]) -> list[Line]:
+    errors = {name: float(each.std(ddof=1) / np.sqrt(len(each))) for name, each in rounds.items()}
+    return [
+        Line(
+            f"{name}: time per round",
+            None,
+            {"ours": float(each.mean())},
+            "s",
+            "wb.forecast",
+            {"ours": errors[name]},
+        )
+        for name, each in rounds.items()
+    ]
+
+
+def _measured(setting: Setting) -> Measured:
+    """Some of the rounds of the first draw of workers, on real processes; full form only."""
+    if setting.quick:
+        return Measured(NOT_QUICK)
+    chosen = {name: experiment(name, setting).replace(rounds=ROUNDS) for name in schemes.names()}
+    small, divided = sped_up(chosen, REAL_ROUND, "UMW")
+    return measure(small, setting, divided)
+
+
+def _real_rounds(real: Measured) -> list[Line]:
+    what = f"time per round, rounds {WARM_UP + 1} to {ROUNDS} of the first draw"
+    return [
+        Line(f"{name}: {what}", None, real.seconds(name), "s", "wb.run(e, engine='mpi')")
+        for name in real.real
+    ]
+
+
+def _ends(ends: dict[str, float], target: float) -> list[Line]:
+    return [
+        Line(f"{n}: time to a loss of {target:.4g}", None, {"ours": t}, "s", "wb.run")
+        for n, t in ends.items()
+    ]
+
+
+def _words(means: dict[str, float], ends: dict[str, float]) -> str:
+    ahead = [name for name in TOLERANT if means[name] < means["UMW"]]
+    return (
+        f"Of the exact schemes that tolerate stragglers, {', '.join(ahead) or 'none'} have shorter rounds than uncoded"
+        f" master-worker ({means['UMW']:.3g} s); those with more work per worker lose that much time in every round,"
+        " stragglers or not."
+        f" First to reach the common loss: {min(ends, key=lambda name: ends[name])}."
+    )
+
+
+def experiment(name: str, setting: Setting) -> Experiment:
+    """One scheme in this comparison."""
+    lazy = schemes.get(name).numeric and name not in ("LCC", "D-SGD")
+    adam = {"optimiser": "amsgrad", "optimiser_args": {"rate": 1.0}}
+    return Experiment(
+        scheme=name,
+        scheme_args=SETTINGS.get(name, {}),
+        workers=WORKERS,
+        rounds=setting.pick(60, 300),
+        seed=setting.seed,
+        problem="least_squares",
+        problem_args={"data": "diabetes", "intercept": True},
+        delays={"kind": "replay", "path": str(setting.traces), "samples": 442 / WORKERS},
+        **(adam if lazy else {}),
+    )
+
+
+def _times(means: dict[str, float]) -> Picture:
+    ordered = {name: {"seconds": means[name]} for name in sorted(means, key=lambda name: means[name])}
+    caption = "Virtual clock with computing times recorded on EC2 (real stragglers, simulated schemes)."
+    return drawing.bars(ordered, "Time per round on recorded stragglers", "mean time per round (s)", caption)
+
+
+def _learning(traces: dict[str, Trace]) -> Picture:
+    found = {name: (t.columns["time"], np.asarray(t.columns["loss"])) for name, t in traces.items()}
+    looks = {name: scheme_style(name) for name in traces}
+    caption = (
+        "Learnt on the bundled diabetes set (real); virtual clock with computing times recorded on EC2 (real"
+        " stragglers, simulated schemes)."
+    )
+    return drawing.curves(
+        found, "Loss against wall clock on recorded stragglers", "time since start (s)", "training loss", caption,
+        looks, (True, True),
+    )  # fmt: skip

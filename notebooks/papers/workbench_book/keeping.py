@@ -1,0 +1,88 @@
+"""Finished entries are kept and used again as long as what they depend on has the same hash."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import workbench
+from workbench.base.files import atomic_write
+from workbench.base.files import sha256 as sha256_of_file
+from workbench.trace.trace import versions
+from workbench_book.catalogue import Entry
+from workbench_book.setting import Setting
+from workbench_book.values import Result
+
+# Of the book: no number depends on it.
+LAYOUT = {"command.py", "notebook.py", "page.py", "running.py", "verdicts.py", "words.py"}
+APART = {"batch", "cli", "widgets"}  # rooms that the book does not use
+
+
+def key(entry: Entry, setting: Setting) -> str:
+    """Hash of what an entry depends on: the code, library versions, its settings, recorded data, facts used.
+
+    >>> from workbench_book.catalogue import get
+    >>> key(get("table3"), Setting(quick=True)) == key(get("table3"), Setting(quick=False))
+    False
+    """
+    words = {
+        "entry": entry.name,
+        "code": code_digest(),
+        "versions": {name: v for name, v in versions().items() if name != "straggler-workbench"},
+        "quick": setting.quick,
+        "seed": setting.seed,
+        "download": setting.download,
+        "measure": setting.measure and entry.measured,
+        "traces": sha256_of_file(setting.traces) if setting.traces else None,
+        "torch": _torch_version(),
+        "facts": {need: setting.facts.get(need) for need in entry.needs},
+    }
+    return sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Hash of the source of the package and of the book, without what no number can depend on."""
+    book, package = Path(__file__).parent, Path(workbench.__file__).parent
+    digest = sha256()
+    for root, left_out in ((package, APART), (book, LAYOUT)):
+        for file in sorted(root.rglob("*.py")):
+            name = file.relative_to(root)
+            if name.parts[0] not in left_out:
+                digest.update(f"{root.name}/{name.as_posix()}".encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _torch_version() -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
+
+
+def place(folder: Path, entry: Entry, key: str) -> Path:
+    """Where an entry is kept."""
+    return folder / f"{entry.name}-{key}.json"
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """What is kept there; None where nothing is, or nothing that can be read."""
+    try:
+        words = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return words if isinstance(words, dict) and "result" in words else None
+
+
+def write(path: Path, result: Result, seconds: float) -> None:
+    """Keep an entry, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    words = {"seconds": seconds, "versions": versions(), "result": result.to_json()}
+    with atomic_write(path, "w") as out:
+        json.dump(words, out, sort_keys=False)

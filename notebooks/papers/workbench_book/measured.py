@@ -1,0 +1,211 @@
+"""The column that is measured: the same programs on real processes of this machine, at scaled settings.
+
+A real cluster of 84 or 156 machines is not there, so trees are cut down, and times are divided such that a round takes
+some hundredths of a second; computing times and links are drawn and put on top of what really happens. What is
+measured stands beside the very same rounds on the virtual clock, both multiplied back where times were only divided.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from workbench.base.errors import RunError
+from workbench.base.settings import SettingError
+from workbench.experiment import Experiment
+from workbench.forecasting import forecast
+from workbench.published.codedreduce import Preset, rivals
+from workbench.running import start as runner
+from workbench.trace.trace import Trace
+from workbench_book.setting import Setting
+
+ROUND = 0.05  # s that a round of CR takes when scaled
+MANY_CORES = 16  # fewer cannot pass a ring's messages among 84 processes in time
+ROUNDS, WARM_UP = 24, 4  # rounds measured, and the first ones that are not counted
+CLUSTER = "local"
+NO_ENGINE = "not measured: there is no engine 'mpi' in this installation"
+SWITCHED_OFF = "not measured: real runs are switched off here"
+NOT_QUICK = "not measured in the quick form"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Real runs and the same ones on the virtual clock, by label; where there are none, `note` says why.
+
+    `divided`: what all times were divided by for them.
+    """
+
+    note: str
+    real: Mapping[str, Trace] = field(default_factory=dict)
+    simulated: Mapping[str, Trace] = field(default_factory=dict)
+    divided: float = 1.0
+
+    def specs(self) -> dict[str, dict[str, Any]]:
+        """The experiments that were measured, by label."""
+        return {
+            f"{label}, measured": trace.experiment.model_dump(mode="json")
+            for label, trace in self.real.items()
+        }
+
+    def values(self, label: str, of: Callable[[Trace], float]) -> dict[str, float]:
+        """The columns "scaled" and "measured" of a line; empty for what was not measured."""
+        if label not in self.real:
+            return {}
+        return {"scaled": of(self.simulated[label]), "measured": of(self.real[label])}
+
+    def seconds(self, label: str) -> dict[str, float]:
+        """Mean seconds of a round, multiplied back."""
+        return {column: self.divided * value for column, value in self.values(label, per_round).items()}
+
+    def ratio(self, label: str, base: str) -> dict[str, float]:
+        """Mean time of a round over that of another label."""
+        over = self.values(base, per_round)
+        return {column: value / over[column] for column, value in self.values(label, per_round).items()}
+
+
+def measure(experiments: Mapping[str, Experiment], setting: Setting, divided: float = 1.0) -> Measured:
+    """Run experiments on real processes of this machine, and on the virtual clock.
+
+    Parameters
+    ----------
+    experiments
+        By label; their delays and links are emulated, so take scaled ones (`scaled`, `sped_up`).
+    setting
+        Its `measure` says whether real runs are wanted.
+    divided
+        What their times were divided by.
+
+    Returns
+    -------
+    Measured
+        Where `ENGINES` has no "mpi", or the machine cannot run it, there are no runs and the note
+        says why.
+    """
+    if not setting.measure:
+        return Measured(SWITCHED_OFF)
+    if "mpi" not in runner.ENGINES:
+        return Measured(NO_ENGINE)
+    simulated = {label: runner.run(e, events=False) for label, e in experiments.items()}
+    try:
+        with TemporaryDirectory() as folder:
+            real = {
+                label: runner.run(e, engine="mpi", events=False, cluster=CLUSTER, folder=f"{folder}/{number}")
+                for number, (label, e) in enumerate(experiments.items())
+            }
+    except (RunError, SettingError, OSError) as error:
+        return Measured(f"not measured: {error}")
+    return Measured(note(list(real.values())), real, simulated, divided)
+
+
+def per_round(trace: Trace) -> float:
+    """Mean seconds of a round, without the first ones, in which processes and caches warm up."""
+    times = np.asarray(trace.columns["time"])
+    first = min(WARM_UP, len(times) - 1)
+    begun = times[first - 1] if first else 0.0
+    return float((times[-1] - begun) / (len(times) - first))
+
+
+def note(traces: Sequence[Trace]) -> str:
+    """Say how the measured column came about, and how often the machine was slower than what was drawn."""
+    sizes = sorted({trace.experiment.workers for trace in traces})
+    rounds = sorted({len(trace.columns["round"]) for trace in traces})
+    late = [float(np.mean(trace.columns["overrun"])) / trace.experiment.workers for trace in traces]
+    times = f"{min(late):.2g} to {max(late):.2g} times per worker and round" if max(late) else "nowhere"
+    return (
+        f"measured: {_listed(sizes)} real worker processes on {os.cpu_count()} cores of this machine, MPI messages,"
+        f" drawn computing times and links put on top; {_listed(rounds)} rounds, of whose times the first {WARM_UP}"
+        f" are not counted. Computing took longer than drawn {times}"
+    )
+
+
+def joint_note(parts: Sequence[Measured]) -> str:
+    """One note for several measurements."""
+    traces = [trace for part in parts for trace in part.real.values()]
+    missing = dict.fromkeys(part.note for part in parts if not part.real)
+    return "; ".join([*([note(traces)] if traces else []), *missing])
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Join with commas and an "and".
+
+    >>> _listed([10, 15, 20])
+    '10, 15 and 20'
+    """
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def scaled(preset: Preset, setting: Setting) -> tuple[dict[str, Experiment], float]:
+    """A figure's five experiments, small enough for one machine, by scheme; and what times were divided by.
+
+    12 workers (3, 2) in the quick form. Else the tree of 156 becomes (6, 2), 42 workers, with the nearest number of
+    stragglers, and the (4, 3) tree (4, 2), 20 workers; with `MANY_CORES` it stays what it is. Times are divided so that
+    a round of CR takes about `ROUND`.
+    """
+    children, layers, late = tree(preset["CR"].scheme_args, setting.quick, os.cpu_count() or 1)
+    first = preset[0]
+    samples, floats = first.shape()
+    common: dict[str, Any] = {
+        "problem": "least_squares",
+        "problem_args": {"data": "synthetic", "samples": 2000, "features": 50},
+        "rounds": ROUNDS,
+        "seed": setting.seed,
+        "delays": spread(first.delays.model_dump(), samples / 2000),
+        "link": spread_link(first.link.model_dump(), floats / 50),
+    }
+    small = rivals(children, layers, late, **common)
+    return sped_up({e.scheme: e for e in small}, ROUND, "CR")
+
+
+def tree(args: dict[str, Any], quick: bool, cores: int) -> tuple[int, int, int]:
+    """Children, layers and stragglers of the tree that stands for a larger one on a machine with so many cores.
+
+    >>> tree({"children": 12, "layers": 2, "stragglers": 3}, quick=False, cores=2)
+    (6, 2, 2)
+    """
+    n, depth, s = args["children"], args["layers"], args["stragglers"]
+    if quick:
+        return 3, 2, 1
+    if n <= 4:
+        return n, depth if cores >= MANY_CORES else 2, s
+    return 6, depth, max(1, round(6 * s / n))
+
+
+def spread(delays: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Computing times of so many times more samples, each: the same seconds for a smaller data set."""
+    per_sample = {"shift": factor, "rate": 1 / factor}
+    return {k: v * per_sample[k] if k in per_sample else v for k, v in delays.items()}
+
+
+def spread_link(link: dict[str, Any], factor: float) -> dict[str, Any]:
+    """A link on which a message that is so many times shorter takes the same seconds."""
+    return {**link, "bandwidth": link["bandwidth"] and link["bandwidth"] / factor}
+
+
+def sped_up(
+    experiments: Mapping[str, Experiment], target: float, reference: str
+) -> tuple[dict[str, Experiment], float]:
+    """All times divided by one number, such that a round of `reference` takes `target` s on average; that number."""
+    factor = forecast(experiments[reference], rounds=200).mean / target
+    return {label: faster(e, factor) for label, e in experiments.items()}, factor
+
+
+def faster(e: Experiment, factor: float) -> Experiment:
+    """Every drawn time, latency, transfer and deadline of an experiment divided by a factor."""
+    up = {"rate", "lambda1", "lambda2"}
+    down = {"shift", "t1", "t2", "mean", "scale"}
+    delays = {
+        k: v * factor if k in up else v / factor if k in down else v for k, v in e.delays.model_dump().items()
+    }
+    link = e.link.model_dump()
+    link |= {
+        "latency": link["latency"] / factor,
+        "bandwidth": link["bandwidth"] and link["bandwidth"] * factor,
+    }
+    args = {k: v / factor if k == "deadline" and v else v for k, v in e.scheme_args.items()}
+    return e.replace(delays=delays, link=link, scheme_args=args)

@@ -1,0 +1,129 @@
+"""The papers' notebooks: what they show, and how they are executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench_book import words
+from workbench_book.catalogue import PAPERS, of_paper
+from workbench_book.running import Outcome, find
+from workbench_book.setting import Setting, find_traces
+from workbench_book.values import Picture, Result, number, printed
+from workbench_book.verdicts import columns_of, of_result
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+ROOT = Path(__file__).resolve().parents[3]
+NOTEBOOKS = ROOT / "notebooks" / "papers"
+STYLE = (
+    "<style>section.entry th,section.entry td{text-align:left;vertical-align:top}td>.verdict{white-space:nowrap}"
+    ".verdict{border-left:5px solid;padding:1px 8px}.agrees,.holds{color:#0072b2}.ordering{color:#8a5a00}"
+    ".fitted{color:#7a4a8a}.differs{color:#b04a00}.open{color:#5b636e}"
+    ".tag{border:1px solid;border-radius:4px;padding:0 6px;font-size:12px}"
+    ".tag.real{border-width:2px;color:#b04a00;font-weight:700}"
+    # On JupyterLab's dark theme, as on the page's.
+    "[data-jp-theme-light=false] .agrees,[data-jp-theme-light=false] .holds{color:#6cb8ea}"
+    "[data-jp-theme-light=false] .fitted{color:#d3a5e3}"
+    "[data-jp-theme-light=false] .ordering{color:#f0b84a}[data-jp-theme-light=false] .differs,"
+    "[data-jp-theme-light=false] .tag.real{color:#ff9a5c}[data-jp-theme-light=false] .open{color:#a9b1bc}"
+    "</style>"
+)
+
+
+def setting_from(quick: bool, traces: str = "", measure: bool = True, seed: int = 0) -> Setting:
+    """What a notebook's parameters mean; empty traces: where `find_traces` looks."""
+    return Setting(quick=quick, seed=seed, traces=find_traces(traces or None), measure=measure)
+
+
+def show(
+    paper: int, setting: Setting, folder: str | Path = "reports", progress: bool = True
+) -> list[Outcome]:
+    """Compute a paper's entries (or take what is kept) and display them in the notebook, text, tables and figures."""
+    found: list[Outcome] = []
+    for name in of_paper(paper):
+        outcome = find(name, setting, Path(folder), progress=progress)[-1]
+        found.append(outcome)
+        _display(outcome, setting)
+    return found
+
+
+def _display(outcome: Outcome, setting: Setting) -> None:
+    from IPython import display
+
+    shown: Any = display  # IPython has no types
+    shown.display(shown.HTML(STYLE + without_pictures(outcome, setting)))
+    for each in outcome.result.pictures if outcome.result else ():
+        shown.display(figure(each))
+        shown.display(shown.HTML(f"<p><small>{words.caption(each)}</small></p>"))
+
+
+def without_pictures(outcome: Outcome, setting: Setting) -> str:
+    """An entry's HTML less its figures."""
+    from dataclasses import replace
+
+    bare = (
+        outcome if outcome.result is None else replace(outcome, result=replace(outcome.result, pictures=()))
+    )
+    return words.entry(bare, setting)
+
+
+def figure(each: Picture) -> go.Figure:
+    """A kept picture as a plotly figure, light."""
+    from workbench.figures.page import Figure
+    from workbench.figures.style import register
+
+    register()
+    return Figure({"data": list(each.data), "layout": {**each.light, "template": "workbench_light"}})
+
+
+def execute_all(setting: Setting, output: Path) -> Iterator[Path]:
+    """Execute every paper's notebook into `output`/papers; they take over what is kept."""
+    from workbench.base.notebooks import execute
+
+    target = output.resolve() / "papers"
+    for paper in PAPERS:
+        for notebook in sorted(NOTEBOOKS.glob(f"{paper}-*.ipynb")):
+            target.mkdir(parents=True, exist_ok=True)
+            execute(notebook, target / notebook.name, _parameters(setting, output), Path.cwd())
+            yield output / "papers" / notebook.name
+
+
+def _parameters(setting: Setting, output: Path) -> dict[str, Any]:
+    return {
+        "quick": setting.quick,
+        "traces": str(setting.traces.resolve()) if setting.traces else "",
+        "measure": setting.measure,
+        "seed": setting.seed,
+        "folder": str(output.resolve()),
+    }
+
+
+def summary(outcome: Outcome) -> str:
+    """One line: name and verdict."""
+    name = f"{outcome.entry.name:15}"
+    if outcome.result is None:
+        return f"{name} ! not computed: {outcome.error}"
+    verdict = of_result(outcome.result)
+    return f"{name} {verdict.symbol} {verdict.text}"
+
+
+def numbers(result: Result) -> Iterator[str]:
+    """An entry's lines, statements and misprints as text."""
+    for line in result.lines:
+        paper = "" if line.published is None else f"paper {printed(line.published)}, "
+        ours = [
+            f"{c} {number(line.values[c], line.errors.get(c))}"
+            for c in columns_of(result)
+            if c in line.values
+        ]
+        yield f"{line.what}: {paper}{', '.join(ours)} {line.unit}".rstrip()
+    for claim in result.claims:
+        yield f"{words.claimed(claim).text}: {claim.text} ({claim.found})"
+    for m in result.misprints:
+        yield f"{m.where}: printed {m.printed}; found {m.found}"
+    yield from result.text
+    if result.measured:
+        yield result.measured

@@ -1,0 +1,41 @@
+"""Real data where they can be had: placed by hand, or downloaded where that is allowed; else a named stand-in."""
+
+from __future__ import annotations
+
+from workbench.problems.data import DataError
+from workbench.published.codedreduce import Preset
+from workbench_book.setting import Setting
+
+GISETTE = "openml:gisette"
+
+
+def at_hand(source: str, setting: Setting) -> bool:
+    """Is a file of this OpenML set placed by hand, or may it be downloaded?
+
+    >>> at_hand("openml:no-such-set", Setting())
+    False
+    """
+    from workbench.problems.data.openml import find, placed_file
+
+    return setting.download or placed_file(find(source)) is not None
+
+
+def for_preset(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
+    """A preset on its real data if they are at hand and fit, a sentence that names the data, a name for captions."""
+    samples, size = preset[0].shape()
+    if preset[0].problem != "logistic":
+        note = f"Synthetic, as in the paper (equation 10): {samples} samples, {size} features."
+        return preset, note, "synthetic data, as in the paper"
+    why = "it is not at hand"
+    if not setting.quick and at_hand(GISETTE, setting):
+        try:
+            real = preset.on(GISETTE)
+            real[0].build_problem()
+        except DataError as error:
+            why = str(error)
+        else:
+            return real, f"GISETTE, {samples} samples (real data).", "GISETTE (real)"
+    elif setting.quick:
+        why = "quick form"
+    note = f"A synthetic stand-in of GISETTE's size ({samples} x {size}), in place of GISETTE: {why}."
+    return preset, note, "a synthetic stand-in for GISETTE"

@@ -1,0 +1,194 @@
+"""Make the book: entry after entry, keeping what is finished, then the page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.base.errors import RunError
+from workbench.base.settings import SettingError, path_of
+from workbench.problems.data import DataError
+from workbench_book import keeping
+from workbench_book.catalogue import Entry, chosen
+from workbench_book.setting import Setting
+from workbench_book.values import Result
+
+KEPT = "kept"  # folder of finished entries, inside the book's
+WEIGHTS = {  # of an entry in the progress bar
+    "ec2": 11.0, "fig12": 10.0, "fig13": 12.0, "table3": 6.0, "cegc-fig3": 5.0, "gcada-fig2": 16.0,
+    "gcada-sweep": 11.0,    "agc-errors": 3.0, "agc-replay": 5.0, "mmc-fig1a": 8.0, "mmc-fig1b": 4.0,
+}  # fmt: skip
+CURVES_WEIGHT = 8.0
+_FAILURES = (RunError, SettingError, DataError, ArithmeticError, MemoryError, OSError)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An entry with what it found, or why it found nothing."""
+
+    entry: Entry
+    result: Result | None
+    error: str = ""
+    seconds: float = 0.0
+    kept: bool = False  # taken over from an earlier run
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+def find(
+    name: str, setting: Setting, folder: Path, fresh: bool = False, progress: bool = False
+) -> list[Outcome]:
+    """Compute the entries that a name stands for, in the book's order; those that they need come first.
+
+    Parameters
+    ----------
+    name
+        An entry's, or "all".
+    setting
+        Quick or full, seed, data, real runs.
+    folder
+        The book's; finished entries are kept in it and used again while their inputs are the same.
+    fresh
+        Compute anew what is kept.
+    progress
+        Show a bar with the time left.
+
+    Returns
+    -------
+    list of Outcome
+        One for each; an entry that fails does not stop the others.
+
+    Raises
+    ------
+    SettingError
+        There is no entry of that name.
+    """
+    wanted = chosen(name)
+    outcomes: list[Outcome] = []
+    facts: dict[str, Any] = {}
+    with Steps([weight(entry) for entry in wanted], progress) as steps:
+        for entry in wanted:
+            steps.begin(entry.name)
+            now = replace(setting, facts=facts, report=steps.within)
+            outcome = _one(entry, now, folder, fresh)
+            if outcome.result is not None:
+                facts[entry.name] = outcome.result.to_json()["facts"]
+            outcomes.append(outcome)
+            steps.end()
+    return outcomes
+
+
+def weight(entry: Entry) -> float:
+    """About how much of the time an entry takes."""
+    return WEIGHTS.get(entry.name, CURVES_WEIGHT if entry.needs == ("ec2",) and entry.name != "fig2" else 1.0)
+
+
+def _one(entry: Entry, setting: Setting, folder: Path, fresh: bool) -> Outcome:
+    missing = [need for need in entry.needs if need not in setting.facts]
+    if missing:
+        return Outcome(entry, None, f"needs the entry {missing[0]}, which failed")
+    place = keeping.place(folder / KEPT, entry, keeping.key(entry, setting))
+    words = None if fresh else keeping.read(place)
+    if words is not None:
+        versions = tuple(sorted(words["versions"].items()))
+        return Outcome(entry, Result.from_json(words["result"]), "", words["seconds"], True, versions)
+    began = time.perf_counter()
+    try:
+        result = entry.find(setting)
+    except _FAILURES as error:
+        return Outcome(entry, None, " ".join(str(error).split()) or type(error).__name__)
+    keeping.write(place, result, time.perf_counter() - began)
+    written = keeping.read(place)
+    assert written is not None
+    versions = tuple(sorted(written["versions"].items()))
+    return Outcome(entry, Result.from_json(written["result"]), "", written["seconds"], False, versions)
+
+
+class Steps:
+    """A progress bar over entries of different weights, with the time left."""
+
+    def __init__(self, weights: Sequence[float], wanted: bool) -> None:
+        self.weights, self.wanted = list(weights), wanted
+        self.place, self.before = -1, 0.0
+
+    def __enter__(self) -> Steps:
+        from tqdm.auto import tqdm
+
+        form = "{desc} {percentage:3.0f} %|{bar}| {elapsed}, left {remaining}{postfix}"
+        self.bar = tqdm(total=sum(self.weights), desc="reproducing", disable=not self.wanted, bar_format=form)
+        return self
+
+    def begin(self, name: str) -> None:
+        """The next entry."""
+        self.place += 1
+        self.bar.set_postfix_str(name)
+
+    def within(self, done: int, total: int) -> None:
+        """How far the present entry is."""
+        self._to(self.before + self.weights[self.place] * done / max(total, 1))
+
+    def end(self) -> None:
+        """The present entry is finished."""
+        self.before += self.weights[self.place]
+        self._to(self.before)
+
+    def _to(self, done: float) -> None:
+        self.bar.update(max(0.0, done - self.bar.n))
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.close()
+
+
+def reproduce(
+    name: str = "all",
+    setting: Setting | None = None,
+    folder: str | Path = "reports",
+    fresh: bool = False,
+    progress: bool = True,
+    said: Callable[[str], None] = print,
+) -> list[Outcome]:
+    """Compute entries and write the page: `reproduction.html` for "all", else `NAME.html`.
+
+    Parameters
+    ----------
+    name
+        An entry's (`workbench_book.names`), or "all".
+    setting
+        See `Setting`; the full form by default.
+    folder
+        Where the page and what is kept go.
+    fresh, progress
+        As in `find`.
+    said
+        Takes the sentence that says where the page is.
+
+    Returns
+    -------
+    list of Outcome
+        One for each entry computed or taken over.
+
+    Raises
+    ------
+    SettingError
+        There is no entry of that name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> quick = Setting(quick=True, measure=False)
+    >>> found = reproduce("mmc-misprints", quick, tempfile.mkdtemp(), progress=False, said=lambda text: None)
+    >>> [m.confirmed for m in found[0].result.misprints]
+    [True, True]
+    """
+    from workbench_book.page import write
+
+    chosen_setting = setting or Setting()
+    target = path_of(folder, "folder")
+    outcomes = find(name, chosen_setting, target, fresh, progress)
+    shown = outcomes if name == "all" else [each for each in outcomes if each.entry.name == name]
+    path = target / ("reproduction.html" if name == "all" else f"{name}.html")
+    write(shown, chosen_setting, path)
+    said(f"written to {path}")
+    return shown

@@ -1,0 +1,65 @@
+"""What entries are computed with: quick or full, where recorded traces lie, what may be downloaded or measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.base.settings import SettingError
+
+VARIABLE = "WORKBENCH_EC2_TRACES"  # path of the recorded traces, or of a folder that has them
+TRACES = "ec2_traces.csv"
+
+
+def _silent(done: int, total: int) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the book is made.
+
+    `traces`: the recorded EC2 traces, None where there are none. `download`: may OpenML be asked for real data?
+    `measure`: are the real runs made? `facts`: what entries found that this one needs, by name. `report(done,
+    total)` says how far an entry is.
+    """
+
+    quick: bool = False
+    seed: int = 0
+    traces: Path | None = None
+    download: bool = False
+    measure: bool = True
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    report: Callable[[int, int], None] = _silent
+
+    def pick(self, quick: Any, full: Any) -> Any:
+        """The one of two numbers that the form of the book asks for."""
+        return quick if self.quick else full
+
+
+def find_traces(given: str | Path | None = None) -> Path | None:
+    """Path of the recorded EC2 traces.
+
+    Looked for, in order: `given` (a file, or a folder with ec2_traces.csv), the environment variable
+    WORKBENCH_EC2_TRACES (the same), the folder `data` of the working directory. None where there is none.
+
+    Raises
+    ------
+    SettingError
+        A path was given, by argument or variable, and there is no such file.
+    """
+    for field_, path in (("traces", given), (VARIABLE, os.environ.get(VARIABLE))):
+        if path:
+            return _existing(field_, Path(path).expanduser())
+    default = Path("data") / TRACES
+    return default if default.is_file() else None
+
+
+def _existing(where: str, path: Path) -> Path:
+    file = path / TRACES if path.is_dir() else path
+    if not file.is_file():
+        raise SettingError(f"{where} = {str(path)!r}: no such file; give {TRACES} or the folder that has it")
+    return file

@@ -1,0 +1,217 @@
+"""Verdicts: does a column of numbers agree with the paper's, has it their order, or does it differ?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from workbench_book.values import COLUMNS, SWEEP, Line, Result
+
+Kind = Literal["agrees", "ordering", "differs", "holds", "fitted", "open"]
+
+STEPS = (0.1, 0.5, 1, 2, 5, 10, 15)  # per cent; further away, numbers do not agree
+TIE = 0.02  # published numbers closer than this have no order
+SYMBOLS: dict[Kind, str] = {
+    "agrees": "✓", "ordering": "≈", "differs": "≠", "holds": "✓", "fitted": "→", "open": "○",
+}  # fmt: skip
+WORST: tuple[Kind, ...] = ("differs", "ordering", "agrees")
+SAYS: dict[Kind, str] = {"agrees": "agrees", "ordering": "same ordering", "differs": "differs"}
+
+
+class Verdict(NamedTuple):
+    """How a column, or an entry, compares with the paper; `text` says it in words."""
+
+    kind: Kind
+    text: str
+
+    @property
+    def symbol(self) -> str:
+        """A sign that tells verdicts apart without colour."""
+        return SYMBOLS[self.kind]
+
+
+def compare(
+    published: Sequence[float], ours: Sequence[float], baseline: float | None = None, reason: str = ""
+) -> Verdict:
+    """Judge numbers one by one, then their order.
+
+    Parameters
+    ----------
+    published, ours
+        The same quantities in the same order; a NaN of ours never agrees.
+    baseline
+        A further quantity that both have in common, such as the 1 of the reference among ratios.
+    reason
+        Why they differ, for the verdict's words.
+
+    Examples
+    --------
+    >>> compare([2.0, 3.0], [2.0, 3.05]).text
+    'agrees within 2 %'
+    >>> compare([2.0, 3.0], [4.0, 9.0]).text
+    'same ordering (up to a factor of 3)'
+    >>> compare([2.0, 3.0], [4.0, 1.0], reason="a misprint").text
+    'differs (0 of 2 numbers within 15 %): a misprint'
+
+    Equal numbers have no order that ours could share:
+
+    >>> compare([2.0, 2.0], [4.0, 9.0]).kind
+    'differs'
+    """
+    off = max((_off(a, b) for a, b in zip(ours, published, strict=True)), default=math.nan)
+    within = next((step for step in STEPS if 100 * off <= step), None)
+    if within is not None:
+        return Verdict("agrees", f"agrees within {within:g} %")
+    pairs = [*zip(published, ours, strict=True), *([(baseline, baseline)] if baseline is not None else [])]
+    if same_order(pairs):
+        return Verdict("ordering", f"same ordering (up to a factor of {_factor(published, ours):.2g})")
+    return Verdict("differs", f"differs{_some(published, ours)}: {reason or 'the model lacks what made it'}")
+
+
+def _off(ours: float, published: float) -> float:
+    """Relative deviation; infinite for a missing number, absolute where the paper has 0."""
+    if math.isnan(ours):
+        return math.inf
+    return abs(ours / published - 1) if published else abs(ours)
+
+
+def _some(published: Sequence[float], ours: Sequence[float]) -> str:
+    """How many agree, where there are several."""
+    close = sum(_off(a, b) <= STEPS[-1] / 100 for a, b in zip(ours, published, strict=True))
+    return f" ({close} of {len(ours)} numbers within {STEPS[-1]} %)" if len(ours) > 1 else ""
+
+
+def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Is ours larger wherever the published number is? Near ties count for neither; where all are, there is no order.
+
+    >>> same_order([(1.0, 10.0), (2.0, 11.0), (2.01, 10.9)]), same_order([(1.0, 10.0), (1.0, 70.0)])
+    (True, False)
+    """
+    ordered = [(x, y) for (a, x), (b, y) in itertools.permutations(pairs, 2) if a > b * (1 + TIE)]
+    whole = not any(math.isnan(x) for _, x in pairs)
+    return whole and bool(ordered) and all(x > y * (1 - TIE) for x, y in ordered)
+
+
+def of_column(result: Result, column: str) -> Verdict | None:
+    """Verdict of one column of an entry; None where it has nothing to compare with.
+
+    What is measured at scaled settings is compared with the virtual clock at the same settings; what was fitted to
+    the paper's numbers is compared with nothing; a sweep is judged at each of its values.
+    """
+    if column == SWEEP:
+        return of_sweep([line for line in result.lines if line.swept], result)
+    if column == "measured" and any("scaled" in line.values for line in result.lines):
+        return _alike(result)
+    lines = [line for line in result.lines if line.published is not None and column in line.values]
+    if not lines:
+        return None
+    published = [line.published for line in lines if line.published is not None]
+    ours = [line.values[column] for line in lines]
+    if column == "fitted":
+        return Verdict(
+            "fitted", f"fitted to: off by a factor of up to {_factor(published, ours):.2g}; decides nothing"
+        )
+    return compare(published, ours, result.baseline, result.reasons.get(column, ""))
+
+
+def of_sweep(lines: Sequence[Line], result: Result) -> Verdict | None:
+    """The worst verdict over a sweep, and how often each came out; None without published numbers.
+
+    >>> lines = [Line("a", 2.0, swept=(2.0, 9.0)), Line("b", 3.0, swept=(3.0, 8.0))]
+    >>> of_sweep(lines, Result(lines=lines, reasons={"sweep": "it hangs on c"})).text
+    'differs at 1 of 2 constants, agrees at 1: it hangs on c'
+    """
+    compared = [(line.published, line.swept) for line in lines if line.published is not None]
+    if not compared:
+        return None
+    published, swept = (list(each) for each in zip(*compared, strict=True))
+    found = [compare(published, ours, result.baseline) for ours in zip(*swept, strict=True)]
+    counts = {kind: sum(each.kind == kind for each in found) for kind in WORST}
+    kinds = [kind for kind in WORST if counts[kind]]
+    if kinds == ["differs"] or len(kinds) > 1:
+        parts = [f"{SAYS[kind]} at {counts[kind]}" for kind in kinds]
+        parts[0] += f" of {len(found)} constants"
+        return Verdict(
+            kinds[0], f"{', '.join(parts)}: {result.reasons.get(SWEEP, 'it hangs on the constant')}"
+        )
+    off = max(_log(a, b) for a, each in compared for b in each)
+    return Verdict(
+        kinds[0], f"{SAYS[kinds[0]]} at all {len(found)} constants, up to a factor of {math.exp(off):.2g}"
+    )
+
+
+def _alike(result: Result) -> Verdict:
+    lines = [line for line in result.lines if {"scaled", "measured"} <= set(line.values)]
+    expected, found = ([line.values[column] for line in lines] for column in ("scaled", "measured"))
+    verdict = compare(expected, found, result.baseline, "this machine was late for some of the drawn times")
+    words = {"agrees": "agrees with", "ordering": "same ordering as", "differs": "differs from"}
+    first = words[verdict.kind]
+    rest = verdict.text.removeprefix("agrees").removeprefix("same ordering").removeprefix("differs")
+    return Verdict(verdict.kind, f"{first} the virtual clock at the same settings{rest}")
+
+
+def judged(result: Result) -> list[tuple[str, Verdict]]:
+    """Verdict of every judged column that has one, by the column's heading; what is measured is always judged."""
+    columns = dict.fromkeys([*result.columns, "measured"])
+    found = [(result.head(column), of_column(result, column)) for column in columns]
+    return [(heading, verdict) for heading, verdict in found if verdict is not None]
+
+
+def of_result(result: Result) -> Verdict:
+    """Verdict of an entry: of its first judged column, else of its claims or misprints, else of what is measured."""
+    columns = dict(judged(result))
+    real = columns.pop(result.head("measured"), None)
+    if columns:
+        return next(iter(columns.values()))
+    if result.claims:
+        return _stated(result)
+    if result.misprints:
+        shown = sum(m.confirmed for m in result.misprints)
+        kind: Kind = "holds" if shown == len(result.misprints) else "differs"
+        return Verdict(kind, f"{shown} of {len(result.misprints)} shown by computation")
+    return real or Verdict("open", "the paper prints nothing to compare with")
+
+
+def all_of(result: Result) -> list[tuple[str, Verdict]]:
+    """Every verdict of an entry, by what it is about; the first one is the entry's."""
+    found = judged(result)
+    first = of_result(result)
+    if first in [verdict for _, verdict in found]:
+        return found
+    return [("what the paper says" if result.claims else "", first), *found]
+
+
+def _stated(result: Result) -> Verdict:
+    said = len(result.claims)
+    unclear = sum(claim.holds is None for claim in result.claims)
+    missed = sum(not claim.holds for claim in result.claims) - unclear
+    why = f" ({result.reasons['claims']})" if "claims" in result.reasons else ""
+    if missed:
+        reworded = sum(not claim.holds and bool(claim.reworded) for claim in result.claims)
+        but = f" ({reworded} would if reworded)" if reworded else ""
+        return Verdict(
+            "differs", f"differs: {missed} of {said} {_statements(said, missed)} not hold{but}{why}"
+        )
+    if unclear:
+        return Verdict("open", f"open: {unclear} of {said} statement{'s' if said > 1 else ''} undecided{why}")
+    return Verdict("holds", f"what the paper says holds ({said} statement{'s' if said > 1 else ''})")
+
+
+def _statements(said: int, missed: int) -> str:
+    return f"statement{'s' if said > 1 else ''} {'does' if missed == 1 else 'do'}"
+
+
+def columns_of(result: Result) -> list[str]:
+    """Columns that have a number in some line, in the book's order."""
+    return [column for column in COLUMNS if any(column in line.values for line in result.lines)]
+
+
+def _factor(published: Sequence[float], ours: Sequence[float]) -> float:
+    return math.exp(max((_log(a, b) for a, b in zip(published, ours, strict=True)), default=0.0))
+
+
+def _log(published: float, ours: float) -> float:
+    """Logarithm of the factor between two numbers, 0 where one is not positive or never came."""
+    return abs(math.log(published / ours)) if published > 0 and 0 < ours < math.inf else 0.0

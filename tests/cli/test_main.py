@@ -1,0 +1,232 @@
+"""The command line fills an Experiment and says what is wrong in one sentence."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from workbench.cli.main import main
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["workbench", *words])
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+SMALL = ["--rounds", "3", "--scheme", "UMW", "--workers", "4"]
+
+
+def test_run_writes_a_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = wb.Experiment(scheme="GC", workers=6, rounds=50).write(tmp_path / "spec.yaml")
+    out = tmp_path / "run"
+    assert (
+        call(monkeypatch, "run", str(spec), "--rounds", "4", "--set", "link.latency=1e-3", "-o", str(out))
+        == 0
+    )
+    trace = wb.Trace.load(out)
+    assert (trace.experiment.scheme, len(trace.rounds), trace.experiment.link.latency) == ("GC", 4, 1e-3)
+    assert "4 rounds" in capsys.readouterr().out
+    assert call(monkeypatch, "run", str(spec), "-o", str(out)) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["run", "nowhere.yaml"], r"nowhere\.yaml: no such file"),
+        (["run", "--workers", "5"], r"workers = 5: the \(3,2\) tree has 12"),
+        (["run", *SMALL, "--set", "scheme_args.s=1"], r"scheme_args\.s: UMW has no such field"),
+        (["run", *SMALL, "--set", "rounds"], "FIELD=VALUE"),
+        (["run", *SMALL, "--engine", "mip"], "engine = 'mip'"),
+        (["run", *SMALL, "--set", "problem_args.data=nowhere.csv"], r"problem_args\.data.*nowhere\.csv"),
+        (["schemes", "GD"], "scheme = 'GD'.*choose one of"),
+        (["schemes", "gc"], "scheme = 'gc': no such name; did you mean 'GC'"),
+        (["delays", "gauss"], "delays.kind = 'gauss'"),
+        (["presets", "fig7"], "preset = 'fig7'"),
+        (["run", "--rounds", "x"], "x"),
+        (["run", *SMALL, "--set", "delays.rate=-3"], r"delays\.rate = -3: .*above 0"),
+        (
+            ["run", *SMALL, "--set", "delays.shape=0.5", "--set", "delays.kind=pareto"],
+            r"delays\.shape = 0\.5",
+        ),
+        (
+            ["run", *SMALL, "--set", "problem_args.data=digits"],
+            "problem: 'logistic' .*use 'softmax' or 'least_sq",
+        ),
+        (["run", *SMALL, "--problem", "cnn", "--set", "problem_args.data=digits"], "has 64 features"),
+        (["run", *SMALL, "-o", "/dev/null/run"], "output = '/dev/null/run': cannot be written"),
+        (["profile", "-o", "/dev/null/p.json"], "output = '/dev/null/p.json': cannot be written"),
+        (["reproduce", "ec2", "-o", "/dev/null"], "output = '/dev/null': cannot be written"),
+        (["presets", "fig8", "-o", "/dev/null"], "output = '/dev/null': cannot be written"),
+        (["runs", "nosuch", "-o", "nosuch/t.csv"], "nosuch"),
+        (["profile", "-o", "/proc/p.json"], "output = '/proc/p.json': cannot be written"),
+        (
+            ["run", "--rounds", "1" + 20 * "0", "--scheme", "UMW"],
+            "rounds = 1.*is too large; take 100000000 or less",
+        ),
+        (["sweep", "x.yaml", "--timeout", "-3"], "'--timeout': -3.0"),
+        (["sweep", "x.yaml", "-j", "0"], "'--jobs': 0"),
+        (["run", "--set", "=1"], "--set =1: write FIELD=VALUE"),
+        (["run", "--set", "delays..kind=1"], r"--set delays\.\.kind=1: write FIELD=VALUE"),
+        (["run", "-o", "x" * 300], "output = 'x.*: has a name of 300 bytes; take at most 255"),
+        (["run", "--set", "problem_args=" + "{a: " * 100 + "1" + "}" * 100], "is not a value in YAML"),
+        (["resume", "."], r"folder = '\.': holds no run on real processes; give"),
+        (["rum"], "rum"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], error: str
+) -> None:
+    assert call(monkeypatch, *words) == 2
+    text = capsys.readouterr().err
+    assert re.search(error, text), text
+    assert "Traceback" not in text
+
+
+def test_help_comes_from_the_fields(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "run", "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for field in wb.Experiment.fields():
+        if field.get("type") in ("string", "integer"):
+            assert f"--{field['name']}" in text
+            assert " ".join(field["description"].split()) in text
+
+
+def test_lists(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert call(monkeypatch, "schemes") == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in wb.schemes.names())
+    for name in wb.schemes.names():
+        assert call(monkeypatch, "schemes", name) == 0
+    assert call(monkeypatch, "delays", "markov") == 0
+    assert "probability per round" in capsys.readouterr().out
+    assert call(monkeypatch, "presets") == 0
+    assert call(monkeypatch, "presets", "fig8", "-o", str(tmp_path / "fig8")) == 0
+    assert wb.Experiment.read(tmp_path / "fig8" / "CR.yaml") == wb.presets["fig8"]["CR"]
+    assert call(monkeypatch, "forecast", str(tmp_path / "fig8" / "CR.yaml"), "--rounds", "5") == 0
+    assert "s a round" in capsys.readouterr().out
+    assert call(monkeypatch, "code", str(tmp_path / "fig8" / "CR.yaml"), "--sets", "5") == 0
+    assert "amplification" in capsys.readouterr().out
+    assert call(monkeypatch, "code", str(tmp_path / "fig8" / "UMW.yaml")) == 0
+    assert "nothing is lost" in capsys.readouterr().out
+
+
+def test_another_scheme_drops_the_numbers_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = str(wb.Experiment(rounds=2).write(tmp_path / "spec.yaml"))
+    assert call(monkeypatch, "run", spec, "--scheme", "UMW") == 0
+    for change, words in {"rounds.x=3": "no fields of its own", "rounds=[": "not a value in YAML"}.items():
+        assert call(monkeypatch, "run", spec, "--set", change) == 2
+        assert words in capsys.readouterr().err
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe")
+    assert call(monkeypatch, "run", str(binary)) == 2
+    assert "binary.yaml" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 7.28 TiB")
+
+    monkeypatch.setattr("workbench.running.start.run", run)
+    assert call(monkeypatch, "run", *SMALL) == 2
+    assert capsys.readouterr().err == (
+        "workbench: not enough memory (Unable to allocate 7.28 TiB); take fewer workers, rounds, samples or runs\n"
+    )
+
+
+def test_a_warning_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--problem", "least_squares", "--set", "optimiser_args.step=1e6", "--rounds", "100"]
+    assert call(monkeypatch, "run", *SMALL, *words) == 0
+    assert re.match(r"workbench: warning: UMW: the loss is not finite from round \d+ on; .*\n$",
+                    capsys.readouterr().err)  # fmt: skip
+
+
+def test_a_number_of_the_default_delays_is_changed_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert call(monkeypatch, "run", *SMALL, "--set", "delays.rate=1e3", "-o", str(out)) == 0
+    default = wb.Experiment().delays
+    assert wb.Trace.load(out).experiment.delays == default.replace(rate=1e3)
+
+
+def test_a_forecast_says_where_its_error_is_no_error_of_other_seeds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "times.csv"
+    table.write_text("worker,iteration,seconds\n0,0,1.0\n1,0,2.0\n")
+    for kind, told in (("heterogeneous", True), ("markov", True), ("replay", True), ("exponential", False)):
+        more = {"path": str(table)} if kind == "replay" else {}
+        spec = wb.Experiment(delays={"kind": kind, **more}).write(tmp_path / f"{kind}.yaml")
+        assert call(monkeypatch, "forecast", str(spec), "--rounds", "5") == 0
+        assert ("other seeds differ by more" in capsys.readouterr().out) == told
+
+
+def test_who_asks_for_a_table_of_nothing_finds_nothing_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "runs", "-o", "runs/table.csv") == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_a_run_that_has_ended_is_not_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert call(monkeypatch, "run", *SMALL, "--engine", "mpi", "-o", str(out)) == 0
+    files = sorted(path.name for path in out.iterdir())
+    assert call(monkeypatch, "stop", str(out)) == 0
+    assert "this run has ended already\nUMW: 3 rounds" in capsys.readouterr().out
+    assert sorted(path.name for path in out.iterdir()) == files
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "workbench", "schemes"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in wb.schemes.names())
+
+
+def test_times_that_no_number_holds_are_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = wb.Experiment(scheme="UMW", workers=4, rounds=3, link={"latency": 1e308}).write(
+        tmp_path / "s.yaml"
+    )
+    for words in (["run", str(spec)], ["forecast", str(spec)]):
+        assert call(monkeypatch, *words) == 0
+        said = capsys.readouterr().out
+        assert "more seconds than a number can hold" in said
+        assert not re.search(r"\b(inf|nan)\b", said)
+    assert "more seconds than a number can hold" in repr(wb.run(wb.Experiment.read(spec)))
+
+
+def test_a_loss_that_is_no_number_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--set", "problem=least_squares", "--set", "optimiser_args.step=1e300"]
+    assert call(monkeypatch, "run", *SMALL, *words) == 0
+    said = capsys.readouterr().out
+    assert "the loss is not finite any more" in said
+    assert not re.search(r"\b(inf|nan)\b", said)

@@ -1,0 +1,92 @@
+"""The commands profile and plan, as a user types them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import workbench as wb
+from workbench.cli.main import cli
+from workbench.planning.measuring import simulated
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    truth = wb.Experiment(
+        scheme="UMW", workers=6, link={"latency": 1e-3, "bandwidth": 1e5, "downloads": True}
+    )
+    return simulated(truth, rounds=12, resamples=3).save(tmp_path_factory.mktemp("p") / "lab.json")
+
+
+def test_a_plan_is_a_table_a_sentence_and_a_picture(file: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    wb.Experiment(
+        workers=6,
+        scheme="UMW",
+        problem_args={"samples": 240, "features": 60},
+        rounds=15,
+        optimiser_args={"step": 0.5},
+    ).write(spec)
+    best, picture = tmp_path / "best.yaml", tmp_path / "plan.html"
+    words = ["plan", str(file), str(spec), "--effort", "0", "-o", str(best), "--picture", str(picture)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:2] == ["scheme", "time"]
+    assert any(line.startswith("not ranked: ") for line in lines)
+    assert any("resampled predictions" in line for line in lines)
+    assert "plotly" in picture.read_text()
+    chosen = wb.Experiment.read(best)
+    assert (chosen.workers, chosen.rounds, chosen.optimiser_args) == (6, 15, {"step": 0.5})
+    assert lines[1].startswith(chosen.scheme)
+
+
+def test_the_table_names_steps_and_marks_inexact_schemes(file: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
+    wb.Experiment(workers=6, scheme="UMW", rounds=20, **problem).write(spec)
+    words = ["plan", str(file), str(spec), "--scheme", "UMW", "--scheme", "D-Adam", "--picture"]
+    done = CliRunner().invoke(cli, [*words, str(tmp_path / "plan.html")])
+    assert done.exit_code == 0, done.output
+    rows = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
+    assert rows["scheme"].endswith("  step")
+    assert "  gd step " in rows["UMW"]
+    assert "  amsgrad rate " in rows["≈ D-Adam"]
+    assert "≈: inexact, it commits estimates of the gradient; rounds are simulated" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plan", "none.json"], "no such file"),
+        (["plan", "{file}", "--scheme", "CX"], "scheme = 'CX'"),
+        (["plan", "{file}", "--picture", "p.gif"], "picture = 'p.gif'"),
+        (["plan", "{file}", "-o", "best.txt"], "output = 'best.txt'"),
+        (["profile", "nowhere", "-o", "p.json"], "nowhere"),
+        (["profile", "local", "-o", "p.txt"], "output = 'p.txt'"),
+        (["profile", "local", "--rounds", "2"], "rounds = 2"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, [word.format(file=file) for word in words])
+    assert done.exit_code != 0
+    assert isinstance(done.exception, wb.SettingError)
+    assert said in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_this_machine_is_measured(tmp_path: Path) -> None:
+    file = tmp_path / "here.json"
+    done = CliRunner().invoke(cli, ["profile", "local", "--workers", "3", "--rounds", "8", "-o", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "\nlink: " in done.stdout
+    assert f"written to {file}" in done.output
+    assert wb.ClusterProfile.load(file).workers == 3
+    assert (tmp_path / "here.html").is_file()

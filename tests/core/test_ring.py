@@ -1,0 +1,75 @@
+"""The ring's clock for all nodes at once against the same ring as explicit messages."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.delays import DelayStream, ShiftedExponential
+from workbench.core.links import Link
+from workbench.core.optimisers import GradientDescent
+from workbench.core.protocol import MASTER, Commit, Compute, Node, Program, Scheme
+from workbench.core.ring import ring_steps, slice_sizes
+from workbench.engines.virtual.arithmetic import Numbers
+from workbench.engines.virtual.sim import World, simulate
+from workbench.problems.linear import LeastSquares
+from workbench.schemes.ring_all_reduce import RAR
+
+
+class Explicit(RAR):
+    """RAR whose slices are messages of their own."""
+
+    def program(self, node: Node) -> Program:
+        model = node.model
+        for r in range(node.rounds if node.rank != MASTER else 0):
+            value = yield Compute(node.work, model, r)
+            total = yield from ring_steps(node, value, r)
+            model = yield Commit(total, r)
+
+
+Scheme.catalogue["RAR"] = RAR  # the class above registered itself under the same name
+
+
+class TestRing:
+    rounds: ClassVar[int] = 4
+
+    @given(
+        st.integers(2, 9), st.integers(1, 23), st.sampled_from([0.0, 0.01, 3.0]), st.sampled_from([None, 40.0, 1e5]),
+        st.integers(0, 99),
+    )  # fmt: skip
+    def test_both_take_the_same_time_and_give_the_same_bits(
+        self, n: int, floats: int, latency: float, bandwidth: float | None, seed: int
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((3 * n, floats)), rng.standard_normal(3 * n)
+        found = []
+        for scheme in (RAR(), Explicit()):
+            plan = scheme.plan(n, 3 * n)
+            numbers = Numbers(plan, LeastSquares(X, y), GradientDescent(step=0.01))
+            stream = DelayStream(ShiftedExponential(shift=0.01, rate=3.0), seed, n)
+            world = World(self.rounds, floats, stream, Link(latency=latency, bandwidth=bandwidth))
+            found.append((simulate(scheme, plan, world, numbers), numbers.models[-1]))
+        (quick, model), (slow, explicit) = found
+        np.testing.assert_allclose(quick.times, slow.times, rtol=1e-12)
+        np.testing.assert_array_equal(model, explicit)
+        assert quick.messages == slow.messages == [2 * n * (n - 1)] * self.rounds
+        assert quick.bytes == slow.bytes
+
+
+def test_without_latency_all_nodes_end_together() -> None:
+    """2(N-1) steps of p/N after the last node entered, whoever was late (paper 1, section II-B)."""
+    from workbench.core.ring import ring_finish
+
+    entry = np.array([0.0, 5.0, 1.0, 2.0])
+    finish, _ = ring_finish(entry, np.zeros(4), 400, Link(bandwidth=800.0))
+    np.testing.assert_allclose(finish, 5.0 + 6 * 1.0)
+
+
+def test_slices_differ_by_one_float_at_most() -> None:
+    assert slice_sizes(10, 4).tolist() == [3, 3, 2, 2]
+    with pytest.raises(ZeroDivisionError):
+        slice_sizes(10, 0)

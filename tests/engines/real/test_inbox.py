@@ -1,0 +1,158 @@
+"""What a rank without emulated links takes out of its post, in which order, and how it is booked; no MPI runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from workbench.core.delays import DelayStream
+from workbench.core.programs import Lost, after, gather
+from workbench.core.protocol import CODED, LOST, MODEL, Close, Compute, Decode, Message, Node, Recv, Send
+from workbench.engines.real.bell import Bell
+from workbench.engines.real.learner import Learner
+from workbench.engines.real.ledger import Ledger
+from workbench.engines.real.wire import Envelope
+
+pytest.importorskip("mpi4py")
+
+from workbench.engines.real.rank import Emulate, RankEngine, Setup
+
+ROUNDS = 5
+
+
+class Letters:
+    """A post office in which letters lie ready, some to a look."""
+
+    def __init__(self, *looks: list[tuple[int, int]]) -> None:
+        self.looks = list(looks)  # sender and round of each letter
+        self.arrives = 0.5
+        self.bell, self.dead, self.needs_looks = Bell(), set[int](), False
+        self.looked = 0
+
+    def poll(self, now: float) -> list[tuple[Envelope, Any]]:
+        self.looked += 1
+        found = self.looks.pop(0) if self.looks else []
+        return [(Envelope(1, r, src, 0, 1, 3, 0.5, self.arrives, CODED), (src, r)) for src, r in found]
+
+
+def master(post: Any, emulate: Emulate = "nothing", **more: Any) -> RankEngine:
+    e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4, rounds=ROUNDS)
+    problem, optimiser = e.build_problem(), e.build_optimiser()
+    learner = Learner(e.plan, problem, optimiser, 0, problem.start(), optimiser.start(problem))
+    delays = DelayStream(e.delays, 0, e.workers)
+    setup = Setup(e.build_scheme(), e.plan, ROUNDS, 3, delays, e.link, emulate, **more)
+    nothing: Any = lambda *what: float("inf")  # noqa: E731
+    return RankEngine(setup, 0, post, learner, Ledger(0, ROUNDS), nothing, nothing, nothing, nothing)
+
+
+def taken(engine: RankEngine, round: int) -> tuple[int, int]:
+    message: Message = engine.handlers[Recv](Recv({CODED: round, LOST: 0}))
+    return message.src, message.round
+
+
+def counts(engine: RankEngine, round: int) -> dict[str, int]:
+    return {name: engine.ledger.counts[name][round] for name in ("messages", "bytes", "stale")}
+
+
+def test_letters_are_taken_in_the_order_in_which_they_came() -> None:
+    engine = master(Letters([(3, 1), (1, 0)], [(2, 0), (4, 0)]))
+    assert [taken(engine, 0) for _ in range(4)] == [(3, 1), (1, 0), (2, 0), (4, 0)]
+    assert counts(engine, 0) == {"messages": 3, "bytes": 72, "stale": 0}
+
+
+def test_what_comes_after_its_round_was_closed_is_only_stale() -> None:
+    engine = master(Letters([(1, 0)], [(2, 0), (3, 1)]))
+    assert taken(engine, 0) == (1, 0)
+    engine.handlers[Close](Close(CODED, 1))
+    assert taken(engine, 1) == (3, 1)
+    assert counts(engine, 0) == {"messages": 1, "bytes": 24, "stale": 1}
+    assert [event[2] for event in engine.ledger.events] == ["send", "drop", "send"]
+
+
+def test_what_had_come_when_its_round_was_closed_was_received_for_nothing() -> None:
+    engine = master(Letters([(1, 0), (2, 0), (3, 1)]))
+    assert taken(engine, 0) == (1, 0)
+    engine.handlers[Close](Close(CODED, 1))
+    assert counts(engine, 0) == {"messages": 2, "bytes": 48, "stale": 1}
+    assert taken(engine, 1) == (3, 1)
+
+
+def test_word_of_a_dead_child_is_heard_and_not_counted() -> None:
+    post = Letters([])
+    engine = master(post)
+    post.dead.add(2)
+    assert taken(engine, 0) == (2, 0)
+    assert counts(engine, 0) == {"messages": 0, "bytes": 0, "stale": 0}
+
+
+def decode(engine: RankEngine) -> None:
+    engine.handlers[Decode](Decode(20))
+
+
+def compute(engine: RankEngine) -> None:
+    work = engine.setup.plan.work[1]
+    assert not engine._cut(Compute(work, None, 0), engine.logical + 0.2)
+
+
+@pytest.mark.parametrize("busy", [decode, compute])
+def test_what_comes_while_a_rank_is_busy_does_not_keep_it_awake(busy: Callable[[RankEngine], None]) -> None:
+    post = Letters([(1, 0)], [(2, 0)])
+    engine = master(post, "all", decode_rate=100.0)
+    began = engine.logical
+    busy(engine)  # 0.2 s
+    assert time.monotonic() >= began + 0.199
+    assert post.looked < 100
+    assert [taken(engine, 0) for _ in range(2)] == [(1, 0), (2, 0)]
+
+
+@pytest.mark.parametrize("after", [-0.005, 0.005])
+def test_what_is_through_after_the_decoding_is_not_taken_in_before_its_end(
+    after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Be it before the machine's clock, of which the rank's may be behind."""
+    monkeypatch.setattr("workbench.engines.real.rank.SLACK", 10.0)
+    post = Letters([(1, 0)])
+    engine = master(post, "all", decode_rate=1000.0)
+    engine.zero = engine.logical = time.monotonic() - 0.04
+    end = engine.logical + 0.01
+    post.arrives = end + after
+    engine.handlers[Decode](Decode(10))
+    assert engine.logical == end
+    assert len(engine.inbox) == (after < 0)
+    assert taken(engine, 0) == (1, 0)
+
+
+class Workers(Letters):
+    """Four that answer every model after a while, which is how long their answers take on the run's clock, too."""
+
+    seconds = 0.005
+    due = float("inf")
+
+    def send(self, to: Any, envelope: Envelope, value: Any, newest: bool) -> None:
+        self.due, self.arrives = time.monotonic() + self.seconds, envelope.sent + self.seconds
+        self.letters = [(rank, envelope.round) for rank in to]
+
+    def poll(self, now: float) -> list[tuple[Envelope, Any]]:
+        if now >= self.due:
+            self.due, self.looks = float("inf"), [self.letters]
+        return super().poll(now)
+
+
+@pytest.mark.parametrize("emulate", ["all", "nothing"])
+@pytest.mark.parametrize("behind", [0.0, 0.03, 0.3])
+def test_a_round_with_a_deadline_has_its_time_after_the_master_was_held_up(
+    emulate: Emulate, behind: float
+) -> None:
+    """Between two rounds, that is, where no wait makes up for it; by less than the slack, and by more."""
+    engine = master(Workers(), emulate)
+    plan, start = engine.setup.plan, engine.learner.start()
+    node = Node(0, plan, ROUNDS, 3, start, lambda: engine.logical - engine.zero)
+    for round in range(3):
+        engine.logical -= behind
+        engine.handlers[Send](Send(node.children, MODEL, round, node.model))
+        got, _ = engine.drive(gather(node, round, after(0.02), Lost()))
+        assert got  # all four, unless this test is held up itself

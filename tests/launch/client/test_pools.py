@@ -1,0 +1,137 @@
+"""Folders of pools that have ended do not stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.launch.client import pools
+from workbench.launch.head.supervisor import GONE, SHARED, shared
+from workbench.launch.rank.watch import here, is_alive
+
+
+@pytest.fixture
+def dead() -> int:
+    """Number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize(
+    ("owner_lives", "gone", "ranks", "host", "stays"),
+    [
+        (False, True, None, None, False),
+        (False, False, "dead", "here", False),  # its supervisor was killed, too
+        (False, False, "alive", "here", True),
+        (False, False, "dead", "elsewhere", True),  # nothing is known of other hosts' processes
+        (False, False, None, None, True),  # it is only starting
+        (True, True, "dead", "here", True),  # its owner may still ask why it ended
+    ],
+)
+def test_only_what_is_over_is_swept_away(
+    owner_lives: bool,
+    gone: bool,
+    ranks: str | None,
+    host: str | None,
+    stays: bool,
+    dead: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pools, "pools_folder", lambda: tmp_path)
+    folder = tmp_path / f"{os.getpid() if owner_lives else dead}-abc"
+    folder.mkdir()
+    if gone:
+        (folder / GONE).write_text("{}")
+    if ranks is not None:
+        pid = os.getpid() if ranks == "alive" else dead
+        place = [pid, here().host if host == "here" else "another-host"]
+        (folder / pools.READY).write_text(json.dumps({"places": [place, place]}))
+    pools.sweep()
+    assert folder.exists() == stays
+
+
+@pytest.mark.parametrize(
+    ("alone", "host", "stays"), [(True, "here", False), (True, "elsewhere", True), (False, "here", True)]
+)
+def test_a_pool_whose_supervisor_was_killed_before_it_was_up_is_swept_away(
+    alone: bool, host: str, stays: bool, dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "pools_folder", lambda: tmp_path)
+    folder = pools.make_folder(2, lambda folder: [], dead, alone=alone)
+    settings = json.loads((folder / pools.SETTINGS).read_text())
+    if host == "elsewhere":
+        (folder / pools.SETTINGS).write_text(json.dumps({**settings, "host": "another-host"}))
+    folder = folder.rename(folder.with_name(f"{dead}-abc"))
+    pools.sweep()
+    assert folder.exists() == stays
+
+
+def test_processes_that_the_system_hides_are_there(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for ranks in a namespace of their own where /proc is mounted with hidepid."""
+
+    def hidden(*_: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    assert is_alive(os.getpid())
+    assert not is_alive(dead)
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize("abruptly", [False, True])
+def test_ranks_leave_no_shared_memory(abruptly: bool) -> None:
+    from workbench.clusters import load
+
+    pool = load("local").open_here(3)
+    assert isinstance(pool, pools.ChildPool)
+    pool.await_ready()
+    memory = shared(pool.folder)
+    if memory.parent.exists():
+        assert list(memory.iterdir())  # the ranks do share memory there
+    if abruptly:
+        for pid in [pool.supervisor.pid, *(pid for pid, _ in pool.places)]:
+            os.kill(pid, signal.SIGKILL)
+        pool.supervisor.wait()
+    pool.close()
+    assert not memory.exists()
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_pools_whose_master_was_killed_leave_nothing() -> None:
+    mine = pools.Pools()
+    first = mine.get(2)
+    assert isinstance(first, pools.ChildPool)
+    first.await_ready()
+    os.kill(first.places[0][0], signal.SIGKILL)
+    assert first.wait(60.0), "hangs"
+    second = mine.get(2)
+    assert isinstance(second, pools.ChildPool)
+    assert second is not first
+    mine.close()
+    assert not [
+        pool for pool in (first, second) for place in (pool.folder, shared(pool.folder)) if place.exists()
+    ]
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0,
+    reason="this system lets nobody mount a small disk of one's own",
+)
+@pytest.mark.parametrize(("megabytes", "ranks", "fits"), [(4, 3, False), (64, 3, True), (64, 1000, False)])
+def test_too_little_shared_memory_is_said_at_once(megabytes: int, ranks: int, fits: bool) -> None:
+    check = f"from workbench.launch import mpiexec; mpiexec._check_shared({ranks})"
+    mount = f"mount -t tmpfs -o size={megabytes}m tmpfs {SHARED}"
+    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, check]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (found.returncode == 0) == fits
+    assert fits or f"{SHARED}: {megabytes} MB of shared memory are free" in found.stderr

@@ -1,0 +1,275 @@
+"""Calibrations: on the virtual clock what is known comes out; on real processes a profile is what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.base.settings import SettingError
+from workbench.core.delays import DelayStream, Heterogeneous, ShiftedExponential
+from workbench.planning.measuring import grid, profile, simulated
+from workbench.planning.observing import Observed, on_one_clock
+from workbench.planning.profile import ClusterProfile, scaled
+
+FEW = settings(max_examples=6)
+LINK: dict[str, Any] = {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}
+RIVALS: list[tuple[str, dict[str, Any]]] = [
+    ("UMW", {}),
+    ("GC", {"stragglers": 3}),
+    ("CR", {"children": 3, "layers": 2, "stragglers": 1}),
+    ("RAR", {}),
+    ("CEGC", {"load": 3, "stragglers": 1, "reduction": 2}),
+]
+
+
+def truth(**fields: Any) -> wb.Experiment:
+    return wb.Experiment(**{"scheme": "UMW", "workers": 12, "link": LINK, **fields})
+
+
+@pytest.fixture(scope="module")
+def known() -> ClusterProfile:
+    return simulated(truth(), rounds=40, resamples=6)
+
+
+@FEW
+@given(
+    shift=st.floats(1e-5, 1e-3),
+    spread=st.floats(0.3, 2.0),
+    latency=st.floats(1e-4, 1e-2),
+    bandwidth=st.floats(1e6, 1e8),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_delays_and_link_come_out(
+    shift: float, spread: float, latency: float, bandwidth: float, seed: int
+) -> None:
+    delays = {"kind": "shifted_exponential", "shift": shift, "rate": 1 / (shift * spread)}
+    link = {"latency": latency, "bandwidth": bandwidth, "downloads": True}
+    found = simulated(truth(delays=delays, link=link, seed=seed), rounds=40)
+    law = found.delays(64, 1024)
+    assert law.kind in ("shifted_exponential", "pareto")
+    mean = law.compute(np.ones((1, 1)), np.array([1.0]))[0]  # of a worker that draws the mean
+    assert mean == pytest.approx(shift * (1 + spread), rel=0.25)
+    assert found.link(1024).latency == pytest.approx(latency, rel=0.05)
+    expected = wb.Experiment(link=link).link.transfer(1024)
+    # Where answers hardly meet at the port, only latency and transfer together can be seen.
+    assert found.link(1024).transfer(1024) == pytest.approx(expected, rel=0.1, abs=0.02 * latency)
+    assert found.link(1024).downloads
+
+
+@pytest.mark.parametrize(("scheme", "args"), RIVALS, ids=lambda x: x if isinstance(x, str) else "")
+def test_forecasts_on_the_profile_are_those_on_the_truth(
+    known: ClusterProfile, scheme: str, args: dict[str, Any]
+) -> None:
+    e = truth(scheme=scheme, scheme_args=args, problem_args={"samples": 1200, "features": 500})
+    expected = wb.forecast(e, 400).mean
+    assert wb.forecast(known.experiment(e), 400).mean == pytest.approx(expected, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    "delays",
+    [
+        {"kind": "heterogeneous", "slow": 0.3},
+        {"kind": "markov", "enter": 0.05, "leave": 0.2},
+        {"kind": "pareto", "shape": 2.5},
+        {"kind": "constant", "shift": 1e-4},
+    ],
+    ids=lambda d: d["kind"],
+)
+def test_every_law_comes_out(delays: dict[str, Any]) -> None:
+    found = simulated(truth(workers=30, delays=delays, seed=2), rounds=60)
+    law = found.law(found.main)
+    assert law is not None
+    assert law.delays.kind == delays["kind"]
+    e = truth(workers=30, delays=delays, seed=2, problem_args={"samples": 3000, "features": 100})
+    expected, mean = wb.forecast(e, 300).mean, wb.forecast(found.experiment(e), 300).mean
+    assert mean == pytest.approx(expected, rel=0.1)
+
+
+def test_a_link_without_downloads_is_noticed() -> None:
+    found = simulated(truth(link={"latency": 1e-3}, delays={"kind": "constant", "shift": 1e-4}), rounds=10)
+    assert not found.link(100).downloads
+    assert found.delays(16, 64).compute(np.zeros((1, 1)), np.array([1.0]))[0] == pytest.approx(1e-4)
+
+
+def test_ways_of_every_worker(known: ClusterProfile) -> None:
+    assert len(known.links) == 12
+    for link in known.links:
+        assert link.up.latency == pytest.approx(1e-3, rel=0.2)
+        assert link.down.latency == pytest.approx(1e-3, rel=0.01)
+        assert link.down.bandwidth == pytest.approx(8e6, rel=0.01)
+
+
+def test_resampling_gives_a_spread_around_the_fit(known: ClusterProfile) -> None:
+    rates = [each.laws[0].rate for each in known.resampled if isinstance(each.laws[0], ShiftedExponential)]
+    law = known.fitted.laws[0]
+    assert isinstance(law, ShiftedExponential)
+    assert len(set(rates)) == len(known.resampled) == 6
+    assert min(rates) < law.rate < max(rates)
+
+
+def test_how_many_workers_are_slow_is_as_uncertain_as_few_workers_make_it() -> None:
+    """Rounds say who is slow; that so many of the next ones will be, only the number of workers says."""
+    delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
+    found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
+    slow = [each.laws[0].slow for each in found.resampled if isinstance(each.laws[0], Heterogeneous)]
+    assert len(slow) >= 35  # once in a while nobody slow is drawn
+    assert 0.03 < np.std(slow) < 0.2  # sqrt(0.3 * 0.7 / 20) = 0.10
+
+
+def test_files_come_back_as_they_were(known: ClusterProfile, tmp_path: Path) -> None:
+    for name in ("a.json", "b.yaml"):
+        path = known.save(tmp_path / name)
+        assert ClusterProfile.load(path) == known
+    words = json.loads((tmp_path / "a.json").read_text())
+    assert words["hosts"][0]["name"] == "simulated"
+    assert words["versions"]["numpy"]
+    assert not list(tmp_path.glob(".*"))  # nothing half-written
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", r"p\.json: "),
+        ('{"format": 99}', r"p\.json: "),
+        ("[]", r"p\.json: "),
+        ("{}", r"p\.json: cluster: is missing"),
+    ],
+)
+def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    with pytest.raises(SettingError, match=said):
+        ClusterProfile.load(path)
+
+
+def test_names_of_files(known: ClusterProfile, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"no such file"):
+        ClusterProfile.load(tmp_path / "none.json")
+    with pytest.raises(SettingError, match=r"end it in \.json or \.yaml"):
+        known.save(tmp_path / "p.txt")
+    with pytest.raises(SettingError, match=r"no folder"):
+        known.save(tmp_path / "not" / "p.json")
+
+
+def test_times_that_fit_no_law_are_replayed(known: ClusterProfile) -> None:
+    """Whatever was recorded: uncoded rounds come out as they were, since all workers begin at one round."""
+    worse = known.fitted.replace(laws=(None,) * len(known.recorded))
+    e = grid(12, None, 40)[3].replace(rounds=40)
+    replayed = wb.forecast(known.experiment(e, worse), 40)
+    recorded = known.recorded[3]
+    assert known.experiment(e, worse).delays.kind == "replay"
+    assert replayed.mean == pytest.approx(np.mean(recorded.rounds), rel=0.02)
+    np.testing.assert_allclose(np.sort(replayed.seconds), np.sort(recorded.rounds), rtol=0.03)
+
+
+def test_shared_cores_are_told(known: ClusterProfile) -> None:
+    host = known.hosts[0].replace(cores=2)
+    crowded = known.replace(hosts=(host,))
+    assert any("12 workers on 2 cores" in note for note in crowded.notes())
+    assert not known.notes()
+
+
+def test_late_workers_go_on_using_shared_cores(known: ClusterProfile) -> None:
+    """On cores of their own coding saves the wait; on shared ones the others' work has to be done all the same."""
+    crowded = known.replace(hosts=(known.hosts[0].replace(cores=2),))
+    all_compute_all = truth(
+        scheme="GC", scheme_args={"stragglers": 11}, problem_args={"samples": 600, "features": 20}
+    )
+    alone, shared = (each.forecast(all_compute_all, 50) for each in (known, crowded))
+    placed = known.experiment(all_compute_all)
+    stream = DelayStream(placed.delays, placed.seed, 12)
+    slowest = [stream.whole(r, np.full(12, 600)).max() for r in range(50)]
+    np.testing.assert_allclose(shared.seconds, np.maximum(alone.seconds, slowest))
+    assert shared.mean > 1.2 * alone.mean
+    uncoded = truth(problem_args={"samples": 600, "features": 20})
+    assert crowded.forecast(uncoded, 50).mean == pytest.approx(known.forecast(uncoded, 50).mean)
+    in_parts = truth(scheme="UC-MMC", scheme_args={"load": 12}, problem_args={"samples": 600, "features": 20})
+    gained, lost = known.forecast(in_parts, 50).mean, crowded.forecast(in_parts, 50).mean
+    assert gained < lost < np.mean(slowest) / 3  # parts that are not wanted any more are not begun
+
+
+def test_clocks_that_differ_are_set_right() -> None:
+    """A worker's clock is an hour ahead; the way takes 1 ms up and down."""
+    rng = np.random.default_rng(0)
+    left = np.arange(20.0)[:, None] + np.zeros((20, 2))
+    came = left + 1e-3 + rng.exponential(1e-3, (20, 2))
+    came[0] = left[0] + 1e-3
+    begun, done = came, came + 0.1
+    end = done + 1e-3 + rng.exponential(1e-3, (20, 2))
+    end[1] = done[1] + 1e-3
+    seen = Observed(10.0, 5, np.arange(20.0), left, came, begun, done, done, end, end.max(axis=1))
+    off = np.array([0.0, 3600.0])
+    wrong = Observed(
+        10.0, 5, seen.start, left, came + off, begun + off, done + off, done + off, end, seen.commit
+    )
+    right = on_one_clock(wrong, np.array([False, True]))
+    np.testing.assert_allclose(right.done, seen.done, atol=1e-8)
+    np.testing.assert_allclose(right.came, seen.came, atol=1e-8)
+
+
+def test_scaling_keeps_all_but_the_times() -> None:
+    for spec in ({"kind": "markov"}, {"kind": "pareto"}, {"kind": "two_part"}, {"kind": "heterogeneous"}):
+        law = truth(delays=spec).delays
+        draw = np.ones((2, 3))
+        once, twice = (each.compute(draw, np.ones(3)) for each in (law, scaled(law, 2.0)))
+        np.testing.assert_allclose(twice, 2 * once)
+
+
+@pytest.mark.parametrize(
+    ("problem", "args"),
+    [
+        ("logistic", {"data": "breast_cancer"}),
+        ("softmax", {"data": "digits"}),
+        ("least_squares", {"samples": 500, "features": 40, "l2": 0.1}),
+    ],
+)
+def test_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) -> None:
+    """The same problem and model size, its uncoded load and more, nothing to download."""
+    like = wb.Experiment(scheme="UMW", workers=5, problem=problem, problem_args=args)
+    found = grid(5, like, 8)
+    sizes = {e.shape()[1] for e in found}
+    assert like.shape()[1] in sizes
+    assert len(sizes) == 2
+    loads = sorted(e.build_scheme().loads(5, e.shape()[0]).mean() for e in found)
+    assert loads[0] == pytest.approx(like.shape()[0] / 5, rel=0.05)
+    assert loads[-1] == pytest.approx(4 * loads[0], rel=0.05)
+    assert {e.problem_args.get("data", "synthetic") for e in found} == {"synthetic"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rounds": 3}, r"^rounds = 3: "),
+        ({"workers": 0}, r"^workers = 0: "),
+        ({"cluster": "nowhere"}, r"nowhere"),
+        ({"like": wb.Experiment(problem="unit")}, r"^like\.problem = 'unit': "),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_starts(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        profile(**options)
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_a_real_calibration(tmp_path: Path) -> None:
+    """Real processes on this machine: every time is there, and uncoded rounds are recalled."""
+    found = profile("local", workers=4, rounds=10, resamples=3)
+    assert (found.workers, sum(host.ranks for host in found.hosts)) == (4, 4)
+    assert found.one_clock
+    assert found.hosts[0].cores
+    assert found.hosts[0].free
+    for each in found.recorded:
+        assert each.times.shape == (10, 4)
+        assert (each.times > 0).all()
+    assert len(found.resampled) == 3
+    assert ClusterProfile.load(found.save(tmp_path / "p.json")) == found
+    e = truth(workers=4, problem="least_squares", problem_args={"samples": 400, "features": 500})
+    assert wb.forecast(found.experiment(e), 20).mean > 0

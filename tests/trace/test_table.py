@@ -1,0 +1,216 @@
+"""One table of all runs, read from their folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import workbench as wb
+from workbench.base.intervals import band
+from workbench.base.settings import SettingError
+from workbench.trace.rows import settings_of
+from workbench.trace.status import Status
+from workbench.trace.table import Runs
+from workbench.widgets.explorer.kept import kept_runs
+
+CASES = [
+    {"scheme": "UMW"},
+    {"scheme": "GC", "scheme_args": {"stragglers": 1}},
+    {"scheme": "GC", "scheme_args": {"stragglers": 2}},
+]
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[wb.Trace]:
+    return wb.compare(
+        [wb.Experiment(workers=4, rounds=6, seed=seed, **case) for case in CASES for seed in range(3)]
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(traces: list[wb.Trace], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    for i, trace in enumerate(traces):
+        trace.save(root / "some" / f"{i}")
+    return root
+
+
+@pytest.fixture
+def runs(folder: Path) -> Runs:
+    return wb.runs(folder)
+
+
+def test_results_are_the_traces_own(runs: Runs, traces: list[wb.Trace]) -> None:
+    assert list(runs.table["run"]) == [f"some/{i}" for i in range(9)]
+    for row, trace in zip(runs.table.to_dict("records"), traces, strict=True):
+        rounds = trace.rounds
+        assert row["time"] == rounds["time"].iloc[-1]
+        assert row["round_time"] == pytest.approx(rounds["time"].diff().fillna(rounds["time"]).mean())
+        assert row["loss"] == rounds["loss"].iloc[-1]
+        assert row["accuracy"] == rounds["accuracy"].iloc[-1]
+        for name in ("messages", "bytes", "downloads", "samples", "stale"):
+            assert row[name] == rounds[name].sum()
+        assert row["residual"] == rounds["residual"].mean()
+        assert row["seed"] == trace.experiment.seed
+
+
+def test_every_setting_has_a_column_with_its_own_type(runs: Runs) -> None:
+    stragglers = runs.table["scheme_args.stragglers"]
+    assert stragglers.isna().tolist() == [True] * 3 + [False] * 6
+    assert stragglers.dropna().tolist() == [1] * 3 + [2] * 3
+    assert "float" not in str(stragglers.dtype)
+    assert set(settings_of(wb.Experiment(**CASES[0]))) <= set(runs.table)
+    assert runs.table["delays.kind"].unique().tolist() == ["shifted_exponential"]
+
+
+def test_only_what_a_user_varied_differs(runs: Runs) -> None:
+    assert runs.differing == ["scheme", "seed", "scheme_args.stragglers"]
+    assert "scheme_args.code" not in runs.short()
+    assert runs.where(scheme="UMW").differing == ["seed"]
+
+
+def test_where(runs: Runs) -> None:
+    assert len(runs.where(scheme="GC")) == 6
+    assert len(runs.where({"scheme_args.stragglers": [1, 2]}, seed=0)) == 2
+    assert len(runs.where(seed=lambda seed: seed > 0)) == 6
+    assert len(runs.where({"scheme_args.stragglers": lambda s: s > 0})) == 6  # UMW has no such number
+    assert set(runs.where({"scheme_args.stragglers": None}).table["scheme"]) == {"UMW"}
+    assert len(runs.where(scheme="GD")) == 0
+    assert "no runs" in repr(runs.where(scheme="GD"))
+    with pytest.raises(SettingError, match=r"column = 'schme'.*scheme"):
+        runs.where(schme="GC")
+
+
+def test_means_and_bands_over_seeds(runs: Runs) -> None:
+    table = runs.mean("time")
+    assert table.columns.tolist()[:2] == ["scheme", "scheme_args.stragglers"]
+    assert table["n"].tolist() == [3, 3, 3]
+    for row in table.to_dict("records"):
+        chosen = runs.where(scheme=row["scheme"])
+        if row["scheme"] == "GC":
+            chosen = chosen.where({"scheme_args.stragglers": row["scheme_args.stragglers"]})
+        known = band(chosen.table["time"].to_numpy())
+        assert (row["mean"], row["low"], row["high"]) == (
+            pytest.approx(known.mean),
+            pytest.approx(known.low),
+            pytest.approx(known.high),
+        )
+    assert runs.mean("loss", by="scheme")["n"].tolist() == [6, 3]
+    wide, narrow = (runs.mean("time", level=level)["high"] for level in (0.99, 0.5))
+    assert (wide > narrow).all()
+    alone = runs.where(seed=0, scheme="UMW").mean("time")
+    assert alone["n"].tolist() == [1]
+    assert alone[["low", "high", "std"]].isna().all(axis=None)
+    with pytest.raises(SettingError, match="not a column of numbers"):
+        runs.mean("scheme")
+
+
+def test_time_to_a_target_and_never(folder: Path, traces: list[wb.Trace]) -> None:
+    target = float(np.median([trace.columns["loss"][2] for trace in traces]))
+    table = wb.runs(folder, target=target).table
+    expected = [trace.time_to(target) for trace in traces]
+    assert np.array_equal(table["time_to"], expected, equal_nan=True)
+    assert np.isfinite(expected).any()
+    never = wb.runs(folder, target=0.0).mean("time_to", by="scheme")
+    assert (never["n"].tolist(), never["never"].tolist()) == ([0, 0], [6, 3])
+    with pytest.raises(SettingError, match="metric = 'lss'"):
+        wb.runs(folder, target=1.0, metric="lss")
+
+
+def test_export_and_traces(runs: Runs, traces: list[wb.Trace], tmp_path: Path) -> None:
+    csv = pd.read_csv(runs.export(tmp_path / "deep" / "table.csv"))
+    parquet = pd.read_parquet(runs.export(tmp_path / "table.parquet"))
+    assert csv["time"].tolist() == parquet["time"].tolist() == runs.table["time"].tolist()
+    assert csv["scheme_args.stragglers"].dropna().tolist() == [1] * 3 + [2] * 3
+    assert all(a.same(b) for a, b in zip(runs.traces(), traces, strict=True))
+    with pytest.raises(SettingError, match=r"no format for '\.xlsx'"):
+        runs.export(tmp_path / "table.xlsx")
+    assert "UMW" in runs._repr_html_()
+
+
+def test_what_is_not_done_has_a_state_and_no_results(tmp_path: Path, traces: list[wb.Trace]) -> None:
+    spec = wb.Experiment(rounds=7).model_dump(mode="json")
+    for state in ("failed", "interrupted", "running"):
+        (tmp_path / state).mkdir()
+        Status(state, spec, error="why" if state == "failed" else "").write(tmp_path / state)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "status.json").write_text("{")
+    for name in ("spec.json", "rounds.parquet"):
+        traces[0].save(tmp_path / f"half-{name}")
+        (tmp_path / f"half-{name}" / name).write_text("{")
+    table = wb.runs(tmp_path).table.set_index("run")
+    assert table["state"].to_dict() == {
+        "broken": "damaged",
+        "failed": "failed",
+        "half-rounds.parquet": "damaged",
+        "half-spec.json": "damaged",
+        "interrupted": "interrupted",
+        "running": "unfinished",  # no sweep is at work there
+    }
+    assert table.loc["failed", ["error", "rounds", "scheme"]].tolist() == ["why", 7, "CR"]
+    assert (table.loc[table["state"] == "damaged", "error"] != "").all()
+    assert len(wb.runs(tmp_path).traces()) == 0
+
+
+ODD = {
+    "run.json": ["", "{", "[]", "3", "null", '{"engine": ["sim"]}', '"engine"', "\0", "[" * 5000],
+    "spec.json": ["", "[]", "3", "null", '{"scheme": "no such"}', '{"workers": []}', "{" * 3000],
+    "status.json": ["", "[]", "3", '{"state": []}', '{"state": "done", "spec": 3}', '{"x": 1}', "[" * 5000],
+    "about.json": ["", "[]", '{"tags": 3}', '{"when": 3}', '{"name": ["x"]}', '{"note": {}}', "[" * 5000],
+    "rounds.parquet": ["", "PAR1", "PAR1 and more PAR1"],
+}
+
+
+@pytest.mark.parametrize("sums", [True, False])
+@pytest.mark.parametrize("name", list(ODD))
+def test_one_odd_file_takes_nothing_from_the_others(
+    tmp_path: Path, traces: list[wb.Trace], name: str, sums: bool
+) -> None:
+    for label in ("a", "z"):
+        traces[0].save(tmp_path / label)
+    for i, text in enumerate(ODD[name]):
+        folder = traces[1].save(tmp_path / f"odd{i}")
+        (folder / name).write_text(text)
+        if not sums:
+            (folder / "SHA256SUMS").unlink()
+    (tmp_path / "sweep.json").write_text('{"runs": [["a"], 3, {"x": 1}, "z"]}')
+    runs = wb.runs(tmp_path, target=0.1)
+    table = runs.table.set_index("run")
+    assert len(table) == len(ODD[name]) + 2
+    assert [table["state"][label] for label in ("a", "z")] == ["done", "done"]
+    odd = table[table.index.str.startswith("odd")]
+    if name == "about.json":  # says nothing of results
+        assert (odd["state"] == "done").all()
+    elif name != "status.json":
+        assert (odd["state"] == "damaged").sum() >= len(ODD[name]) - 1
+        assert (odd.loc[odd["state"] == "damaged", "error"] != "").all()
+    assert not runs.differing or repr(runs)
+    kept = {run.folder.name: run for run in kept_runs(tmp_path)}
+    assert {"a", "z"} <= set(kept)
+    assert kept["a"].scheme == traces[0].experiment.scheme
+    assert all(
+        isinstance(text, str) for run in kept.values() for text in (run.name, run.note, run.when, *run.tags)
+    )
+
+
+def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: list[wb.Trace]) -> None:
+    traces[0].save(tmp_path / "a")
+    for name in ("rounds.parquet", "SHA256SUMS"):
+        folder = traces[1].save(tmp_path / f"odd-{name}")
+        (folder / name).unlink()
+        (folder / name).mkdir()
+    assert wb.runs(tmp_path).table["state"].tolist() == ["done", "damaged", "damaged"]
+
+
+def test_folders_without_runs(tmp_path: Path) -> None:
+    assert len(wb.runs(tmp_path)) == 0
+    assert "no runs" in repr(wb.runs(tmp_path))
+    (tmp_path / "other.json").write_text(json.dumps({}))
+    assert len(wb.runs(tmp_path).mean("time")) == 0
+    with pytest.raises(SettingError, match="no such folder"):
+        wb.runs(tmp_path / "nowhere")

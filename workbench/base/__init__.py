@@ -1,0 +1,1 @@
+"""What knows nothing of the subject: settings, text, files, errors."""

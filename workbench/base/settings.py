@@ -1,0 +1,282 @@
+"""Validated settings: one base class for every bag of numbers that a user fills in.
+
+Widgets, the command line's help and error sentences are all made from the same field metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from inspect import signature
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from workbench.base.kinds import range_of, slip
+
+LONGEST_NAME = 255  # bytes, of a file or folder
+_BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
+_RANGES = (
+    "greater_than",
+    "greater_than_equal",
+    "less_than",
+    "less_than_equal",
+    "finite_number",
+    "float_type",
+)
+_PLAIN = {  # pydantic's words are a programmer's
+    "tuple_type": "is no list; write one in brackets",
+    "list_type": "is no list; write one in brackets",
+    "dict_type": "must be fields and values, such as {stragglers: 1}",
+    "model_attributes_type": "must be fields and values, such as {kind: constant}",
+    "string_type": "must be text; put it in quotes",
+}
+
+
+class SettingError(ValueError):
+    """A setting cannot be used; the message is one sentence: field, value, what would work."""
+
+
+def setting(default: Any = ..., description: str = "", unit: str = "", **constraints: Any) -> Any:
+    """Declare a field with its description, unit and range (the source of forms, help and errors)."""
+    return Field(default, description=description, json_schema_extra={"unit": unit}, **constraints)
+
+
+def at_most(most: int) -> AfterValidator:
+    """Refuse larger numbers at once: what they count is made later, and would take all memory or all day.
+
+    No `le`, which would be the end of a form's slider.
+    """
+
+    def check(value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value > most:
+            raise ValueError(f"{info.field_name} = {_short(value)}: is too large; take {most} or less")
+        return value
+
+    return AfterValidator(check)
+
+
+class Settings(BaseModel):
+    """Frozen and validated; unknown keys are refused; a bad value raises one sentence, `SettingError`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_is(cls, data: Any) -> Any:
+        """Nothing is turned into something else: "2", True and 2.0 are slips where a whole number belongs."""
+        for name, value in data.items() if isinstance(data, dict) else ():
+            field = cls.model_fields.get(name)
+            wrong = slip(field.annotation, value) if field else None
+            if field and wrong:
+                hint = f"; {range_of(field, value)}" if ";" not in wrong.words else ""
+                raise ValueError(f"{name}{wrong.where} = {_short(wrong.value)}: {wrong.words}{hint}")
+        return data
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise SettingError(sentence(error, type(self))) from None
+        except RecursionError:
+            raise SettingError(_too_deep(type(self))) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).model_fields:
+            raise SettingError(
+                f"{name} = {_short(value)}: settings stay as they are; replace({name}=...) gives a changed copy"
+            )
+        super().__setattr__(name, value)
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Build from a dict (or pass an instance through); raises `SettingError`."""
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise SettingError(sentence(error, cls)) from None
+        except RecursionError:
+            raise SettingError(_too_deep(cls)) from None
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Build from JSON text; raises `SettingError`."""
+        try:
+            return super().model_validate_json(json_data, **options)
+        except ValidationError as error:
+            raise SettingError(sentence(error, cls)) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated anew."""
+        return type(self)(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
+
+    @classmethod
+    def fields(cls) -> list[dict[str, Any]]:
+        """Describe every field as a plain dict: name, type, default, unit, range, choices, description."""
+        properties = cls.model_json_schema()["properties"]
+        return [{"name": name, **spec} for name, spec in properties.items()]
+
+
+def path_of(value: object, field: str) -> Path:
+    """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
+    if not isinstance(value, str | Path) or "\0" in str(value):
+        raise SettingError(
+            f"{field} = {_short(value)}: is no path; give the name of a file or folder, in quotes"
+        )
+    path = Path(value)
+    longest = max(map(len, map(os.fsencode, path.parts)), default=0)
+    if longest > LONGEST_NAME:
+        raise SettingError(
+            f"{field} = {_short(str(value))}: has a name of {longest} bytes; take at most {LONGEST_NAME}"
+        )
+    return path
+
+
+def check_kind(field: str, value: object, kind: type) -> None:
+    """Refuse an argument of another kind than bool, int or float, as fields do; raises `SettingError`.
+
+    >>> check_kind("events", True, bool)
+    >>> check_kind("events", "no", bool)
+    Traceback (most recent call last):
+    ...
+    workbench.base.settings.SettingError: events = 'no': is neither true nor false; write one of the two
+    """
+    if wrong := slip(kind, value):
+        raise SettingError(f"{field} = {_short(value)}: {wrong.words}")
+
+
+def check_options(engine: str, start: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that what starts an engine's runs does not know, and flags and numbers that are none."""
+    known = {
+        name: each.default
+        for name, each in signature(start).parameters.items()
+        if each.default is not each.empty
+    }
+    for name, value in options.items():
+        if name not in known:
+            raise SettingError(
+                f"{name} = {_short(value)}: means nothing to engine = {engine!r}; leave it out, or take one of"
+                f" {', '.join(known)}"
+            )
+        if type(known[name]) in (bool, float):
+            check_kind(name, value, type(known[name]))
+
+
+def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
+    """Raise `SettingError` for a file whose name ends otherwise."""
+    if path.suffix not in endings:
+        raise SettingError(f"{field} = {str(path)!r}: end it in {' or '.join(endings)}")
+
+
+def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
+    """Make the folder that a file goes into (default: its parent) and try to write there, before work is done for it.
+
+    Raises `SettingError`.
+    """
+    path_of(path, field)
+    if folder is None and path.is_dir():
+        raise SettingError(f"{field} = {str(path)!r}: is a folder; give a file's name")
+    try:
+        where = folder or path.parent
+        where.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=where):
+            pass
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise SettingError(
+            f"{field} = {str(path)!r}: cannot be written ({why}); choose another place"
+        ) from None
+
+
+def _too_deep(cls: type[BaseModel]) -> str:
+    return f"{cls.__name__}: its lists and fields lie too deep in one another; write them flatter"
+
+
+def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
+    """Turn the first complaint of a ValidationError into one sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in _own(first["loc"], cls) if part not in _BRANCHES)
+    if first["type"] == "json_invalid":
+        return f"{where or cls.__name__} = {_short(first['input'])}: {_lower(first['msg'])}; give fields and values"
+    if first["type"] == "model_type":
+        return f"{where or cls.__name__} = {_short(first['input'])}: must be fields and values, such as {{name: value}}"
+    if first["type"] == "extra_forbidden":
+        return _unknown_key(where, list(cls.model_fields), cls.__name__)
+    if first["type"] == "missing":
+        return f"{where}: is missing; {_hint(cls, first['loc'])}"
+    if first["type"] == "value_error":
+        return _joined(where, str(first["ctx"]["error"]))
+    if first["type"] == "union_tag_invalid":
+        ctx = first["ctx"]
+        return f"{where}.{ctx['discriminator'].strip(chr(39))} = {ctx['tag']!r}: choose one of {ctx['expected_tags']}"
+    if first["type"] == "union_tag_not_found":
+        return f"{where}: has no kind; give one, e.g. {{kind: constant}}"
+    words = _PLAIN.get(first["type"], _lower(first["msg"]))
+    field = cls.model_fields.get(str(first["loc"][0])) if first["type"] in _RANGES else None
+    return f"{where} = {_short(first['input'])}: {words}" + (
+        f"; {range_of(field, first['input'])}" if field else ""
+    )
+
+
+def _own(loc: tuple[int | str, ...], cls: type[BaseModel]) -> tuple[int | str, ...]:
+    """The way to a field as a user writes it: pydantic also names the kind of a field that has kinds."""
+    field = cls.model_fields.get(str(loc[0])) if len(loc) > 1 else None
+    return loc if field is None or field.discriminator is None else loc[:1] + loc[2:]
+
+
+def _joined(where: str, message: str) -> str:
+    """Put the outer field before a message; with a dot where that begins with a field of its own."""
+    if not where or message.startswith(f"{where.rsplit('.', 1)[-1]} = "):
+        return where.rpartition(".")[0] + "." * ("." in where) + message
+    return f"{where}.{message}" if re.match(r"[\w.\[\]]+( = |: )", message) else f"{where}: {message}"
+
+
+def _unknown_key(key: str, known: list[str], owner: str) -> str:
+    last = key.rsplit(".", 1)[-1]
+    close = _close(last, known)
+    guess = f" did you mean {close[0]!r}?" if close else ""
+    return f"{key}: {owner} has no such field;{guess} its fields are {', '.join(known) or 'none'}"
+
+
+def unknown_name(field: str, value: object, known: Mapping[str, object] | list[str]) -> SettingError:
+    """Build the error for a name that is in no catalogue, with the nearest names."""
+    close = _close(str(value), known)
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    return SettingError(f"{field} = {_short(value)}: no such name; {guess}choose one of {', '.join(known)}")
+
+
+def _close(word: str, known: Iterable[str]) -> list[str]:
+    """The known name most like a word, whatever the case, if any is."""
+    names = {name.casefold(): name for name in known}
+    return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
+
+
+def _hint(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    field = cls.model_fields.get(str(loc[0])) if loc else None
+    return (field.description if field else None) or "give it a value"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _short(value: object, width: int = 60) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
+    except RecursionError:
+        return "lists in lists"
+    return text if len(text) <= width else text[: width - 3] + "..."

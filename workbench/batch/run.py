@@ -1,0 +1,289 @@
+"""Run a sweep: what is missing or failed, several at a time, one bar, and a summary that says what to do next."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Semaphore
+from typing import TYPE_CHECKING, Any
+
+from workbench.base.settings import SettingError, check_kind, check_writable, path_of
+from workbench.batch.execution import Executor
+from workbench.batch.imports import grammar_put_off
+from workbench.batch.jobs import OTHERS
+from workbench.batch.kernels import Kernels
+from workbench.batch.page import rehearse, write_script
+from workbench.batch.sweeps import KEY, Item, Sweep
+from workbench.experiment import Experiment
+from workbench.trace.status import PLAN, Status, alone, is_run, read_plan, write_plan
+
+if TYPE_CHECKING:
+    from workbench.trace.table import Runs
+
+OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
+NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "run.ipynb"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a sweep ended. before: runs that had been done already; states: state of every other run, by name."""
+
+    folder: Path
+    before: int
+    states: Mapping[str, Status]
+
+    def named(self, *states: str) -> list[str]:
+        """Names of the runs in one of these states."""
+        return [name for name, status in self.states.items() if status.state in states]
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the runs that failed."""
+        return self.named("failed")
+
+    def runs(self) -> Runs:
+        """The table of all runs in the folder."""
+        from workbench.trace.table import runs
+
+        return runs(self.folder)
+
+    def __str__(self) -> str:
+        """Counts, then for every failure: which, why, how to run it alone."""
+        counts = Counter(status.state for status in self.states.values())
+        words = [
+            f"{counts[state]} {state}"
+            for state in ("done", "failed", "interrupted", "missing")
+            if counts[state]
+        ]
+        earlier = [f"{self.before} done before"] if self.before else []
+        lines = [f"{self.folder}: {', '.join(words + earlier) or 'nothing to do'}"]
+        for name in self.failed:
+            lines += [f"  {name}", f"    why: {self.states[name].error}", f"    alone: {self._alone(name)}"]
+        if self.named("interrupted", "missing"):
+            lines.append(f"go on: workbench sweep {shlex.quote(str(self.folder))}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _alone(self, name: str) -> str:
+        return f"workbench sweep {shlex.quote(str(self.folder))} --only {shlex.quote(name)}"
+
+
+def sweep(
+    plan: Sweep | Mapping[str, Any] | str | Path,
+    folder: str | Path | None = None,
+    *,
+    jobs: int = 1,
+    only: str | Sequence[str] = (),
+    timeout: float | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+    notebook: str | Path = NOTEBOOK,
+) -> Summary:
+    """Run every experiment of a sweep that is not done yet, each in a notebook of its own.
+
+    Parameters
+    ----------
+    plan
+        A `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to go on with it.
+    folder
+        Where the runs go, one folder each; default: runs/ and the file's name.
+    jobs
+        How many run at a time.
+    only
+        Names of runs, or the digits at their ends; the others are left alone.
+    timeout
+        Seconds that one cell may take.
+    fresh
+        Start every kernel anew, instead of forking it from one that has imported everything (Linux only).
+    progress
+        Show a bar.
+    notebook
+        Notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
+
+    Raises
+    ------
+    SettingError
+        Something in the plan cannot run, or too few files may be open: nothing has been started then.
+    KeyboardInterrupt
+        Interrupted: what was done stays, what ran is marked, and the summary is printed.
+    """
+    check_kind("jobs", jobs, int)
+    if jobs < 1:
+        raise SettingError(f"jobs = {jobs}: at least one must run at a time")
+    check_kind("timeout", 1.0 if timeout is None else timeout, float)
+    if timeout is not None and not timeout > 0:
+        raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
+    for name, flag in {"fresh": fresh, "progress": progress}.items():
+        check_kind(name, flag, bool)
+    only = [only] if isinstance(only, str) else only
+    if not isinstance(only, Sequence) or not all(isinstance(name, str) for name in only):
+        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
+    notebook = path_of(notebook, "notebook")
+    getting_ready = _room(jobs)
+    plan, target = opened(plan, folder)
+    items = _found(plan.items(), target)
+    chosen = _chosen(items, only)
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with Kernels(threads, fresh) as kernels:
+        if not all(_done(target, item) for item in chosen):
+            kernels.warm()
+            _check(notebook)
+        check_writable(target, "folder", target)
+        with alone(target):
+            noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            write_plan(target, noted, [item.name for item in items])
+            todo = [item for item in chosen if not _done(target, item)]
+            executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
+            states = _work(executor, todo, len(chosen), getting_ready, progress)
+        return Summary(target, len(chosen) - len(todo), states)
+
+
+def _room(jobs: int) -> int:
+    """How many runs may be under way: twice as many as jobs, as one gets ready while another computes, if files allow.
+
+    Raises `SettingError` where not even the jobs have as many files as they need: libzmq would end this process.
+    """
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return 2 * jobs
+    there = sum(1 for _ in Path("/dev/fd").iterdir())
+    most = (limit - there - SPARE) // OPENED
+    if most < jobs:
+        needed = there + SPARE + OPENED * jobs
+        fewer = f"take jobs = {most}, or " if most > 0 else ""
+        raise SettingError(
+            f"jobs = {jobs}: needs {needed} open files and {limit} are allowed; {fewer}raise it: ulimit -n {needed}"
+        )
+    return min(2 * jobs, most)
+
+
+def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | None) -> tuple[Sweep, Path]:
+    """Read a sweep, and say where it goes; see `sweep`."""
+    if isinstance(plan, Sweep | Mapping):
+        sweep = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
+        return sweep, _no_run(path_of(folder or Path("runs") / "sweep", "folder"))
+    path = path_of(plan, "sweep")
+    if not path.is_dir():
+        return Sweep.read(path), _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
+    noted = read_plan(path).get("sweep")
+    if noted is None:
+        raise SettingError(
+            f"sweep = {str(path)!r}: is a folder without {PLAN}; give a .yaml file, or a sweep's folder"
+        )
+    return Sweep(**noted), _no_run(path_of(folder or path, "folder"))
+
+
+def _no_run(folder: Path) -> Path:
+    """Refuse what lies in the folder of a run: tables take it for one run, and look no further."""
+    for each in (folder, *folder.absolute().parents):
+        if each.is_dir() and is_run([path.name for path in each.iterdir()]):
+            raise SettingError(
+                f"folder = {str(folder)!r}: {each} holds a run; choose another for a sweep's runs"
+            )
+    return folder
+
+
+def _check(notebook: Path) -> None:
+    missing = sorted({*Experiment.model_fields, *OTHERS} - set(parameters(notebook)))
+    if missing:
+        raise SettingError(
+            f"notebook = {str(notebook)!r}: declares no parameter {', '.join(missing)}; give them defaults in its"
+            " cell with the tag 'parameters'"
+        )
+
+
+def parameters(notebook: Path) -> list[str]:
+    """Names that a notebook declares in its parameters cell."""
+    with grammar_put_off():
+        import papermill
+
+    if not notebook.is_file():
+        raise SettingError(
+            f"notebook = {str(notebook)!r}: no such file; sweeps run from a clone of the repository"
+        )
+    return list(papermill.inspect_notebook(str(notebook).replace("{", "{{").replace("}", "}}")))
+
+
+def _found(items: list[Item], folder: Path) -> list[Item]:
+    """Runs that are in the folder already keep their names, whatever the sweep now calls them."""
+    known = {path.name[-KEY:]: path.name for path in folder.iterdir()} if folder.is_dir() else {}
+    return [replace(item, known_as=known.get(item.key, "")) for item in items]
+
+
+def _chosen(items: list[Item], only: Iterable[str]) -> list[Item]:
+    """All, or those that are named, in full or by the digits at the end."""
+    by_name = {name: item for item in items for name in (item.name, item.key)}
+    for name in only:
+        if name not in by_name:
+            close = get_close_matches(name, [item.name for item in items], n=1)
+            guess = f"did you mean {close[0]!r}? " if close else ""
+            raise SettingError(f"only = {name!r}: the sweep has no such run; {guess}`--dry-run` lists them")
+    return list({by_name[name].key: by_name[name] for name in only}.values()) or items
+
+
+def _done(folder: Path, item: Item) -> bool:
+    status = Status.read(folder / item.name)
+    return status is not None and status.state == "done"
+
+
+def _work(
+    executor: Executor, todo: list[Item], total: int, getting_ready: int, progress: bool
+) -> dict[str, Status]:
+    """Run them, so many under way at a time; on Ctrl-C end those that run, mark them, say how things stand."""
+    from papermill.iorw import local_file_io_cwd
+    from tqdm.auto import tqdm
+
+    if not todo:
+        return {}
+    write_script(executor.folder)
+    logging.getLogger("papermill").addHandler(logging.NullHandler())  # it would print errors across the bar
+    bar = tqdm(total=total, initial=total - len(todo), desc="runs", unit="run", disable=not progress)
+    # Papermill changes the working folder while it reads and writes: with this one around, to what it is anyway.
+    with bar, local_file_io_cwd(), ThreadPoolExecutor(getting_ready, "workbench-run") as pool:
+        futures: dict[str, Future[Status]] = {}
+        try:
+            if not executor.kernels.fresh:  # the kernels' process is still importing
+                with suppress(Exception):  # what no page can be made of is said with each run
+                    rehearse(executor.notebook)
+            for item in todo:
+                futures[item.name] = pool.submit(executor.run, item)
+            _watch(futures.values(), bar)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            executor.kernels.stop()
+            pool.shutdown()
+            bar.close()
+            states = {item.name: _state(futures.get(item.name)) for item in todo}
+            print(Summary(executor.folder, total - len(todo), states))
+            raise
+    return {name: _state(future) for name, future in futures.items()}
+
+
+def _state(future: Future[Status] | None) -> Status:
+    return Status("missing") if future is None or future.cancelled() else future.result()
+
+
+def _watch(futures: Collection[Future[Status]], bar: Any) -> None:
+    failed, ended = 0, SimpleQueue[Future[Status]]()
+    for future in futures:
+        future.add_done_callback(ended.put)
+    left = len(futures)
+    while left:
+        # Not without end: a Ctrl-C that comes just before a thread falls asleep is only seen when that wakes.
+        with suppress(Empty):
+            failed += ended.get(timeout=0.5).result().state == "failed"
+            left -= 1
+            bar.set_postfix({"failed": failed}, refresh=False)
+            bar.update()

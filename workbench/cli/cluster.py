@@ -1,0 +1,174 @@
+"""`workbench cluster`: which clusters there are, what is wrong with one, what runs on it, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from workbench.clusters import Cluster, Status
+    from workbench.running.start import Bar
+
+T = TypeVar("T")
+_NAME = click.argument("name")
+_CODE = (
+    "a cluster's file is code: what it names (programs, options of sbatch, ssh's configuration) is started; use only"
+    " files that you trust"
+)
+
+
+@click.group()
+def cluster() -> None:
+    """Where real runs go: files clusters/NAME.yaml; `local` is this machine."""
+
+
+@cluster.command("list")
+def list_() -> None:
+    """List the clusters by name, with kind and file; a file that is wrong says so in its line."""
+    from workbench import clusters
+    from workbench.base.settings import SettingError
+
+    files = {name: clusters.file_of(name) for name in clusters.names()}
+    for name, file in files.items():
+        try:
+            found = clusters.load(name)
+        except SettingError as error:
+            click.echo(f"{name:16} cannot be used: {error}")
+            continue
+        config = f", with ssh's configuration {given}" if (given := getattr(found, "config", None)) else ""
+        click.echo(f"{name:16} {found.kind:6} {file or ''}{config}".rstrip())
+    if any(files.values()):
+        click.echo(_CODE, err=True)
+
+
+@cluster.command()
+@_NAME
+def check(name: str) -> None:
+    """Look at all hosts of a cluster; one table of what is wrong where. Exit status: 0 nothing, 1 something."""
+    from workbench.clusters.base import table
+
+    chosen = _load(name)
+    if findings := _shown(f"checking {chosen.name}", chosen.check):
+        click.echo(table(findings))
+        raise SystemExit(1)
+    click.echo(f"{chosen.name}: nothing is wrong")
+
+
+@cluster.command()
+@_NAME
+def up(name: str) -> None:
+    """Have everything in place for runs; where it is already, nothing happens. Ctrl-C leaves nothing behind."""
+    chosen = _load(name)
+    _failing(lambda: _shown(f"{chosen.name}: up", chosen.up))
+    click.echo(f"{chosen.name}: is up; workbench cluster down {name} ends it")
+
+
+@cluster.command()
+@_NAME
+def status(name: str) -> None:
+    """Show hosts, ranks on them, and cost so far."""
+    chosen = _load(name)
+    for line in lines(_failing(lambda: _shown(f"asking {chosen.name}", chosen.status))):
+        click.echo(line)
+
+
+@cluster.command()
+@_NAME
+def down(name: str) -> None:
+    """End what is ours on the hosts and take it away, runs under way included; where nothing is, nothing happens."""
+    chosen = _load(name)
+    _failing(lambda: _shown(f"{chosen.name}: down", chosen.down))
+    click.echo(f"{chosen.name}: is down")
+
+
+@cluster.command(context_settings={"ignore_unknown_options": True})
+@_NAME
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(name: str, command: tuple[str, ...]) -> None:
+    """Run a COMMAND (behind --) on every host at the same time, and show what each says.
+
+    Exit status: the first that is not 0.
+    """
+    chosen = _load(name)
+    found = _failing(
+        lambda: _shown(f"running on {chosen.name}", lambda said: chosen.run(list(command), said))
+    )
+    for host, (_, output) in found.items():
+        for line in output.splitlines():
+            click.echo(f"{host}: {line}" if len(found) > 1 else line)
+    raise SystemExit(next((code for code, _ in found.values() if code), 0))
+
+
+def lines(status: Status) -> list[str]:
+    """What `status` prints.
+
+    >>> from workbench.clusters import HostState, Status
+    >>> for line in lines(Status((HostState("node1", "up", 3, 8, 12.0),), hours=2.0, cost=0.5)):
+    ...     print(line)
+    host   state  ranks  cores  GiB free
+    node1  up         3      8      12.0
+    1 host, 3 ranks, 2.00 host-hours, 0.50 $ so far
+    """
+    rows = [("host", "state", "ranks", "cores", "GiB free", "")]
+    for h in status.hosts:
+        free = "" if h.free is None else f"{h.free:.1f}"
+        rows.append((h.host, h.state, str(h.ranks), "" if h.cores is None else str(h.cores), free, h.note))
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
+    begin = (True, True, False, False, False, True)
+    shown = [
+        "  ".join(
+            w.ljust(n) if begins else w.rjust(n) for w, n, begins in zip(row, widths, begin, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    return [*shown, _summary(status), *([status.note] if status.note else [])]
+
+
+def _summary(status: Status) -> str:
+    count = len(status.hosts)
+    words = [f"{count} host{'s' * (count != 1)}", f"{status.ranks} rank{'s' * (status.ranks != 1)}"]
+    if status.hours is not None:
+        words.append(f"{status.hours:.2f} host-hours")
+    if status.cost is not None:
+        words.append(f"{status.cost:.2f} $ so far")
+    return ", ".join(words)
+
+
+def _load(name: str) -> Cluster:
+    from workbench import clusters
+
+    return clusters.load(name)
+
+
+def _failing(work: Callable[[], T]) -> T:
+    """A cluster's error may be a table: it is shown as it is, exit status 1."""
+    from workbench.base.errors import ClusterError
+
+    try:
+        return work()
+    except ClusterError as error:
+        click.echo(f"workbench: {error}", err=True)
+        raise SystemExit(1) from None
+
+
+def _shown(what: str, work: Callable[[Callable[[str, int, int], None]], T]) -> T:
+    """Do something with a progress bar, which shows itself after a second."""
+    with _bar(what) as bar:
+
+        def said(doing: str, done: int, total: int) -> None:
+            bar.bar.total = total or None
+            bar.note(doing)
+            bar.update(done)
+
+        return work(said)
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Bar]:
+    from workbench.running.start import Bar
+
+    with Bar(what, "", 0, True) as bar:
+        yield bar

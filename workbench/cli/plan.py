@@ -1,0 +1,203 @@
+"""Commands that measure a cluster and say which scheme to use on it: profile, plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from workbench.planning.advice import Advice, Choice
+    from workbench.planning.profile import ClusterProfile
+
+SHOWN = 8  # choices in the table
+_FILE = click.Path(path_type=Path)
+_PICTURES = (".html", ".png", ".svg", ".pdf")
+
+
+@click.command()
+@click.argument("name", default="local")
+@click.option(
+    "--workers", type=int, help="How many take part, all at once.  [default: those of --like, else 12]"
+)
+@click.option("--like", type=_FILE, help="SPEC whose problem, loads and model size are measured.")
+@click.option(
+    "--rounds", type=int, default=60, show_default=True, help="Rounds for each load and model size."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the resampling.")
+@click.option(
+    "-o", "--output", type=_FILE, help="Profile to write, .json or .yaml.  [default: NAME.profile.json]"
+)
+@click.option(
+    "--picture", type=_FILE, help="Its picture: .html, .png, .svg or .pdf.  [default: beside it, .html]"
+)
+def profile(
+    name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None, picture: Path | None
+) -> None:  # fmt: skip
+    """Measure the cluster NAME: computing times, stragglers, links. Takes a minute or less."""
+    from workbench.experiment import Experiment
+    from workbench.figures.profile import cluster as draw
+    from workbench.planning.measuring import profile as measure
+
+    file = output or Path(f"{Path(name).stem}.profile.json")
+    drawn = picture or file.with_suffix(".html")
+    _writable(file, (".json", ".yaml", ".yml"), "output")
+    _writable(drawn, _PICTURES, "picture")
+    found = measure(
+        name, workers, None if like is None else Experiment.read(like), rounds, seed=seed, progress=True
+    )
+    found.save(file)
+    for line in described(found):
+        click.echo(line)
+    click.echo(f"written to {file}")
+    _draw(draw(found), drawn)
+
+
+@click.command()
+@click.argument("profile", type=_FILE)
+@click.argument("spec", type=_FILE, required=False)
+@click.option(
+    "--workers", type=int, help="How many workers.  [default: the SPEC's, else as many as were measured]"
+)
+@click.option(
+    "--rounds", type=int, help="Updates that an exact scheme may make.  [default: the SPEC's, else 100]"
+)
+@click.option(
+    "--target", type=float, help="Training loss to reach.  [default: an exact scheme's after these rounds]"
+)
+@click.option(
+    "--tolerance", type=float, default=0.02, show_default=True,
+    help="Without --target: share of the way down that may be missing.",
+)  # fmt: skip
+@click.option(
+    "--scheme", "schemes", multiple=True, help="Consider this one only; may be given several times."
+)
+@click.option(
+    "--effort",
+    type=float,
+    help="Numbers of data that simulations may go through; 0: exact schemes, automatic step.",
+)
+@click.option(
+    "--replay", is_flag=True, help="Plan for the very workers that were measured, slow ones included."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
+@click.option(
+    "--picture", type=_FILE, help="Picture: .html, .png, .svg or .pdf.  [default: PROFILE's name, .plan.html]"
+)
+@click.option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
+def plan(
+    profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, tolerance: float,
+    schemes: tuple[str, ...], effort: float | None, replay: bool, seed: int, picture: Path | None, output: Path | None,
+) -> None:  # fmt: skip
+    """Rank all schemes and their numbers on the cluster of PROFILE, for the problem of SPEC.
+
+    Each is compared with the optimiser and the step that suit it, unless SPEC names an optimiser's numbers, or another
+    optimiser than gd.
+    """
+    from workbench.figures.ranking import ranking
+    from workbench.planning.planner import plan as choose
+
+    drawn = picture or profile.with_suffix(".plan.html")
+    _writable(drawn, _PICTURES, "picture")
+    if output is not None:
+        _writable(output, (".json", ".yaml", ".yml"), "output")
+    wanted: dict[str, Any] = {"workers": workers, "rounds": rounds, "effort": effort}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    advice = choose(
+        profile, **{**asked(spec), **given}, target=target, tolerance=tolerance, schemes=schemes or None, replay=replay,
+        seed=seed, progress=True,
+    )  # fmt: skip
+    for line in table(advice):
+        click.echo(line)
+    for note in advice.notes:
+        click.echo(f"note: {note}")
+    click.echo(advice.why)
+    if output is not None:
+        click.echo(f"written to {advice.best.experiment.write(output)}")
+    _draw(ranking(advice), drawn)
+
+
+def asked(spec: Path | None) -> dict[str, Any]:
+    """What a SPEC says of problem, optimiser, workers and rounds; scheme, delays and link are the planner's.
+
+    A SPEC that was written by an experiment has every field: gd without numbers is nobody's wish.
+    """
+    from workbench.experiment import Experiment
+
+    if spec is None:
+        return {}
+    e = Experiment.read(spec)
+    names = ("problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds")
+    said = {name: getattr(e, name) for name in names if name in e.model_fields_set}
+    if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:
+        said.pop("optimiser", None)
+    return said
+
+
+def described(found: ClusterProfile) -> list[str]:
+    """A profile in a few lines."""
+    from workbench.figures.contest import quantity_of
+    from workbench.figures.profile import link_words
+
+    lines = []
+    for place, each in enumerate(found.recorded):
+        best = found.laws[place][0]
+        law = f"{best.delays.kind.replace('_', ' ')}, distance {best.distance:.2f}" + (
+            "" if best.fits else ", poor"
+        )
+        lines.append(
+            f"{each.samples:6.0f} samples x {each.floats:6d}: {quantity_of(each.typical):>8} a task   ({law})"
+        )
+    work, link = found.fitted.work, link_words(found).removeprefix("fitted link: ")
+    lines.append(f"link: {link}")
+    lines.append(
+        f"work: {quantity_of(work.fixed)} + {work.per_number:.3g} s a parameter + {work.per_sample:.3g} s a sample"
+        f" + {work.per_cell:.3g} s a parameter and sample"
+    )
+    return lines + [f"note: {note}" for note in found.notes()]
+
+
+def table(advice: Advice) -> list[str]:
+    """The best of every scheme, in columns, and what is not ranked."""
+    from workbench.figures.contest import INEXACT
+
+    head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}  step"
+    shown = advice.schemes[:SHOWN]
+    lines = [head, *(_row(choice) for choice in shown)]
+    if not all(choice.exact for choice in shown):
+        lines.append(f"{INEXACT}: inexact, it commits estimates of the gradient; rounds are simulated")
+    reasons: dict[str, list[str]] = {}
+    for each in advice.refusals:
+        reasons.setdefault(each.reason, []).append(each.name)
+    return lines + [f"not ranked: {'; '.join(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def _row(choice: Choice) -> str:
+    from workbench.figures.contest import quantity_of
+
+    times = (choice.seconds, choice.low, choice.high, choice.per_round)
+    words = " ".join(f"{quantity_of(seconds):>9}" for seconds in times)
+    return f"{choice.marked[:42]:42} {words} {choice.rounds:7.0f} {choice.sure:5.0%}  {choice.step}"
+
+
+def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:
+    """Refuse a file that cannot be written, before anything is measured."""
+    from workbench.base.settings import check_ending, check_writable
+
+    check_ending(path, endings, field)
+    check_writable(path, field)
+
+
+def _draw(figure: Figure, path: Path) -> None:
+    from workbench.figures.save import NoBrowser, save
+
+    try:
+        click.echo(f"picture: {save(figure, path)}")
+    except NoBrowser as error:
+        click.echo(f"no picture: {error}", err=True)
+
+
+__all__ = ["plan", "profile"]

@@ -1,0 +1,71 @@
+"""Commands for real runs that are under way or broke off: follow, stop, resume."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from workbench.running.real import RealRun
+    from workbench.trace.trace import Trace
+
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path))
+
+
+@click.command()
+@_FOLDER
+def follow(folder: Path) -> None:
+    """Watch a real run by its FOLDER until it ends; Ctrl-C only stops watching."""
+    from workbench.running.real import attach
+
+    _report(attach(folder), stop=False)
+
+
+@click.command()
+@_FOLDER
+def resume(folder: Path) -> None:
+    """Go on with a real run that broke off or was stopped, from its last checkpoint."""
+    from workbench.running.real import resume as go_on
+
+    _report(go_on(folder), stop=True)
+
+
+@click.command()
+@_FOLDER
+def stop(folder: Path) -> None:
+    """End a real run after the round that it is in; what was measured is kept."""
+    from workbench.running.real import attach
+    from workbench.trace.records import ENDED
+
+    run = attach(folder)
+    if (folder / ENDED).exists():
+        click.echo("this run has ended already")
+    else:
+        run.stop()
+    _report(run, stop=False)
+
+
+def _report(run: RealRun, stop: bool) -> None:
+    from workbench.running.real import watched
+
+    echo(watched(run, progress=True, stop=stop))
+
+
+def echo(trace: Trace) -> None:
+    """One line about a trace."""
+    from workbench.base.text import in_seconds
+
+    e, k = trace.experiment, len(trace.columns["round"])
+    if not k:
+        click.echo(f"{e.scheme}: stopped before the first round was over")
+        return
+    time, loss = (float(trace.columns[name][-1]) for name in ("time", "loss"))
+    kind = "measured" if trace.info.get("measured") else "simulated"
+    reached = f"loss {loss:.6g}" if math.isfinite(loss) else "the loss is not finite any more"
+    click.echo(f"{e.scheme}: {k} rounds, {in_seconds(time)} ({kind}, {trace.engine}), {reached}")
+    overrun = trace.info.get("overrun_share", 0.0)
+    if overrun:
+        click.echo(f"{overrun:.1%} of the computations took longer than the time drawn for them")

@@ -1,0 +1,198 @@
+"""The agent on the machine that starts ranks: it does for a client elsewhere what that would do itself beside it.
+
+It is the other end of a connection (see `gateway`) and ends with it. The pools that it opened then end, too, once the
+run that is under way in them is over; that run's folder stays, and another agent finds it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from workbench import clusters
+from workbench.base.errors import ClusterError
+from workbench.base.files import atomic_write
+from workbench.base.settings import SettingError
+from workbench.clusters.base import Cluster, Said
+from workbench.launch.client import frames
+from workbench.launch.client.mirror import News
+from workbench.launch.client.pools import FolderPool
+from workbench.launch.hosts.host import Host, spoken
+from workbench.launch.task import Task
+from workbench.trace import records
+from workbench.trace.folder import new_folder
+
+SILENCE = 120.0  # s without a word after which the client is gone, whatever the connection says
+
+
+def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
+    """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
+    agent = Agent(clusters.rebuilt({**words["cluster"], **_placed(words["files"])}))
+    try:
+        with contextlib.suppress(EOFError, OSError):
+            _answer(agent, input, output)
+    finally:  # the client is gone
+        for pool in agent.pools.values():
+            pool.leave()
+
+
+def _answer(agent: Agent, input: IO[bytes], output: IO[bytes]) -> None:
+    """Word by word, until there are none any more: frames tell of the end by raising, or nobody says anything."""
+    while spoken(input, SILENCE):
+        word, data = frames.read(input)
+        try:
+            told = getattr(agent, f"do_{word.pop('what')}")(data=data, **word)
+            answer, more = told if isinstance(told, tuple) else (told, b"")
+        except (ClusterError, SettingError) as error:
+            answer, more = {"error": str(error)}, b""
+        except Exception as error:
+            answer, more = {"error": f"{type(error).__name__}: {error}"}, b""
+        frames.write(output, answer, more)
+
+
+def _placed(files: dict[str, str]) -> dict[str, str]:
+    """Write files that a cluster's settings name, here: field -> path. The same content has the same path."""
+    from platformdirs import user_cache_path
+
+    folder = user_cache_path("straggler-workbench") / "clusters"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = {}
+    for name, text in files.items():
+        path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        with atomic_write(path, "w") as out:
+            out.write(text)
+        found[name] = str(path)
+    return found
+
+
+class Job:
+    """Something that takes a while, in a thread, with how far it is."""
+
+    def __init__(self, work: Callable[[Said], dict[str, Any]]) -> None:
+        self.said: tuple[str, int, int] = ("", 0, 0)
+        self.result: dict[str, Any] | None = None
+        self.error: str | None = None
+        self.thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self.thread.start()
+
+    def _run(self, work: Callable[[Said], dict[str, Any]]) -> None:
+        try:
+            self.result = work(self._say)
+        except (ClusterError, SettingError) as error:
+            self.error = str(error)
+        except Exception as error:
+            self.error = f"{type(error).__name__}: {error}"
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        self.said = (what, done, total)
+
+
+class Agent(Host):
+    """Each `do_...` answers one kind of question; those that take a while are begun, then asked after."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self.cluster = cluster
+        self.pools: dict[str, FolderPool] = {}
+        self.job: Job | None = None
+
+    def do_begin(self, data: bytes, job: str, **words: Any) -> dict[str, Any]:
+        """Begin one of the `job_...`; see `do_progress`."""
+        work = getattr(self, f"job_{job}")
+        self.job = Job(lambda said: work(said=said, data=data, **words))
+        return {}
+
+    def do_progress(self, data: bytes) -> dict[str, Any]:
+        """How far that is: `said`, and `result` once it is over."""
+        assert self.job is not None
+        over = not self.job.thread.is_alive()
+        if over and self.job.error is not None:
+            return {"error": self.job.error}
+        return {"said": self.job.said, "result": self.job.result if over else None}
+
+    # ---------------------------------------------------------------- what takes a while
+
+    def job_check(self, said: Said, data: bytes) -> dict[str, Any]:
+        """See `Cluster.check_here`."""
+        return {"findings": [asdict(finding) for finding in self.cluster.check_here(said)]}
+
+    def job_status(self, said: Said, data: bytes) -> dict[str, Any]:
+        """See `Cluster.status_here`."""
+        return {"status": asdict(self.cluster.status_here(said))}
+
+    def job_down(self, said: Said, data: bytes) -> dict[str, Any]:
+        """See `Cluster.down_here`."""
+        self.cluster.down_here(said)
+        return {}
+
+    def job_run(self, said: Said, data: bytes, command: list[str]) -> dict[str, Any]:
+        """See `Cluster.run_here`."""
+        return {"hosts": self.cluster.run_here(command, said)}
+
+    def job_open(self, said: Said, data: bytes, ranks: int) -> dict[str, Any]:
+        """Start a pool; see `Cluster.open_here`."""
+        pool = self.cluster.open_here(ranks, said)
+        self.pools[pool.folder.name] = pool
+        return {"pool": pool.folder.name, "ranks": pool.ranks}
+
+    def job_submit(self, said: Said, data: bytes, pool: str, task: dict[str, Any]) -> dict[str, Any]:
+        """Hand a run in; answers where its folder is, and who has it."""
+        handed = self.pools[pool]
+        home = new_folder(None)
+        handed.submit(Task(**{**task, "folder": str(home)}, arrays=data), said)
+        return {"folder": str(home), "words": handed.words()}
+
+    # ---------------------------------------------------------------- pools and runs
+
+    def do_state(self, data: bytes, pool: str) -> dict[str, Any]:
+        """How a pool is."""
+        p = self.pools[pool]
+        state = {"there": p.there, "alive": p.alive, "ready": p.ready, "up": p.up, "note": p.up_note}
+        return {**state, "waiting": p.waiting, "patience": p.start_patience}
+
+    def do_places(self, data: bytes, pool: str) -> dict[str, Any]:
+        """Process and host of each rank."""
+        return {"places": self.pools[pool].places}
+
+    def do_why(self, data: bytes, pool: str) -> dict[str, Any]:
+        """Why a pool did not start."""
+        return {"why": self.pools[pool].why_not()}
+
+    def do_reason(self, data: bytes, words: dict[str, Any], pool: str | None = None) -> dict[str, Any]:
+        """Why the holder of a run is gone."""
+        held = self.pools.get(pool or "")
+        return {"reason": held.reason() if held else self.cluster.holder_here(words).reason()}
+
+    def do_lost(self, data: bytes, pool: str) -> dict[str, Any]:
+        """Hosts that a pool has lost."""
+        return {"lost": self.pools[pool].lost()}
+
+    def do_close(self, data: bytes, pool: str) -> dict[str, Any]:
+        """End a pool."""
+        if (held := self.pools.pop(pool, None)) is not None:
+            held.close()
+        return {}
+
+    def do_news(
+        self, data: bytes, folder: str, words: dict[str, Any], news: dict[str, Any], stop: bool
+    ) -> tuple[dict[str, Any], bytes]:
+        """What is new in a run's folder; whether its holder is there; passes on that the run is to be stopped."""
+        held = self.pools.get(Path(words.get("pool", "")).name)
+        there = held.there if held is not None else self.cluster.holder_here(words).there
+        home = Path(folder)
+        if stop and home.is_dir():
+            (home / records.STOP).touch()
+        answer, more = News(**news).read(home)
+        return {**answer, "there": there}, more
+
+    def do_forget(self, data: bytes, folder: str) -> dict[str, Any]:
+        """Take away the folder of a run that has ended and is at home."""
+        if (Path(folder) / records.ENDED).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        return {}

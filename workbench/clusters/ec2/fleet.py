@@ -1,0 +1,233 @@
+"""Machines on EC2, started all together or not at all. `kind` knows prices, keys and the user."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from workbench.base.errors import ClusterError
+from workbench.base.settings import SettingError
+from workbench.clusters.base import Said, quiet
+from workbench.clusters.ec2 import tagged as ec2_tagged
+from workbench.clusters.ec2.aws import code, handled, interrupt, slices, spoken
+from workbench.clusters.ec2.requests import (
+    HEAD,
+    LAUNCH,
+    STANDARD,
+    Order,
+    bursts,
+    part_of,
+    plain,
+    rules,
+    start,
+    state,
+    tagged,
+    tags,
+)
+from workbench.clusters.ec2.tagged import Machine, Tagged
+
+PATIENCE = 900.0  # s for machines to start
+SETTLING = 60.0  # s in which EC2 may not know of what it has just made
+_UNHEARD = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
+
+
+def nothing_more(machines: list[Machine]) -> None:
+    """What is done once the machines run, unless there is more to do."""
+
+
+class Fleet(Tagged):
+    """Starts the machines of one cluster; finding and ending them is `Tagged`'s."""
+
+    def up(
+        self,
+        order: Order,
+        said: Said = quiet,
+        finish: Callable[[list[Machine]], None] = nothing_more,
+        keep: bool = False,
+    ) -> None:
+        """Have the machines of an order run; starts those that are not there yet.
+
+        When it raises, for a Ctrl-C too, all that carries the cluster's tag is ended. Machines of somebody else's
+        order are left alone.
+
+        Parameters
+        ----------
+        order
+            The same order again starts nothing twice.
+        said
+            Told how far it is.
+        finish
+            Called with the machines once they run; what it raises counts as well.
+        keep
+            They had been up before: whatever happens, leave them.
+
+        Raises
+        ------
+        ClusterError
+            EC2 refuses, machines do not come up, or there are some that are not of this order.
+        SettingError
+            The order names an image or a subnet that is not there.
+        """
+        there = self._there(order, keep)
+        with nullcontext() if keep else self._or_nothing(said):
+            finish(self._start(order, there, said))
+
+    @contextmanager
+    def _or_nothing(self, said: Said) -> Iterator[None]:
+        """End everything when something goes wrong; then, a second Ctrl-C does not come in between."""
+        with handled(interrupt, "SIGTERM", "SIGHUP"):
+            try:
+                yield
+            except BaseException as error:
+                with handled(signal.SIG_IGN, "SIGINT", "SIGTERM", "SIGHUP"):
+                    try:
+                        self.down(said)
+                    except ClusterError as second:
+                        raise ClusterError(
+                            f"{str(error) or type(error).__name__}; moreover, {second}"
+                        ) from error
+                raise
+
+    def _there(self, order: Order, keep: bool) -> set[str]:
+        """Which parts are there; raises where machines are not of this order, or some are gone."""
+        found = self.machines()
+        if any(tags(m).get(LAUNCH) != order.launch for m in found):
+            raise ClusterError(
+                f"{self!r}: {len(found)} are there that are not in this machine's notes; end them first"
+                " (workbench cluster down)"
+            )
+        counts = Counter(part_of(m) for m in found if state(m) in ("pending", "running"))
+        gone = sum(p.count - counts[p.name] for p in order.parts if keep or counts[p.name])
+        if gone:
+            raise ClusterError(
+                f"{self!r}: {gone} of {order.count} are gone; go on with fewer workers, or start anew"
+                " (workbench cluster down, then up)"
+            )
+        return set(counts)
+
+    def _start(self, order: Order, there: set[str], said: Said) -> list[Machine]:
+        said("asking EC2", 0, order.count)
+        with spoken():
+            subnet, network = self._place(order)
+            root = self._root(order)
+            group = self._group(order, network)  # there already: open to the caller's present address
+            self._key(order)
+            calls = [start(order, p, subnet, group, root) for p in order.parts if p.name not in there]
+            for call in calls:  # all of them before the first machine
+                self._rehearse(call)
+            for call in calls:
+                self._settled(self.ec2.run_instances, **call)
+        machines = self._await_running(order, said)
+        with spoken():
+            self._inspect(order, machines, group)
+        return machines
+
+    def _place(self, order: Order) -> tuple[str, str]:
+        """Subnet and network. All machines are in one zone, so that all links are alike."""
+        default = [{"Name": "default-for-az", "Values": ["true"]}]
+        which = {"SubnetIds": [order.subnet]} if order.subnet else {"Filters": default}
+        found = self.ec2.describe_subnets(**which)["Subnets"]
+        if not found:
+            raise SettingError(
+                f"subnet: {self.region} has no default one; name one that reaches the internet"
+            )
+        first = min(found, key=lambda each: str(each["AvailabilityZone"]))
+        return first["SubnetId"], first["VpcId"]
+
+    def _root(self, order: Order) -> str:
+        """Name of the image's root disk: only who names it can say how large it is to be."""
+        found = self.ec2.describe_images(ImageIds=[order.image])["Images"]
+        if not found:
+            raise SettingError(f"image = {order.image!r}: {self.region} has no such image")
+        sizes = [
+            disk["Ebs"].get("VolumeSize", 0) for disk in found[0]["BlockDeviceMappings"] if "Ebs" in disk
+        ]
+        if max(sizes, default=0) > order.disk:
+            raise SettingError(f"disk = {order.disk}: this image needs {max(sizes)} GB")
+        return str(found[0]["RootDeviceName"])
+
+    def _group(self, order: Order, network: str) -> str:
+        """The security group, with the rules that it should have and no others."""
+        found = self._all("describe_security_groups", "SecurityGroups")
+        if not found:
+            made = {"GroupName": order.label, "Description": "straggler-workbench", "VpcId": network}
+            found = [
+                self.ec2.create_security_group(**made, TagSpecifications=tagged(order, "security-group"))
+            ]
+        group, has = found[0]["GroupId"], found[0].get("IpPermissions", [])
+        wanted = rules(group, order.ssh_from)
+        have, want = {plain(rule) for rule in has}, {plain(rule) for rule in wanted}
+        if stale := [rule for rule in has if plain(rule) not in want]:
+            self.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=stale)
+        if fresh := [rule for rule in wanted if plain(rule) not in have]:
+            self._settled(self.ec2.authorize_security_group_ingress, GroupId=group, IpPermissions=fresh)
+        return str(group)
+
+    def _key(self, order: Order) -> None:
+        """Give EC2 the public key that opens the machines; the private one stays on this machine."""
+        if not self._all("describe_key_pairs", "KeyPairs"):
+            public, marks = order.public_key.encode(), tagged(order, "key-pair")
+            self.ec2.import_key_pair(KeyName=order.label, PublicKeyMaterial=public, TagSpecifications=marks)
+
+    def _rehearse(self, call: dict[str, Any]) -> None:
+        """Ask whether a call would be allowed; nothing is started, and its token stays unused."""
+        words = {name: value for name, value in call.items() if name != "ClientToken"}
+        try:
+            self._settled(self.ec2.run_instances, **words, DryRun=True)
+        except self.ec2.exceptions.ClientError as error:
+            if code(error) != "DryRunOperation":
+                raise
+
+    def _settled(self, ask: Callable[..., Any], **words: Any) -> None:
+        """Ask again while EC2 has not yet heard everywhere of the group and key that it made a moment ago."""
+        end = time.monotonic() + SETTLING
+        while True:
+            try:
+                ask(**words)
+                return
+            except self.ec2.exceptions.ClientError as error:
+                if code(error) not in _UNHEARD or time.monotonic() > end:
+                    raise
+            time.sleep(ec2_tagged.PAUSE)
+
+    def _await_running(self, order: Order, said: Said) -> list[Machine]:
+        end = time.monotonic() + PATIENCE
+        while True:
+            found = [m for m in self.machines(ended=True) if tags(m).get(LAUNCH) == order.launch]
+            if lost := [m for m in found if state(m) not in ("pending", "running")]:
+                why = lost[0].get("StateReason", {}).get("Message") or "EC2 does not say why"
+                raise ClusterError(f"{self!r}: {len(lost)} of {order.count} ended while starting ({why})")
+            running = [m for m in found if state(m) == "running"]
+            said("starting machines", len(running), order.count)
+            if len(running) >= order.count:
+                return running
+            if time.monotonic() > end:
+                raise ClusterError(f"{self!r}: {len(running)} of {order.count} are up after {PATIENCE:g} s")
+            time.sleep(ec2_tagged.PAUSE)
+
+    def _inspect(self, order: Order, machines: list[Machine], group: str) -> None:
+        """Raise unless the machines have what keeps them closed, ends them, and bounds what they cost."""
+        for m in machines:
+            public = part_of(m) != HEAD and m.get("PublicIpAddress")
+            groups = {each["GroupId"] for port in m["NetworkInterfaces"] for each in port["Groups"]}
+            if public or groups != {group} or m["MetadataOptions"]["HttpTokens"] != "required":
+                raise ClusterError(f"{m['InstanceId']}: is not as closed as it was ordered to be")
+        for part in order.parts:
+            one = next(m["InstanceId"] for m in machines if part_of(m) == part.name)
+            ends = self._of(one, "instanceInitiatedShutdownBehavior")
+            if ends != "terminate" or not self._of(one, "userData"):
+                raise ClusterError(f"{one}: would not end by itself")
+        burst = [m["InstanceId"] for m in machines if bursts(m["InstanceType"])]
+        for ids in slices(burst, ec2_tagged.AT_ONCE):
+            answer = self.ec2.describe_instance_credit_specifications(InstanceIds=ids)
+            for each in answer["InstanceCreditSpecifications"]:
+                if (has := each["CpuCredits"]) != STANDARD:
+                    raise ClusterError(f"{each['InstanceId']}: has CpuCredits {has}, not {STANDARD}")
+
+    def _of(self, machine: str, attribute: str) -> Any:
+        answer = self.ec2.describe_instance_attribute(InstanceId=machine, Attribute=attribute)
+        return answer[attribute[0].upper() + attribute[1:]].get("Value")

@@ -1,0 +1,145 @@
+"""What a fleet costs at most. Prices are stated by the user, or come from AWS's price list, with its date."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.base.errors import ClusterError
+from workbench.base.settings import SettingError
+from workbench.clusters.ec2.aws import client, spoken
+
+DISK, ADDRESS = (
+    "disk",
+    "address",
+)  # $ per GB and month, $ per hour: names in `prices` beside the types of machines
+MONTH = 28 * 24.0  # hours of the shortest, for which a disk's monthly price is the dearest
+LATE = 0.1  # h that a machine may take to be gone after its time
+_LIST = "us-east-1"  # where the price list of all regions is asked
+_LINUX = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
+
+
+@dataclass(frozen=True)
+class Price:
+    """Dollars, per hour or per GB and month, and where they come from."""
+
+    usd: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What machines cost. `counts`: machines by type; `disk`: GB of all; `addresses`: public ones; `hours`: at most."""
+
+    counts: Mapping[str, int]
+    disk: int
+    addresses: int
+    hours: float
+    prices: Mapping[str, Price]
+
+    @property
+    def lines(self) -> list[tuple[str, float, Price]]:
+        """What is paid for: what it is, dollars per hour, and the price behind it."""
+        rows = [
+            (f"{n} x {kind}", n * self.prices[kind].usd, self.prices[kind]) for kind, n in self.counts.items()
+        ]
+        disk = self.prices[DISK]
+        rows.append((f"{self.disk} GB of disks", self.disk * disk.usd / MONTH, disk))
+        if self.addresses:
+            address = self.prices[ADDRESS]
+            rows.append((f"{self.addresses} public address", self.addresses * address.usd, address))
+        return rows
+
+    @property
+    def hourly(self) -> float:
+        """Dollars per hour."""
+        return sum(row[1] for row in self.lines)
+
+    @property
+    def ceiling(self) -> float:
+        """Dollars, if nobody ends the machines before they end themselves."""
+        return self.hourly * (self.hours + LATE)
+
+    def text(self) -> str:
+        """The bill as a table for people."""
+        rows = [f"  {what:24} {usd:10.4f} $/h   ({price.source})" for what, usd, price in self.lines]
+        total = (
+            f"  at most {self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
+        )
+        return "\n".join([*rows, total, "  without traffic out of the region, and without taxes"])
+
+
+def prices(kinds: Sequence[str], stated: Mapping[str, float], region: str) -> dict[str, Price]:
+    """Prices of types of machines, of a disk and of an address: those stated, the others from AWS's price list.
+
+    Raises
+    ------
+    SettingError
+        Naming all that neither has, so that they can be stated.
+
+    Examples
+    --------
+    >>> stated = {"t2.micro": 0.5, "disk": 0.25, "address": 0.125}  # no real ones
+    >>> prices(["t2.micro"], stated, "us-east-1")["disk"]
+    Price(usd=0.25, source='stated')
+    """
+    found = {what: Price(usd, "stated") for what, usd in stated.items()}
+    wanted = [what for what in dict.fromkeys([*kinds, DISK, ADDRESS]) if what not in found]
+    why = "" if not wanted else _ask(wanted, region, found)
+    missing = [what for what in wanted if what not in found]
+    if missing:
+        example = ", ".join(f"{what}: ..." for what in missing)
+        raise SettingError(
+            f"prices: no price of {', '.join(missing)} in {region} is known{why}; look them up and state them,"
+            f" prices: {{{example}}} (machines and address: $ per hour, disk: $ per GB and month)"
+        )
+    return found
+
+
+def _ask(wanted: Sequence[str], region: str, found: dict[str, Price]) -> str:
+    """Add what AWS's price list has; why not, if it cannot be asked."""
+    try:
+        pricing = client("pricing", _LIST)
+        for what in wanted:
+            with spoken():
+                answer = _look_up(pricing, what, region)
+            if answer is not None:
+                found[what] = answer
+    except ClusterError as error:
+        return f" ({error})"
+    return " (AWS's price list has none, or several)"
+
+
+def _look_up(pricing: Any, what: str, region: str) -> Price | None:
+    """The one price that the list has; None: it has none, or several."""
+    service, fields = "AmazonEC2", {"instanceType": what, **_LINUX}
+    if what == DISK:
+        fields = {"productFamily": "Storage", "volumeApiName": "gp3"}
+    elif what == ADDRESS:
+        service, fields = "AmazonVPC", {"group": "VPCPublicIPv4Address"}
+    filters = [
+        {"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in {**fields, "regionCode": region}.items()
+    ]
+    pages = pricing.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters)
+    products = [json.loads(product) for page in pages for product in page["PriceList"]]
+    if what == ADDRESS:  # the list has those that lie idle, too, and whole blocks
+        products = [each for each in products if "InUse" in _usage(each)]
+    unit = "GB-Mo" if what == DISK else "Hrs"
+    amounts = {usd for product in products for usd in _amounts(product, unit) if usd > 0}
+    if len(amounts) != 1:
+        return None
+    date = max(str(product.get("publicationDate", "of unknown date"))[:10] for product in products)
+    return Price(amounts.pop(), f"AWS price list, {date}")
+
+
+def _usage(product: Mapping[str, Any]) -> str:
+    return str(product.get("product", {}).get("attributes", {}).get("usagetype", ""))
+
+
+def _amounts(product: Mapping[str, Any], unit: str) -> list[float]:
+    """Prices on demand in a product of the list."""
+    terms = product.get("terms", {}).get("OnDemand", {}).values()
+    sizes = [size for term in terms for size in term["priceDimensions"].values()]
+    return [float(size["pricePerUnit"]["USD"]) for size in sizes if size["unit"] == unit]

@@ -1,0 +1,157 @@
+"""Everything on EC2 that carries a cluster's tag: finding it, and ending it.
+
+What is made for a cluster carries its tag from the moment it exists, so `Tagged.down` needs no notes: what carries the
+tag is ended, and nothing else is looked at. Every machine is in one security group, and a group with a machine in it
+cannot be deleted: once it is gone, no machine is left, not even one that a broken call never told about.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+from workbench.base.errors import ClusterError
+from workbench.clusters.base import Said, quiet
+from workbench.clusters.ec2.aws import client, code, slices, spoken
+from workbench.clusters.ec2.requests import CLUSTER, part_of, state
+
+AT_ONCE = 100  # machines in one call, as EC2's documentation advises
+PAGE = 500  # answers on a page
+PAUSE = 5.0  # s between two looks
+PATIENCE = 900.0  # s for machines to end
+Machine = dict[str, Any]  # in EC2's own words
+
+# What a cluster leaves besides machines: what lists it, under which key, what identifies one, what deletes one.
+_LEFTOVERS = {
+    "volume": ("describe_volumes", "Volumes", "VolumeId", "delete_volume"),
+    "interface": (
+        "describe_network_interfaces",
+        "NetworkInterfaces",
+        "NetworkInterfaceId",
+        "delete_network_interface",
+    ),
+    "security group": ("describe_security_groups", "SecurityGroups", "GroupId", "delete_security_group"),
+    "key pair": ("describe_key_pairs", "KeyPairs", "KeyName", "delete_key_pair"),
+}
+
+
+class Tagged:
+    """Machines of one cluster, in one region, and what came with them.
+
+    Parameters
+    ----------
+    tag
+        Whose cluster it is, and its name: what carries this tag belongs to it.
+    region
+        Where. Credentials come out of AWS's ordinary chain, and go nowhere else.
+
+    Examples
+    --------
+    >>> Tagged("ada/lab", "eu-central-1")
+    <machines tagged straggler-workbench:cluster=ada/lab in eu-central-1>
+    """
+
+    def __init__(self, tag: str, region: str) -> None:
+        self.tag, self.region = tag, region
+
+    def __repr__(self) -> str:
+        return f"<machines tagged {CLUSTER}={self.tag} in {self.region}>"
+
+    @cached_property
+    def ec2(self) -> Any:
+        """The connection, made when it is first needed."""
+        return client("ec2", self.region)
+
+    # ---------------------------------------------------------------- what there is
+
+    def machines(self, ended: bool = False) -> list[Machine]:
+        """All machines, by part and place in it; `ended`: those too that are gone and not forgotten yet."""
+        with spoken():
+            groups = self._all("describe_instances", "Reservations")
+        found = [m for group in groups for m in group["Instances"] if ended or state(m) != "terminated"]
+        return sorted(found, key=lambda m: (part_of(m), m.get("AmiLaunchIndex", 0), m["InstanceId"]))
+
+    def left(self) -> dict[str, list[str]]:
+        """What there is of the cluster, by sort; empty: nothing."""
+        found = {"machine": [m["InstanceId"] for m in self.machines()]}
+        with spoken():
+            spot = self._all("describe_spot_instance_requests", "SpotInstanceRequests")
+            found["spot request"] = [
+                s["SpotInstanceRequestId"] for s in spot if s["State"] in ("open", "active")
+            ]
+            for sort, (operation, key, identity, _) in _LEFTOVERS.items():
+                found[sort] = [each[identity] for each in self._all(operation, key)]
+        return {sort: ids for sort, ids in found.items() if ids}
+
+    def _all(self, operation: str, key: str) -> list[dict[str, Any]]:
+        """Everything of a sort that carries the tag, from all pages."""
+        only = {"Filters": [{"Name": f"tag:{CLUSTER}", "Values": [self.tag]}]}
+        if not self.ec2.can_paginate(operation):
+            return list(getattr(self.ec2, operation)(**only)[key])
+        pages = self.ec2.get_paginator(operation).paginate(**only, PaginationConfig={"PageSize": PAGE})
+        return [each for page in pages for each in page[key]]
+
+    # ---------------------------------------------------------------- end
+
+    def down(self, said: Said = quiet) -> int:
+        """End everything that carries the cluster's tag, wait until it is gone; returns how many machines there were.
+
+        Does nothing where there is nothing. Raises `ClusterError` with a list of what is left.
+        """
+        end = time.monotonic() + PATIENCE
+        most, looks = 0, 1
+        while looks:
+            if left := self.left():
+                alive = len(left.get("machine", []))
+                most, looks = max(most, alive), 2  # what was made a moment ago may show itself late
+                said("ending machines", most - alive, most)
+                with spoken():
+                    refused = self._strike(left)
+                if time.monotonic() > end or not _may_yet(refused):
+                    raise ClusterError(
+                        f"{self!r}: STILL THERE, and perhaps costing money: {_listed(left, refused)}"
+                    )
+            else:
+                looks -= 1
+            if looks:
+                time.sleep(PAUSE)
+        said("ending machines", most, most)
+        return most
+
+    def _strike(self, left: dict[str, list[str]]) -> dict[str, str]:
+        """Delete what can be deleted now; who would not, and why."""
+        ec2, deeds = self.ec2, []
+        for ids in slices(left.get("machine", []), AT_ONCE):
+            deeds.append(("machines", partial(ec2.terminate_instances, InstanceIds=ids)))
+        for ids in slices(left.get("spot request", []), AT_ONCE):
+            deeds.append(
+                ("spot requests", partial(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=ids))
+            )
+        if "machine" not in left:  # machines hold on to the rest
+            for sort, (_, _, identity, delete) in _LEFTOVERS.items():
+                deeds += [
+                    (each, partial(getattr(ec2, delete), **{identity: each})) for each in left.get(sort, [])
+                ]
+        return {what: why for what, do in deeds if (why := self._refusal(do))}
+
+    def _refusal(self, do: Callable[[], Any]) -> str:
+        """Do it; why EC2 did not, if it did not, and it had not been done before."""
+        try:
+            do()
+        except self.ec2.exceptions.ClientError as error:
+            return "" if "NotFound" in code(error) else code(error)
+        return ""
+
+
+def _may_yet(refused: dict[str, str]) -> bool:
+    """Is it worth while to wait?"""
+    return not {"UnauthorizedOperation", "OperationNotPermitted"} & set(refused.values())
+
+
+def _listed(left: dict[str, list[str]], refused: dict[str, str]) -> str:
+    things = "; ".join(
+        f"{sort} {', '.join(ids[:5])}{' ...' * (len(ids) > 5)} ({len(ids)})" for sort, ids in left.items()
+    )
+    return things + "".join(f"; {what}: {why}" for what, why in refused.items())

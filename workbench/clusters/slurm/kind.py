@@ -1,0 +1,247 @@
+"""A cluster with Slurm's queue: one job holds the ranks, mpiexec starts them inside its allocation.
+
+The job's script starts the very supervisor that starts ranks elsewhere, so a run meets the same files; Slurm alone
+decides when and where the job runs. A job serves run after run, ends when it has been idle for a while, at scancel, and
+at its time limit; a run that it takes along goes on from its checkpoint (`wb.resume`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+
+from workbench.base.errors import ClusterError
+from workbench.base.settings import setting
+from workbench.clusters.base import Cluster, Finding, HostName, Said, Status, Word, quiet, table
+from workbench.clusters.slurm.job import TIME, Wish, check_directive
+
+if TYPE_CHECKING:
+    from workbench.clusters.ssh import Ssh
+    from workbench.launch.client.gateway import Gateway
+    from workbench.launch.client.pools import FolderPool, Holder
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*")
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(
+            f"{text!r}: use letters, digits and _ . , : + / @ = -, with no hyphen at the beginning"
+        )
+    return text
+
+
+def _time(value: object) -> str:
+    """Minutes may be a number."""
+    if not re.fullmatch(TIME, str(value)):
+        raise ValueError(f"{value!r}: write minutes, hours:minutes:seconds or days-hours, e.g. 1:30:00")
+    return str(value)
+
+
+def _shared(text: str) -> str:
+    if not text.startswith("/") or re.search(r"[^\w/.,:+@=~-]", text):
+        raise ValueError(
+            f"{text!r}: give an absolute path without blanks, quotes, % or \\ (Slurm reads them its own way)"
+        )
+    return text.rstrip("/") or "/"
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Directive = Annotated[str, AfterValidator(check_directive)]
+
+
+class Slurm(Cluster):
+    """A cluster with Slurm's queue."""
+
+    kind: Literal["slurm"] = setting("slurm", "a cluster with Slurm's queue")
+    folder: Annotated[str, AfterValidator(_shared)] = setting(
+        ..., "folder on a file system that all nodes share; jobs meet their users there"
+    )
+    tasks_per_node: int = setting(..., "ranks on each node, usually its cores", ge=1)
+    nodes: int | None = setting(None, "nodes of a job; by default as many as the run needs", ge=1)
+    time: Annotated[str, BeforeValidator(_time)] = setting(
+        "1:00:00", "a job's longest life: 90 (minutes), 1:30:00"
+    )
+    partition: Name | None = setting(None, "partition; by default Slurm's own choice")
+    account: Name | None = setting(None, "account that pays; by default the user's own")
+    modules: tuple[Name, ...] = setting((), "modules that the job loads first")
+    directives: tuple[Directive, ...] = setting((), "further options of sbatch, e.g. '--qos=high'")
+    python: Word = setting("", "the cluster's Python that has the workbench; by default the one that submits")
+    login: HostName | None = setting(None, "host that takes jobs, reached by ssh; by default this machine")
+    identity: Word | None = setting(None, "file of the private key that opens login")
+    config: Word | None = setting(None, "a configuration file of ssh; by default ~/.ssh/config")
+    known_hosts: Word | None = setting(
+        None, "file with login's key; by default NAME.known_hosts beside the cluster's file, else ssh's own"
+    )
+    idle: float = setting(15.0, "minutes without a run after which a job ends by itself", "min", gt=0)
+
+    elsewhere: ClassVar[bool] = True
+    alone: ClassVar[bool] = True
+
+    def located(self, folder: Path) -> Slurm:
+        """See `Cluster.located`."""
+        if self.login is None:
+            return self
+        found = self.head.located(folder)
+        return self.replace(identity=found.identity, config=found.config, known_hosts=found.known_hosts)
+
+    @property
+    def head(self) -> Ssh:
+        """The login host, as a cluster of one."""
+        from workbench.clusters.ssh import Ssh
+
+        return Ssh(
+            name=self.name,
+            hosts=(self.login,),
+            python=self.python or "python3",
+            identity=self.identity,
+            config=self.config,
+            known_hosts=self.known_hosts,
+        )
+
+    def fits(self, ranks: int, there: int) -> bool:
+        """See `Cluster.fits`: a job that is there is better than one that has to queue."""
+        return ranks <= there
+
+    @property
+    def gateway(self) -> Gateway | None:
+        """To the login host."""
+        return None if self.login is None else self.head.way(self.login)
+
+    @property
+    def cache(self) -> str | None:
+        """With a login host: package, data and runs lie in the shared folder."""
+        return None if self.login is None else self.folder
+
+    def carried(self) -> dict[str, Any]:
+        """The settings as they hold on the login host."""
+        return {
+            **self.model_dump(mode="json"),
+            "login": None,
+            "identity": None,
+            "config": None,
+            "known_hosts": None,
+        }
+
+    @property
+    def label(self) -> str:
+        """Name of our jobs in the queue."""
+        return "workbench-" + re.sub(r"[^A-Za-z0-9_.-]", "-", self.name)
+
+    @property
+    def pools(self) -> Path:
+        """Where the jobs' folders are."""
+        return Path(self.folder) / "pools"
+
+    def shape(self, ranks: int) -> tuple[int, int]:
+        """Nodes, and tasks on each, of a job for so many ranks; raises `ClusterError` where they do not fit.
+
+        >>> Slurm(folder="/shared", tasks_per_node=8).shape(13)
+        (2, 7)
+        >>> Slurm(folder="/shared", tasks_per_node=8, nodes=3).shape(13)
+        (3, 8)
+        """
+        if self.nodes is None:
+            nodes = -(-ranks // self.tasks_per_node)
+            return nodes, -(-ranks // nodes)
+        room = self.nodes * self.tasks_per_node
+        if ranks > room:
+            raise ClusterError(
+                f"workers = {ranks - 1}: cluster {self.name!r} has {self.nodes} nodes of {self.tasks_per_node} tasks,"
+                f" room for {room - 1} workers and the master; raise nodes, or leave it out"
+            )
+        return self.nodes, self.tasks_per_node
+
+    def wish(self, ranks: int, folder: Path) -> Wish:
+        """The job for so many ranks."""
+        nodes, tasks = self.shape(ranks)
+        return Wish(
+            name=self.label,
+            folder=str(folder),
+            command=(self.interpreter, "-m", "workbench.launch.head.supervisor", str(folder)),
+            time=self.time,
+            nodes=nodes,
+            tasks=tasks,
+            partition=self.partition,
+            account=self.account,
+            modules=self.modules,
+            directives=self.directives,
+            path=package_path(),
+        )
+
+    @property
+    def interpreter(self) -> str:
+        """The job's Python."""
+        return self.python or sys.executable
+
+    def mpiexec(self, ranks: int, tasks: int, pool: str) -> list[str]:
+        """Command line of mpiexec inside the job. The mpiexec beside the job's Python, else the first on its path."""
+        beside = Path(self.interpreter).with_name("mpiexec")
+        return [
+            str(beside) if beside.is_file() else "mpiexec",
+            *("--with-ft", "ulfm", "-n", str(ranks), "--map-by", f"ppr:{tasks}:node:oversubscribe"),
+            *(self.interpreter, "-m", "workbench.launch.rank.main", pool),
+        ]
+
+    # ---------------------------------------------------------------- for runs
+
+    def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
+        """Submit a job; see `Cluster.open_here`. Raises `SettingError` for what Slurm refuses."""
+        from workbench.clusters.slurm.pool import open_job
+
+        return open_job(self, ranks)
+
+    def holder_here(self, words: dict[str, Any]) -> Holder:
+        """The job, found by its number."""
+        from workbench.clusters.slurm.pool import SlurmPool
+        from workbench.clusters.slurm.queue import ticket
+
+        return SlurmPool(self, Path(words["pool"]), 0, ticket=ticket(str(words["job"])))
+
+    # ---------------------------------------------------------------- for `workbench cluster`
+
+    def check_here(self, said: Said = quiet) -> list[Finding]:
+        """Would Slurm take a job, and is there all that it needs?"""
+        from workbench.clusters.slurm.commands import findings
+
+        return findings(self)
+
+    def status_here(self, said: Said = quiet) -> Status:
+        """Nodes of our jobs, and what is in the queue."""
+        from workbench.clusters.slurm.commands import status
+
+        return status(self)
+
+    def up(self, said: Said = quiet) -> None:
+        """See that a run can start. Nodes are taken when one does, and not before."""
+        if found := self.check(said):
+            raise ClusterError(f"{self.name}: is not up\n{table(found)}")
+
+    def down_here(self, said: Said = quiet) -> None:
+        """Cancel our jobs, also those of other notebooks, and take their folders away."""
+        from workbench.clusters.slurm.commands import cancel_all
+        from workbench.launch.hosts.host import Host
+
+        cancel_all(self, said)
+        if (
+            os.environ.get("XDG_CACHE_HOME") == self.folder
+        ):  # asked from elsewhere, which has brought things here
+            Host().do_clear(b"")
+
+    def run_here(self, command: Sequence[str], said: Said = quiet) -> dict[str, tuple[int, str]]:
+        """Run a command on every node of a job; exit code and output of each."""
+        from workbench.clusters.slurm.commands import run_on_nodes
+
+        return run_on_nodes(self, command, said)
+
+
+def package_path() -> str:
+    """Folder of this package if it is none that a Python has by itself."""
+    root = Path(__file__).resolve().parents[3]
+    return "" if root.name in ("site-packages", "dist-packages") else str(root)

@@ -1,0 +1,200 @@
+"""Ranks inside a Slurm job."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.base.errors import ClusterError
+from workbench.clusters.slurm.job import refusal, script, submitted
+from workbench.clusters.slurm.queue import Refused, Ticket, call
+from workbench.launch.client.pools import SETTINGS, FolderPool, Said, make_folder
+from workbench.launch.head import mpiexec
+from workbench.launch.head.supervisor import GONE, LOG
+from workbench.launch.rank.watch import is_alive
+from workbench.trace.records import ENDED
+
+if TYPE_CHECKING:
+    from workbench.clusters.slurm.kind import Slurm
+    from workbench.launch.task import Task
+
+# Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
+SCRIPT, NUMBER, RUN = "job.sh", "job", "run"
+CACHES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
+CANCELLING = 90.0  # s: Slurm gives a job's processes some time (KillWait), and then cleans up
+LOOK_EVERY = 0.2  # s between looks into the pool's folder while the job is in the queue
+OLD = 86400.0  # s after which a folder that nobody has cleared away is
+
+
+@dataclass
+class SlurmPool(FolderPool):
+    """A pool whose supervisor is a Slurm job; `ranks` is 0 where only the job is known."""
+
+    ticket: Ticket = field(kw_only=True)
+
+    @property
+    def running(self) -> bool:
+        """See `FolderPool.running`."""
+        return not self.ticket.job().over
+
+    def wait(self, seconds: float) -> bool:
+        """See `FolderPool.wait`."""
+        return self.ticket.await_end(seconds)
+
+    def kill(self) -> None:
+        """See `FolderPool.kill`; raises `ClusterError` unless squeue says that the job has gone."""
+        self.ticket.cancel(CANCELLING)
+
+    def close(self) -> None:
+        """See `FolderPool.close`. A job that is still in the queue is cancelled at once."""
+        if self.ticket.job(fresh=True).waits:
+            self.kill()
+        super().close()
+
+    def submit(self, task: Task, said: Said | None = None) -> None:
+        """See `Pool.submit`."""
+        super().submit(task, said)
+        (self.folder / RUN).write_text(task.folder)
+
+    def leave(self) -> None:
+        """See `FolderPool.leave`: a job that has a run goes on with it; another gives its nodes back."""
+        if idle(self.folder):
+            self.close()
+
+    def words(self) -> dict[str, Any]:
+        """See `Pool.words`."""
+        return {**super().words(), "job": self.ticket.number}
+
+    @property
+    def alive(self) -> bool:
+        """See `Pool.alive`; a job that will never start is not."""
+        return super().alive and self.ticket.never is None
+
+    @property
+    def start_patience(self) -> float:
+        """See `FolderPool.start_patience`: endless while the job is in the queue."""
+        return float("inf") if self.ticket.job().waits else super().start_patience
+
+    @property
+    def up_note(self) -> str:
+        """See `FolderPool.up_note`."""
+        job = self.ticket.job()
+        return self.ticket.trouble or (job.waiting() if job.waits else super().up_note)
+
+    def await_ready(self, said: Said | None = None) -> None:
+        """See `Pool.await_ready`; however long the job is in the queue, unless it could never start.
+
+        When it is broken off (`said` raises, Ctrl-C), the job is cancelled.
+        """
+        try:
+            while self.alive and self.ticket.job().waits and not (self.folder / LOG).exists():
+                if said is not None:
+                    said(self.up_note, 0, 0)
+                time.sleep(LOOK_EVERY)
+            self.ticket.job(fresh=True)  # the log is there before Slurm is asked again
+            super().await_ready(said)
+        except BaseException:
+            if not self.ready:
+                with contextlib.suppress(ClusterError):
+                    self.ticket.cancel(CANCELLING)
+            raise
+
+    def reason(self) -> str | None:
+        """See `Pool.reason`: the ranks' own, else what Slurm says became of the job."""
+        return super().reason() or self._ending()
+
+    def _ending(self) -> str | None:
+        job = self.ticket.job(fresh=True)
+        return job.ending() if job.over and job.state != "COMPLETED" else None
+
+    def why_not(self) -> str:
+        """See `FolderPool.why_not`: Slurm's word, and the end of the log. Withdraws a job that could never start."""
+        if (never := self.ticket.never) is not None:
+            self.close()
+            return never
+        own, log = super().reason(), self.folder / LOG
+        why = own or self._ending() or f"job {self.ticket.number}: it ended before its ranks were up"
+        return f"{why} ({last_line(log)}); see {log}"
+
+
+def last_line(log: Path) -> str:
+    """What a log ends with."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
+    return lines[-1] if lines else "nothing in the log"
+
+
+def open_job(cluster: Slurm, ranks: int) -> SlurmPool:
+    """Submit a job for so many ranks; raises `SettingError` for what Slurm refuses, `ClusterError` without Slurm."""
+    nodes, tasks = cluster.shape(ranks)
+    cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
+    sweep(cluster.pools)
+    free(cluster.pools)
+    folder = make_folder(
+        nodes * tasks,
+        lambda pool: cluster.mpiexec(nodes * tasks, tasks, pool),
+        owner=None,
+        keep=60.0 * cluster.idle,
+        within=cluster.pools,
+        mark=cluster.mark,
+        by=[socket.gethostname(), os.getpid()],
+        environment=mpiexec.settings("self,sm,tcp") | {n: os.environ[n] for n in CACHES if n in os.environ},
+    )
+    path = folder / SCRIPT
+    path.write_text(script(cluster.wish(ranks, folder)))
+    try:
+        number = numbered(sbatch(cluster, path))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    (folder / NUMBER).write_text(number)
+    return SlurmPool(cluster, folder, nodes * tasks, ticket=Ticket(number))
+
+
+def idle(folder: Path) -> bool:
+    """Has a pool no run, waiting or under way?"""
+    try:
+        home = Path((folder / RUN).read_text())
+    except OSError:
+        return True
+    return not home.is_dir() or (home / ENDED).exists()
+
+
+def free(pools: Path) -> None:
+    """Cancel idle jobs whose users on this host are gone: they might have the nodes that are wanted."""
+    for path in pools.glob(f"*/{NUMBER}"):
+        host, pid = json.loads((path.parent / SETTINGS).read_text())["by"]
+        if host == socket.gethostname() and not is_alive(pid) and idle(path.parent):
+            with contextlib.suppress(ClusterError):
+                call("scancel", path.read_text())
+                shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def sbatch(cluster: Slurm, path: Path, *options: str) -> str:
+    """Hand a script in; what sbatch answers. Raises `SettingError` with the field that it does not like."""
+    try:
+        return call("sbatch", "--parsable", *options, str(path))
+    except Refused as refused:
+        raise refusal(refused.said, cluster.model_dump()) from None
+
+
+def numbered(said: str) -> str:
+    """The new job's number."""
+    if (number := submitted(said)) is None:
+        raise ClusterError(f"sbatch: told no job's number ({said.strip()[:200]})")
+    return number
+
+
+def sweep(pools: Path) -> None:
+    """Remove the folders of jobs that ended long ago."""
+    for gone in pools.glob(f"*/{GONE}"):
+        with contextlib.suppress(OSError):
+            if time.time() - gone.stat().st_mtime > OLD:
+                shutil.rmtree(gone.parent)

@@ -1,0 +1,29 @@
+"""Links: how long a message takes.
+
+t = latency + bytes / bandwidth (Hockney). Latency passes on the wire; the transfer itself occupies the
+receiver's port, which takes one message at a time (paper 1, section III-C) while computing goes on.
+"""
+
+from __future__ import annotations
+
+from workbench.base.settings import Settings, setting
+
+BYTES_PER_FLOAT = 8
+
+
+class Link(Settings):
+    """One link model for every pair of nodes.
+
+    >>> Link(latency=0.001, bandwidth=8e5).transfer(5000)  # seconds on the port for 5000 float64
+    0.05
+    """
+
+    latency: float = setting(0.0, "time that a message spends on the wire before its transfer", "s", ge=0)
+    bandwidth: float | None = setting(
+        None, "rate at which a receiver's port takes messages in; empty = infinite", "bytes/s", gt=0
+    )
+    downloads: bool = setting(False, "charge the model's way down too (the papers ignore it)")
+
+    def transfer(self, floats: float) -> float:
+        """Seconds for which a message of that many float64 occupies the receiver's port."""
+        return 0.0 if self.bandwidth is None else BYTES_PER_FLOAT * floats / self.bandwidth

@@ -1,0 +1,231 @@
+"""What programs of many schemes share: rules, gathering, following the newest model, coded trees.
+
+A coded star is a coded tree of one layer; so UMW, SGD, GC and CR are all the same two programs with
+another plan, another rule and another way to combine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workbench.base.blas import one_thread
+from workbench.base.errors import QuorumLost
+from workbench.core.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    Array,
+    Close,
+    Commit,
+    Compute,
+    Decode,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+    one_moment,
+)
+
+Answer = tuple[int, int]  # rank, number of its message in the round
+Got = dict[Answer, Message]
+Combine = Callable[[int, Got], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
+INFINITY = float("inf")
+CACHED = 2**19  # bytes of values that are added up at a time, ...
+FEW = 16  # and at least so many values
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a parent may go on: `ready(answers, start of the round, now)`. Join with & and |."""
+
+    ready: Callable[[Collection[Answer], float, float], bool]
+    timers: tuple[float, ...] = ()  # seconds after the round's start at which to look again
+
+    def __or__(self, other: Rule) -> Rule:
+        """Go on when either rule holds."""
+        return Rule(lambda *at: self.ready(*at) or other.ready(*at), self.timers + other.timers)
+
+    def __and__(self, other: Rule) -> Rule:
+        """Go on when both rules hold."""
+        return Rule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers)
+
+
+class Lost:
+    """Children that will not answer: for good, or in one round because their answer was refused."""
+
+    def __init__(self) -> None:
+        self.gone: set[int] = set()
+        self.refused: dict[int, dict[int, str]] = {}  # round -> rank -> reason
+
+    def add(self, message: Message) -> None:
+        """Take in the engine's word; one with a value, the reason, is about its own round only."""
+        if message.value is None:
+            self.gone.add(message.src)
+        else:
+            self.refused.setdefault(message.round, {})[message.src] = message.value
+
+    def of(self, round: int) -> set[int]:
+        """Who will not answer in a round."""
+        return self.gone.union(self.refused.get(round, ()))
+
+    def quorum_lost(self, parent: int, round: int, missing: Collection[int]) -> QuorumLost:
+        """The error that says so."""
+        return QuorumLost(parent, round, sorted(missing), self.refused.get(round))
+
+
+def at_least(k: int) -> Rule:
+    """Hold once there are k answers."""
+    return Rule(lambda got, start, now: len(got) >= k)
+
+
+def one_of_each(group: Callable[[int], int], groups: int) -> Rule:
+    """Hold once every group of children has an answer (fractional repetition)."""
+    return Rule(
+        lambda got, start, now: len(got) >= groups and len({group(rank) for rank, _ in got}) == groups
+    )
+
+
+def after(seconds: float) -> Rule:
+    """Hold once that many seconds of the round have passed; what arrives at that very moment still counts."""
+    return Rule(lambda got, start, now: now >= start + seconds, (seconds,))
+
+
+def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any, tuple[Got, Message | None]]:
+    """Collect the children's answers of a round until `rule` holds.
+
+    Returns (answers, None), or (answers, message) when a newer model overtook the round. Raises `QuorumLost`
+    as soon as the children still alive cannot make the rule hold.
+    """
+    got: Got = {}
+    match = {CODED: round, LOST: 0}
+    if node.parent >= 0:
+        match[MODEL] = round + 1
+    start = now = node.clock()
+    bells = sorted(start + seconds for seconds in rule.timers)
+    ask, newer = Recv(match, bells[0] if bells else None), None
+    _still_possible(node, round, rule, got, lost)
+    while not rule.ready(got, start, now):
+        message = yield ask
+        now = node.clock()
+        if message is None:
+            ask = Recv(match, next((bell for bell in bells if bell > now), None))
+        elif message.kind == CODED:
+            got[message.src, message.number] = message
+            now = _before(ask.until, now)
+        elif message.kind == MODEL:
+            newer = message
+            break
+        else:
+            lost.add(message)
+            _still_possible(node, round, rule, got, lost)
+    yield Close(CODED, round + 1)
+    return got, newer
+
+
+def _before(bell: float | None, now: float) -> float:
+    """The moment of an arrival: what comes at the very moment of a bell that has not rung yet comes before it."""
+    if bell is not None and one_moment(now, bell):
+        return math.nextafter(bell, -INFINITY)
+    return now
+
+
+def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: Lost) -> None:
+    missing = lost.of(round)
+    if not missing:
+        return
+    numbers = range(node.plan.answers)
+    hoped = {(rank, number) for rank in set(node.children) - missing for number in numbers}
+    if not rule.ready(hoped | set(got), 0.0, INFINITY):
+        raise lost.quorum_lost(node.rank, round, missing)
+
+
+def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
+    """Sum of weight * value, weights (k,), in the order given; a few at a time, as a core's cache has room for copies.
+
+    >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
+    array([3., 5.])
+    """
+    if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
+        return _one_by_one(weights, values)
+    few = max(FEW, CACHED // max(values[0].nbytes, 1))
+    with one_thread(values[0].size * min(few, len(values))):
+        total = weights[:few] @ np.stack(values[:few])
+        for i in range(few, len(values), few):
+            total += weights[i : i + few] @ np.stack(values[i : i + few])
+    return np.asarray(total)
+
+
+def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
+    """The same without a copy of them all, which costs more than the products where the values are long."""
+    total = weights[0] * values[0]
+    term = np.empty_like(total)
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        total += np.multiply(value, weight, out=term)
+    return np.asarray(total)
+
+
+def plain_sum(values: Sequence[Any]) -> Any:
+    """Sum of values in the order given, without an array for each term; of none, 0.
+
+    >>> plain_sum([np.array([1.0, 2.0]), np.array([4.0, 6.0])])
+    array([5., 8.])
+    """
+    if not values:
+        return 0
+    total = np.array(values[0])
+    for value in values[1:]:
+        total += value
+    return total
+
+
+def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
+    """The master: send the model, gather, decode, commit, round after round."""
+    model, lost = node.model, Lost()
+    for r in node.span:
+        yield Send(node.children, MODEL, r, model)
+        got, _ = yield from gather(node, r, rule, lost)
+        gradient, residual = combine(r, got)
+        yield Decode(len(got) * node.floats)
+        model = yield Commit(gradient, r, residual)
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+
+def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
+    """A worker: take the newest model, pass it on, compute, add what the children sent, send it up."""
+    lost, newer, ask = Lost(), None, Recv({MODEL: 0}, latest=True)
+    children, parent, work = node.children, node.parent, node.work
+    while True:
+        job = newer if newer is not None else (yield ask)
+        newer, r = None, job.round
+        if children:
+            yield Close(CODED, r)
+            yield Send(children, MODEL, r, job.value, floats=0 if r == node.rounds else None)
+        if r == node.rounds:
+            return
+        value = yield Compute(work, job.value, r, unless={MODEL: r + 1})
+        if value is None:
+            continue
+        if children:
+            got, newer = yield from gather(node, r, rule, lost)
+            if newer is not None:
+                continue
+            decoded, _ = combine(r, got)
+            yield Decode(len(got) * node.floats)
+            value = decoded + value
+        yield Send(parent, CODED, r, value)
+
+
+def worker_program(node: Node, answer: Callable[[Node, Message], Program]) -> Program:
+    """A worker of a star whose `answer(node, model message)` computes and sends in a way of its own."""
+    ask = Recv({MODEL: 0}, latest=True)
+    while True:
+        job = yield ask
+        if job.round == node.rounds:
+            return
+        yield from answer(node, job)

@@ -1,0 +1,1 @@
+"""Two engines answer the same programs."""

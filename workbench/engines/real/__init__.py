@@ -1,0 +1,1 @@
+"""Real processes: one rank answers its program's effects over MPI."""

@@ -1,0 +1,158 @@
+"""What one rank of a real run writes down: counts per round and events; and how all ranks' books become one.
+
+Books travel as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from workbench.base.arrays import from_bytes, to_bytes
+from workbench.core.links import BYTES_PER_FLOAT
+from workbench.core.protocol import LOST, MODEL, Message
+from workbench.engines.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
+
+COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
+TALLIES = (*COUNTS, "computed", "overrun", "rejected", "abandoned")
+
+
+class Ledger:
+    """Counts and events of one rank; `record`: keep the events."""
+
+    def __init__(self, rank: int, rounds: int, record: bool = True) -> None:
+        self.rank, self.rounds, self.record = rank, rounds, record
+        self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in TALLIES}
+        self.commits = np.full((rounds + 1, 2), np.nan)  # when, s; residual
+        self.events: list[Event] = []
+        self.handled = 0
+        self.refusals: list[tuple[int, int, str]] = []  # round (-1: unknown), sender, reason
+
+    def add(self, name: str, round: int, amount: int = 1) -> None:
+        """Raise a count of a round."""
+        self.counts[name][min(max(round, 0), self.rounds)] += amount
+
+    def computed(self, round: int, samples: int, start: float, end: float) -> None:
+        """Some work was done."""
+        counts, place = self.counts, min(max(round, 0), self.rounds)
+        self.handled += 1
+        counts["computed"][place] += 1
+        counts["samples"][place] += samples
+        if self.record:
+            self.events.append((round, self.rank, "compute", start, start, end, -1, 0, 0))
+
+    def log(self, *event: Any) -> None:
+        """Keep an event: see `EVENT_COLUMNS`."""
+        if self.record:
+            self.events.append(event)
+
+    def commit(self, round: int, when: float, residual: float) -> None:
+        """Note that this node committed a round."""
+        self.commits[round] = when, residual
+
+    def received(
+        self, message: Message, floats: int, sent: float, begun: float, end: float, late: bool = False
+    ) -> None:
+        """A message was taken in, or dropped as too late."""
+        src, kind, round, _, _ = message
+        if kind in (LOST, COMMITTED) or round >= self.rounds:
+            return
+        if late and kind == MODEL:
+            return
+        place, counts = max(round, 0), self.counts
+        if late:
+            self.handled += 1
+            counts["stale"][place] += 1
+            begun = end
+        elif kind == MODEL:
+            self.handled += 2
+            counts["downloads"][place] += floats > 0
+        else:
+            self.handled += 2
+            counts["messages"][place] += 1
+            counts["bytes"][place] += BYTES_PER_FLOAT * floats
+        if self.record:
+            what, bytes_ = "drop" if late else "send", BYTES_PER_FLOAT * floats
+            self.events.append((round, src, what, sent, begun, end, self.rank, bytes_, 1))
+
+    def refused(self, sender: int, round: int, reason: str) -> None:
+        """A message was not fit to be used."""
+        self.refusals.append((round, sender, reason))
+        self.add("rejected", round)
+
+    def pack(self) -> bytes:
+        """All of it as one archive of arrays; rounds that nobody came to are left out."""
+        columns = list(zip(*self.events, strict=True)) or [()] * len(EVENT_COLUMNS)
+        events = {f"event_{name}": np.array(c) for name, c in zip(EVENT_COLUMNS, columns, strict=True)}
+        table = np.array([*self.counts.values()])
+        seen = np.flatnonzero(table.any(axis=0) | ~np.isnan(self.commits[:, 0]))
+        end = int(seen[-1]) + 1 if len(seen) else 0
+        counts = {f"count_{name}": row[:end] for name, row in zip(self.counts, table, strict=True)}
+        rounds, senders, reasons = zip(*self.refusals, strict=True) if self.refusals else ((), (), ())
+        refusals = {
+            "refusal_round": np.array(rounds, dtype=np.int64),
+            "refusal_sender": np.array(senders, dtype=np.int64),
+            "refusal_reason": np.array(reasons, dtype=str),
+        }
+        own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[:end]}
+        return to_bytes({**own, **counts, **events, **refusals})
+
+
+class Books:
+    """All ranks' ledgers of a run, put together."""
+
+    def __init__(self, packed: Iterable[bytes]) -> None:
+        self.books = [from_bytes(text) for text in packed]
+
+    @property
+    def ranks(self) -> list[int]:
+        """Whose books came in."""
+        return [int(book["rank"]) for book in self.books]
+
+    def count(self, name: str, rounds: int) -> list[int]:
+        """Sum over the ranks, for the first so many rounds."""
+        total = np.zeros(rounds, dtype=np.int64)
+        for book in self.books:
+            mine = book[f"count_{name}"][:rounds]
+            total[: len(mine)] += mine
+        return [int(n) for n in total]
+
+    def events(self, zero: float) -> dict[str, Any]:
+        """Columns of all events in order of their end; times count from `zero`."""
+        joined = {
+            name: np.concatenate([b[f"event_{name}"] for b in self.books if len(b["event_round"])] or [[]])
+            for name in EVENT_COLUMNS
+        }
+        order = np.lexsort((joined["rank"], joined["end"]))
+        kept = {name: column[order] for name, column in joined.items()}
+        for name in ("start", "begun", "end"):
+            kept[name] = kept[name].astype(float) - zero
+        for name in ("round", "rank", "to", "bytes", "messages"):
+            kept[name] = kept[name].astype(np.int64)
+        return kept
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """Who refused whose message of which round, and why."""
+        return [
+            {"by": int(b["rank"]), "sender": int(s), "round": int(r), "reason": str(why)}
+            for b in self.books
+            for r, s, why in zip(b["refusal_round"], b["refusal_sender"], b["refusal_reason"], strict=True)
+        ]
+
+    def timeline(self, zero: float, committers: Collection[int]) -> Timeline:
+        """Rounds that every committer finished, as the virtual clock hands them back."""
+        kept = [book["commits"] for book in self.books if int(book["rank"]) in committers]
+        commits = np.full((len(kept), max(map(len, kept)), 2), np.nan)
+        for mine, rounds in zip(commits, kept, strict=True):
+            mine[: len(rounds)] = rounds
+        when = commits[:, :, 0].max(axis=0)  # not a number where somebody has not committed
+        done = np.flatnonzero(~np.isnan(when))
+        line = Timeline(times=(when[done] - zero).tolist(), residuals=commits[0, done, 1].tolist())
+        for name in COUNTS:
+            counts = self.count(name, len(when))
+            setattr(line, name, [counts[r] for r in done])
+        line.handled = sum(int(book["handled"]) for book in self.books)
+        return line

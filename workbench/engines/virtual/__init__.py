@@ -1,0 +1,1 @@
+"""The virtual clock: all nodes' programs in one process."""

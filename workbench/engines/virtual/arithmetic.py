@@ -1,0 +1,195 @@
+"""What messages carry on the virtual clock: coefficients (cheap) or the real vectors (to check the codes).
+
+All linear algebra of a program works on either. With coefficients, the value of a message is the vector of
+weights that its parts have in it, so what a scheme commits is its decoding vector (the Unit problem), and the
+gradient is evaluated later, once, as one weighted pass over the data (see `learning`).
+
+A scheme that treats coordinates apart (blocks of m, as paper 2 does) sets `coordinates` = m in its plan. A value
+of p numbers is then an array (m, parts * m): for each coordinate modulo m, the weights of every part's
+coordinates. Reshaping a value's first axis does the same to both kinds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from workbench.core.delays import Keyed
+from workbench.core.optimisers import Optimiser
+from workbench.core.programs import plain_sum
+from workbench.core.protocol import Array, Blend, Compute, Plan, Work
+from workbench.problems.base import Problem, Quadratic, Slice
+
+EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
+BATCHES = 1  # random stream of mini-batches; delays have stream 0
+
+
+class Arithmetic(Protocol):
+    """How an engine computes values and commits them."""
+
+    def start(self) -> Any:
+        """Model of round 0."""
+
+    def compute(self, rank: int, effect: Compute) -> Any:
+        """Coded gradient(s) of the effect's work at its model."""
+
+    def smoothness(self, work: Work) -> float:
+        """Smoothness of the mean loss over some work."""
+
+    def constant(self, work: Work) -> Any:
+        """Part of the work's gradient that does not depend on the model (see `Quadratic`)."""
+
+    def ring_sum(self, values: list[Any]) -> Any:
+        """Sum over the workers, in the ring's order of additions."""
+
+    def commit(self, round: int, gradient: Any, residual: float) -> tuple[Any, float]:
+        """Take a gradient estimate; return the next model and the residual |b - 1|^2."""
+
+
+class Coefficients:
+    """Messages carry weights over parts; a model is just its round's number."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.weights: list[Array | None] = []  # per round; None stands for all ones
+        self._rows: dict[int, tuple[Work, Array]] = {}
+        self._residual = 0.0  # of the newest round
+        m = plan.coordinates
+        self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
+
+    def start(self) -> int:
+        """Model of round 0."""
+        return 0
+
+    def compute(self, rank: int, effect: Compute) -> Array:
+        """Row (or rows) of the encoding matrix."""
+        work = effect.work
+        known = self._rows.get(id(work))
+        if known is None:
+            weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
+            weights[..., work.parts] = work.coefficients
+            row = self._spread(weights)
+            row.flags.writeable = False
+            known = self._rows[id(work)] = (work, row)
+        return known[1]
+
+    def _spread(self, weights: Array) -> Array:
+        """Weights (..., parts) as a value of p numbers; see the module's docstring."""
+        m = self.plan.coordinates
+        if m == 1:
+            return weights
+        spread = np.einsum("...i,uv->...uiv", weights, np.eye(m))
+        return spread.reshape(*weights.shape[:-1], m, self.plan.parts * m)
+
+    def smoothness(self, work: Work) -> float:
+        """No data, no curvature."""
+        return 1.0
+
+    def constant(self, work: Work) -> float:
+        """Weights say nothing of the model: a scheme that asks is `numeric`, and its numbers are carried."""
+        return 0.0
+
+    def ring_sum(self, values: list[Array]) -> Array:
+        """Sum of the workers' weights."""
+        return plain_sum(values)
+
+    def commit(self, round: int, gradient: Array, residual: float) -> tuple[int, float]:
+        """Keep the decoding vector, of the first who commits a round. A scheme that got nothing may commit 0."""
+        if round == len(self.weights):
+            value = np.broadcast_to(gradient, self._ones.shape)
+            off = (value - self._ones).ravel()
+            self.weights.append(None if np.abs(off).max() <= EXACT else self._by_part(value))
+            self._residual = float(off @ off) / self.plan.coordinates
+        return round + 1, self._residual
+
+    def _by_part(self, value: Array) -> Array:
+        m = self.plan.coordinates
+        if m == 1:
+            return np.array(value)
+        apart = value.reshape(m, self.plan.parts, m)
+        return np.asarray(np.einsum("uiu->i", apart) / m)
+
+
+class Numbers:
+    """Messages carry the real vectors."""
+
+    def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int = 0) -> None:
+        self.plan, self.problem, self.optimiser = plan, problem, optimiser
+        self.models = [problem.start()]
+        self.gradients: list[Array] = []
+        self._state = optimiser.start(problem)
+        self._keyed = Keyed(seed, BATCHES)
+        self._blocks: dict[int, tuple[Work, list[Array]]] = {}  # encoded data of each work
+
+    def start(self) -> Array:
+        """Model of round 0."""
+        return self.models[0]
+
+    def compute(self, rank: int, effect: Compute) -> Array:
+        """Weighted sum of the parts' gradients; several where the work has several rows of coefficients."""
+        work = effect.work
+        if isinstance(work, Blend):
+            return self._blended(work, effect.model)
+        if work.coefficients.ndim == 2:
+            rows = [effect._replace(work=Work(work.parts, row, work.samples)) for row in work.coefficients]
+            return np.stack([self.compute(rank, row) for row in rows])
+        if effect.batch is not None and effect.batch < work.samples:
+            return self._batch(rank, effect, effect.batch)
+        return self.problem.gradient(self._slices(work), effect.model)
+
+    @property
+    def _quadratic(self) -> Quadratic:
+        return cast(Quadratic, self.problem)  # schemes refuse other problems, see `Scheme.check_problem`
+
+    def _blended(self, work: Blend, model: Array) -> Array:
+        """Sum over the work's blocks, which are made once and kept as long as the run lasts."""
+        if id(work) not in self._blocks:
+            numbers = np.unique(work.blocks)
+            slices = [self._slices(work.block(number)) for number in numbers]
+            self._blocks[id(work)] = (work, [self._quadratic.blend(s) for s in slices])
+        blocks = self._blocks[id(work)][1]
+        return np.asarray(sum(self._quadratic.curve(block, model) for block in blocks))
+
+    def _slices(self, work: Work) -> list[Slice]:
+        bounds = self.plan.bounds
+        pairs = zip(work.parts, work.coefficients, strict=True)
+        return [(int(bounds[p]), int(bounds[p + 1]), float(c)) for p, c in pairs]
+
+    def _batch(self, rank: int, effect: Compute, size: int) -> Array:
+        """A mini-batch drawn without replacement, keyed by (seed, round, rank), scaled to stand for all."""
+        slices = self._slices(effect.work)
+        places = np.concatenate([np.arange(a, b) for a, b, _ in slices])
+        weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
+        chosen = self._keyed.rng(effect.round, rank).choice(len(places), size, replace=False)
+        scale = effect.work.samples / size
+        picked = [(int(places[i]), int(places[i]) + 1, float(weights[i]) * scale) for i in np.sort(chosen)]
+        return self.problem.gradient(picked, effect.model)
+
+    def smoothness(self, work: Work) -> float:
+        """Smoothness of the mean loss over the work's samples."""
+        return self.problem.smoothness(self._slices(work))
+
+    def constant(self, work: Work) -> Array:
+        """The constant part of the work's gradient."""
+        return self._quadratic.constant(self._slices(work))
+
+    def ring_sum(self, values: list[Array]) -> Array:
+        """Sum slice by slice in the order in which the ring adds: slice j starts at worker j."""
+        n = len(values)
+        pieces = [np.array_split(v, n) for v in values]
+        total = [pieces[j][j] for j in range(n)]
+        for k in range(1, n):
+            total = [t + pieces[(j + k) % n][j] for j, t in enumerate(total)]
+        return np.concatenate(total)
+
+    def commit(self, round: int, gradient: Array, residual: float) -> tuple[Array, float]:
+        """Update the model. A scheme that got nothing may commit 0."""
+        if round + 1 == len(self.models):
+            estimate = np.broadcast_to(gradient, self.models[-1].shape)
+            model, self._state = self.optimiser.update(
+                self._state, self.models[-1], estimate, self.problem, round
+            )
+            self.gradients.append(np.array(estimate))
+            self.models.append(model)
+        return self.models[round + 1], residual

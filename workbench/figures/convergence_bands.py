@@ -1,0 +1,105 @@
+"""Learning curves as means over repetitions, with their confidence bands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.base.intervals import Band, band
+from workbench.base.settings import unknown_name
+from workbench.core.protocol import Array
+from workbench.figures.bands import Line, about, draw, scale_y
+from workbench.figures.convergence import NAMES, log_x, title
+from workbench.figures.inputs import named, shared
+from workbench.figures.speedups import AXES, abscissa, column
+from workbench.figures.style import Theme, log_ticks, new_figure
+from workbench.trace.trace import Trace
+
+POINTS = 400  # of a curve over time
+
+
+def convergence_bands(
+    traces: Sequence[Trace],
+    metric: str = "loss",
+    x: str = "time",
+    level: float = 0.95,
+    theme: Theme = "light",
+) -> go.Figure:
+    """Draw the mean of a metric over the runs that differ in nothing but their seed, with its confidence band.
+
+    Parameters
+    ----------
+    traces
+        Runs, such as `wb.runs(folder).traces()`; those with one experiment but for the seed make one curve.
+    metric
+        A column of `trace.rounds`.
+    x
+        "time" (s): at each moment, straight between the updates, until the first of the runs ends; logarithmic where
+        runs differ widely in length. "round": round by round.
+    level
+        Of the confidence interval of the mean.
+
+    Raises
+    ------
+    SettingError
+        Metric, x, level or theme is unknown, or there are no traces.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> traces = wb.compare([wb.Experiment(rounds=20, seed=seed) for seed in range(3)])
+    >>> [curve.name for curve in convergence_bands(traces).data if curve.showlegend]
+    ['CR (3 runs)']
+    """
+    if x not in ("time", "round"):
+        raise unknown_name("x", x, ["time", "round"])
+    groups = _repetitions(traces)
+    series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
+    log = log_x(traces, x)
+    lines = [
+        Line(_counted(s.label, len(group)), s.style, *_curve(group, metric, x, level, log), len(group))
+        for s, group in zip(series, groups, strict=True)
+    ]
+    facts = shared([group[0] for group in groups])
+    about_all = " · ".join(filter(None, (facts, about(lines, level))))
+    figure = new_figure(theme, title(metric, x), about_all)
+    draw(figure, lines, joined=True, markers=False)
+    figure.update_xaxes(title_text=AXES[x], **(_log_axis(lines) if log else {}))
+    figure.update_yaxes(title_text=NAMES.get(metric, metric.replace("_", " ")), **scale_y(lines))
+    figure.update_layout(showlegend=True, legend_itemwidth=44)
+    return figure
+
+
+def _repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
+    named(traces)  # refuses what are no traces
+    groups: dict[tuple[str, str], list[Trace]] = {}
+    for trace in traces:
+        key = trace.engine, trace.experiment.replace(seed=0).model_dump_json()
+        groups.setdefault(key, []).append(trace)
+    return list(groups.values())
+
+
+def _log_axis(lines: Sequence[Line]) -> dict[str, object]:
+    low, high = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+    return {"type": "log", "tickformat": "~g", **log_ticks(low, high)}
+
+
+def _curve(group: Sequence[Trace], metric: str, x: str, level: float, log: bool) -> tuple[Array, Band]:
+    values = [column(trace, metric) for trace in group]
+    times = [abscissa(trace, x) for trace in group]
+    if x == "round":
+        shortest = min(len(value) for value in values)
+        return times[0][:shortest], band([value[:shortest] for value in values], level)
+    if not log and all(metric in trace.initial for trace in group):
+        times = [np.concatenate([[0.0], time]) for time in times]
+        values = [np.concatenate([[t.initial[metric]], v]) for t, v in zip(group, values, strict=True)]
+    between = np.geomspace if log else np.linspace
+    grid = between(max(time[0] for time in times), min(time[-1] for time in times), POINTS)
+    return grid, band([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)], level)
+
+
+def _counted(text: str, n: int) -> str:
+    return f"{text} ({n} run{'s' * (n > 1)})"

@@ -1,0 +1,216 @@
+"""How a parent decoded in one round of a trace: its program is given the recorded arrivals once more.
+
+A message's value is replaced by a unit vector, so what the program makes of them are the decode weights, for every
+scheme whose parents combine messages linearly, on the virtual clock or on real processes. No data are touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.settings import SettingError
+from workbench.core.protocol import (
+    LOST,
+    MASTER,
+    MODEL,
+    Array,
+    Commit,
+    Compute,
+    Match,
+    Message,
+    Node,
+    Recv,
+    Send,
+    one_moment,
+)
+from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.trace.trace import Trace
+
+
+class Weights(NamedTuple):
+    """What a parent did with the messages of a round, in the order in which they came."""
+
+    rank: NDArray[np.int64]  # (k,) senders
+    number: NDArray[np.int64]  # (k,) which of the sender's messages, from 0
+    time: Array  # (k,) when each was through the port, s since the run's start
+    weight: Array  # (m, k): one row, or one for each coordinate modulo m (see `protocol.Plan.coordinates`)
+    late: NDArray[np.int64]  # senders whose messages were dropped
+
+
+def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
+    """Weights with which a parent combined the messages that it used in a round.
+
+    Parameters
+    ----------
+    trace
+        A run with events.
+    round
+        From 0.
+    parent
+        The master, or a relay of a tree.
+
+    Raises
+    ------
+    SettingError
+        No such round or no events of it; nobody sends to that rank; the scheme has no fixed weights, because its
+        messages carry numbers on which it decides; the parent did not finish the round.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=2))
+    >>> decode_weights(trace, 1).weight.tolist()
+    [[1.0, 1.0, 1.0]]
+    """
+    from workbench.figures.round_events import events_of
+
+    scheme, plan = trace.experiment.build_scheme(), trace.experiment.plan
+    if scheme.numeric:
+        raise SettingError(
+            f"scheme = {scheme.name!r}: decides by the numbers in its messages; there are no fixed decode weights"
+        )
+    if not 0 <= parent < plan.ranks or not plan.children[parent] or plan.committers != (MASTER,):
+        raise SettingError(f"parent = {parent}: nobody sends it anything to decode")
+    table = events_of(trace, round).table
+    arrived = _arrived(trace, round, table[(table["to"] == parent) & (table["rank"] != plan.parent[parent])])
+    taken = _Parent(trace, round, parent, [a for a in arrived if not a.late])
+    combined = np.asarray(taken.combined())
+    values = np.atleast_2d(np.broadcast_to(combined, (*combined.shape[:-1], len(taken.given))))
+    rows = [(a.message.src, a.message.number, a.time) for a in taken.given]
+    ranks, numbers, times = (
+        (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.zeros(0, int),) * 3
+    )
+    late = np.unique([a.message.src for a in arrived if a.late]).astype(int)
+    return Weights(ranks, numbers, times, values, late)
+
+
+class _Arrival(NamedTuple):
+    time: float
+    message: Message
+    late: bool
+
+
+def _after(time: float, bell: float) -> bool:
+    return time > bell and not one_moment(time, bell)
+
+
+def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:
+    """Messages to the parent in order of arrival; each with its kind, number and the shape of its value."""
+    found: list[_Arrival] = []
+    for rank, rows in table[table["kind"].isin(["send", "drop"])].groupby("rank"):
+        ordered = rows.sort_values(["start", "end"], kind="stable")
+        # What came through the port and was thrown away when the round ended has two rows.
+        single = ordered[~((ordered["kind"] == "drop") & (ordered["bytes"] == 0))]
+        sends = _sends(trace, round, int(rank))
+        pairs = zip(single["end"], single["kind"], sends, strict=False)
+        found += [_Arrival(float(end), message, kind == "drop") for end, kind, message in pairs]
+    order = {
+        rank: place for place, rank in enumerate(table["rank"])
+    }  # of equal times, as the engine wrote them
+    return sorted(found, key=lambda a: (a.time, order[a.message.src]))
+
+
+def _node(trace: Trace, round: int, rank: int, clock: Callable[[], float] = lambda: 0.0) -> Node:
+    e = trace.experiment
+    return Node(rank, e.plan, round + 1, e.shape()[1], 0, clock, first=round)
+
+
+def _sends(trace: Trace, round: int, rank: int) -> list[Message]:
+    """What a node sends to its parent in a round, by its own program; relays hear from all of their children."""
+    node, arithmetic = _node(trace, round, rank), Coefficients(trace.experiment.plan)
+    program = trace.experiment.build_scheme().program(node)
+    children, asked = iter(node.children), False
+    sent: list[Message] = []
+    answer: Any = None
+    try:
+        while True:
+            effect = program.send(answer)
+            answer = None
+            if isinstance(effect, Compute):
+                answer = arithmetic.compute(rank, effect)
+            elif isinstance(effect, Send) and effect.to == node.parent:
+                sent.append(Message(rank, effect.kind, effect.round, effect.number, effect.value))
+            elif isinstance(effect, Recv) and (kinds := _answers(effect.match)):
+                value = np.zeros(trace.experiment.plan.parts)
+                answer = Message(next(children), kinds[0], round, 0, value)
+            elif isinstance(effect, Recv) and asked:
+                return sent
+            elif isinstance(effect, Recv):
+                answer, asked = Message(node.parent, MODEL, round, 0, 0), True
+    except StopIteration:
+        return sent
+
+
+def _answers(match: Match) -> list[str]:
+    """The kinds of a match that are answers of children."""
+    return [kind for kind in match if kind not in (MODEL, LOST)]
+
+
+class _Parent:
+    """The parent's program with the recorded arrivals, whose values are unit vectors."""
+
+    def __init__(self, trace: Trace, round: int, rank: int, arrivals: Sequence[_Arrival]) -> None:
+        times = trace.columns["time"]
+        self.now = float(times[round - 1]) if round else 0.0
+        self.round, self.arrivals = round, list(arrivals)
+        self.given: list[_Arrival] = []
+        self.node = _node(trace, round, rank, lambda: self.now)
+        self.program = trace.experiment.build_scheme().program(self.node)
+
+    def combined(self) -> Any:
+        """What it commits, or sends to its own parent."""
+        for effect in self._effects():
+            if isinstance(effect, Commit):
+                return self._short(effect.gradient)
+            if isinstance(effect, Send) and effect.to == self.node.parent:
+                return self._short(effect.value)
+        raise SettingError(f"round = {self.round}: rank {self.node.rank} did not finish it; choose another")
+
+    def _short(self, value: Any) -> Any:
+        """Only the messages that were given."""
+        value = np.asarray(value, dtype=float)
+        return value[..., : len(self.given)] if value.ndim else np.full(len(self.given), float(value))
+
+    def _effects(self) -> Iterator[Any]:
+        answer: Any = None
+        try:
+            while True:
+                effect = self.program.send(answer)
+                yield effect
+                answer = self._answer(effect)
+                if answer is self:
+                    return
+        except StopIteration:
+            return
+
+    def _answer(self, effect: Any) -> Any:
+        if isinstance(effect, Compute):
+            return 0.0  # a relay's own share is no message
+        if not isinstance(effect, Recv):
+            return None
+        kinds = _answers(effect.match)
+        if not kinds:
+            return Message(self.node.parent, MODEL, self.round, 0, 0)
+        return self._next(kinds, effect.until)
+
+    def _next(self, kinds: Sequence[str], until: float | None) -> Any:
+        fitting = (a for a in self.arrivals if a.message.kind in kinds)
+        arrival = next(fitting, None)
+        if until is not None and (arrival is None or _after(arrival.time, until)):
+            self.now = max(self.now, until)
+            return None
+        if arrival is None:
+            return self  # nothing is left to tell it
+        self.arrivals.remove(arrival)
+        self.now = max(self.now, arrival.time)
+        unit = np.zeros((*np.shape(arrival.message.value)[:-1], len(self.given) + len(self.arrivals) + 1))
+        unit[..., len(self.given)] = 1.0
+        self.given.append(arrival)
+        return arrival.message._replace(value=unit)
+
+
+__all__ = ["Weights", "decode_weights"]

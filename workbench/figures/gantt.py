@@ -1,0 +1,218 @@
+"""One round as a Gantt chart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures import round_events as ev
+from workbench.figures.round_events import Bars, Round
+from workbench.figures.style import (
+    BLUE,
+    CLEAR,
+    GREEN,
+    ORANGE,
+    PINK,
+    VERMILLION,
+    Theme,
+    Unit,
+    fade,
+    new_figure,
+    palette,
+    time_unit,
+)
+from workbench.trace.trace import Trace
+
+MOST_RANKS = 300
+_FEW = 40  # ranks up to which rows are labelled one by one
+
+
+def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
+    """Draw one round: a row per rank, a bar for whatever takes time, a line at the round's end.
+
+    A message shows on its sender's row: light while it travels and queues, solid while it goes through the
+    receiver's port; the receiver's row shows its port. Hollow bars are work that nobody used: answers that
+    came too late (with an x), workers that the end of the round cut off.
+
+    Parameters
+    ----------
+    trace
+        A run with events.
+    round
+        From 0.
+
+    Raises
+    ------
+    SettingError
+        The run has no such round, or kept no events.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
+    >>> gantt(trace, 2).layout.xaxis.title.text
+    'time since the round’s start (ms)'
+    """
+    r = ev.events_of(trace, round)
+    unit, ranks = time_unit(r.duration), min(r.plan.ranks, MOST_RANKS)
+    figure = new_figure(theme, _title(trace, round), _subtitle(r, unit), _height(ranks))
+    layers = [(name, _shown(bars), look) for name, bars, look in _layers(r, theme)]
+    figure.add_traces([_bar(name, bars, look, unit, ranks) for name, bars, look in layers if len(bars.rank)])
+    marks = (_crosses(r, unit), _deaths(r, theme), _commits(r, unit, theme))
+    figure.add_traces([mark for mark in marks if len(mark.y)])
+    _end(figure, r, unit, theme)
+    _axes(figure, r, unit)
+    return figure
+
+
+def _shown(bars: Bars) -> Bars:
+    return bars.where(bars.rank < MOST_RANKS)
+
+
+def _title(trace: Trace, round: int) -> str:
+    return f"{trace.label}, {trace.experiment.workers} workers: round {round}"
+
+
+def _subtitle(r: Round, unit: Unit) -> str:
+    answers, late = len(set(ev.computing(r).rank)), len(ev.dropped(r).rank)
+    cut, idle = len(ev.cut_off(r).rank), ev.idle(r)
+    words = (
+        f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late · {cut} cut off"
+    )
+    words += f" · {idle} not asked" if idle else ""
+    return words if r.plan.ranks <= MOST_RANKS else f"{words} · ranks 0 to {MOST_RANKS - 1} shown"
+
+
+def _height(ranks: int) -> int:
+    return int(190 + ranks * np.clip(900 / ranks, 5, 30))
+
+
+def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
+    """Kinds of bars in the order of drawing; where a rank computes and sends at once, each has half of its row."""
+    muted, lower = palette(theme).muted, {"width": 0.4, "offset": 0.0}
+    work, talk = ({"width": 0.4, "offset": -0.4}, lower) if ev.overlapping(r) else ({}, {})
+    return [
+        ("model comes down", ev.downloading(r), {**_solid(GREEN), **work}),
+        ("computes", ev.computing(r), {**_solid(BLUE), **work}),
+        ("message travels, queues", ev.waiting(r), {**_solid(fade(ORANGE, 0.4)), **talk}),
+        ("message through the port", ev.passing(r), {**_solid(ORANGE), **talk}),
+        ("port receives", ev.receiving(r), {**_solid(VERMILLION), **lower}),
+        ("exchanges a series of messages", ev.exchanging(r), {**_solid(ORANGE), **talk}),
+        ("decodes", ev.decoding(r), {**_solid(PINK), **work}),
+        ("answer too late: dropped", ev.dropped(r), {**_hollow(ORANGE), **talk}),
+        ("still computing: cut off", ev.cut_off(r), {**_hollow(BLUE), "words": "cut off", "ink": muted}),
+        ("no answer in this round", ev.silent(r), {**_hollow(muted), "words": "no answer", "ink": muted}),
+    ]
+
+
+def _solid(color: str) -> dict[str, Any]:
+    return {"color": color, "line": {"width": 0}}
+
+
+def _hollow(color: str) -> dict[str, Any]:
+    return {"color": CLEAR, "line": {"width": 1.5, "color": color}}
+
+
+def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) -> go.Bar:
+    marker = {key: look[key] for key in ("color", "line")}
+    hollow = marker["color"] == CLEAR
+    if hollow and ranks > _FEW:
+        marker["line"] = {**marker["line"], "width": 1}
+    words = look.get("words") if ranks <= _FEW else None
+    return go.Bar(
+        name=name,
+        orientation="h",
+        y=bars.rank,
+        base=bars.start * unit.scale,
+        x=(bars.end - bars.start) * unit.scale,
+        width=look.get("width", 0.72),
+        offset=look.get("offset"),
+        marker=marker,
+        text=words,
+        textposition="inside",
+        insidetextanchor="end",
+        textfont={"size": 14, "color": look.get("ink")},
+        customdata=bars.text,
+        hovertemplate="<b>rank %{y}</b>: " + name + "<br>%{customdata}<extra></extra>",
+    )
+
+
+def _crosses(r: Round, unit: Unit) -> go.Scatter:
+    late, lowered = _shown(ev.dropped(r)), 0.2 if ev.overlapping(r) else 0.0
+    return go.Scatter(
+        x=late.end * unit.scale,
+        y=late.rank + lowered,
+        mode="markers",
+        name="dropped",
+        showlegend=False,
+        marker={"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}},
+        customdata=[f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)],
+        hovertemplate="%{customdata}<br>answer too late<extra></extra>",
+    )
+
+
+def _deaths(r: Round, theme: str) -> go.Scatter:
+    ranks = sorted(rank for rank in r.dead if rank < MOST_RANKS)
+    line = {"width": 3, "color": palette(theme).text}
+    return go.Scatter(
+        x=[0.0] * len(ranks),
+        y=ranks,
+        mode="markers",
+        name="dead",
+        marker={"symbol": "cross-thin", "size": 12, "line": line},
+        hovertemplate="<b>rank %{y}</b>: dead<extra></extra>",
+    )
+
+
+def _commits(r: Round, unit: Unit, theme: str) -> go.Scatter:
+    bars = _shown(ev.commits(r))
+    return go.Scatter(
+        x=bars.end * unit.scale,
+        y=bars.rank,
+        mode="markers",
+        name="commits",
+        marker={
+            "symbol": "diamond",
+            "size": 9 if len(bars.rank) > _FEW else 12,
+            "color": palette(theme).text,
+        },
+        cliponaxis=False,
+        hovertemplate="<b>rank %{y}</b> has the gradient<br>%{x:.5g} " + unit.name + "<extra></extra>",
+    )
+
+
+def _end(figure: go.Figure, r: Round, unit: Unit, theme: str) -> None:
+    line = {"color": palette(theme).text, "width": 2}
+    lines = [(r.duration * unit.scale, line)]
+    if r.early < 0:  # ranks that began before the round before had ended everywhere
+        lines.append((0.0, {**line, "width": 1, "dash": "dot"}))
+    figure.update_layout(shapes=[_upright(x, look) for x, look in lines])
+
+
+def _upright(x: float, line: dict[str, Any]) -> dict[str, Any]:
+    """A line from bottom to top."""
+    return {"type": "line", "xref": "x", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "y domain", "line": line}
+
+
+def _axes(figure: go.Figure, r: Round, unit: Unit) -> None:
+    span = [r.early * unit.scale, r.duration * unit.scale]
+    room = 0.02 * (span[1] - span[0])
+    ranks = min(r.plan.ranks, MOST_RANKS)
+    ticks = _ticks(ranks)
+    across = {
+        "title_text": f"time since the round’s start ({unit.name})",
+        "range": [span[0] - room, span[1] + room],
+    }
+    down = {"title_text": "rank", "range": [ranks - 0.4, -0.6], "showgrid": False, "tickmode": "array"}
+    down |= {"tickvals": ticks, "ticktext": ["master" if rank == 0 else str(rank) for rank in ticks]}
+    figure.update_layout(xaxis=across, yaxis=down, barmode="overlay", legend_traceorder="normal")
+
+
+def _ticks(ranks: int) -> list[int]:
+    """Ranks to label: all of few, else round numbers."""
+    if ranks <= _FEW:
+        return list(range(ranks))
+    step = next(s for s in (5, 10, 20, 50, 100, 200, 500, 10**9) if ranks / s <= 20)
+    return list(range(0, ranks, step))

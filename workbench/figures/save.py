@@ -1,0 +1,75 @@
+"""Figures to files: HTML that works offline, PNG, SVG and PDF."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plotly.graph_objects as go
+
+from workbench.base.files import atomic_write
+from workbench.base.settings import SettingError, path_of
+from workbench.figures.page import Figure
+
+WIDTH, HEIGHT = 1280, 720
+_FORMATS = (".html", ".png", ".svg", ".pdf")
+
+
+class NoBrowser(RuntimeError):
+    """No Chrome or Chromium is there to draw static pictures with."""
+
+
+def save(figure: go.Figure, path: str | Path) -> Path:
+    """Write a figure; the file appears whole or not at all.
+
+    Parameters
+    ----------
+    figure
+        Any figure.
+    path
+        Ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px wide, by Chrome or Chromium).
+
+    Raises
+    ------
+    SettingError
+        The name ends otherwise, or its folder does not exist.
+    NoBrowser
+        No Chrome or Chromium was found for .png, .svg or .pdf.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = save(go.Figure(), Path(tempfile.mkdtemp()) / "empty.html")
+    >>> "plotly.js" in file.read_text(encoding="utf-8")
+    True
+    """
+    file = path_of(path, "path")
+    if not hasattr(figure, "to_html"):
+        raise SettingError(f"figure = {figure!r:.60}: is none; give what a function of wb.figures returns")
+    if file.suffix not in _FORMATS:
+        raise SettingError(
+            f"path = {str(path)!r}: no format for {file.suffix!r}; end it in {', '.join(_FORMATS)}"
+        )
+    if not file.parent.is_dir():
+        raise SettingError(f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first")
+    content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])
+    with atomic_write(file) as out:
+        out.write(content)
+    return file
+
+
+def _html(figure: go.Figure) -> bytes:
+    html = Figure(figure).to_html(include_plotlyjs=True, config={"responsive": True})
+    return html.encode()
+
+
+def _picture(figure: go.Figure, kind: str) -> bytes:
+    try:
+        return bytes(figure.to_image(format=kind, width=WIDTH, height=figure.layout.height or HEIGHT))
+    except RuntimeError as error:
+        # Plotly turns Kaleido's ChromeNotFoundError into a bare RuntimeError with a paragraph of advice.
+        if "Chrome" not in str(error):
+            raise
+        raise NoBrowser(
+            "no Chrome or Chromium was found to draw PNG, SVG and PDF with: install the package chromium,"
+            " or set BROWSER_PATH to the browser's program; .html works without"
+        ) from None

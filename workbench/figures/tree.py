@@ -1,0 +1,253 @@
+"""Who talks to whom, and which samples everybody holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.core.protocol import MASTER, Array, Plan
+from workbench.experiment import Experiment
+from workbench.figures.code import coefficient_scale, one_number
+from workbench.figures.inputs import plan_of, runs
+from workbench.figures.layout import LAYERED, REST, Layout, layers, place
+from workbench.figures.style import BLUE, Theme, fade, new_figure, palette
+
+MOST_RANKS, MOST_STRIPS = 400, 8_000
+
+
+class Strips(NamedTuple):
+    """Consecutive samples that a rank holds with one coefficient."""
+
+    rank: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    coefficient: Array
+
+
+def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
+    """Draw who talks to whom, and beside it which samples of the data set every worker holds.
+
+    Node size is the load. Few workers are drawn layer by layer from the top, many around the master, a ring
+    as a ring. Of plans with more than 400 ranks one branch is drawn, with the number of workers in every layer, or some
+    workers of the ring; the subtitle says so.
+
+    Parameters
+    ----------
+    source
+        A plan, or an experiment.
+    theme
+        "light" or "dark".
+
+    Raises
+    ------
+    SettingError
+        Neither a plan nor an experiment, or the theme is unknown.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "stragglers": 1}, workers=12)
+    >>> [panel.name for panel in tree(e).data]
+    ['edges', 'nodes', 'data held']
+    """
+    plan, name = plan_of(source)
+    layout = place(plan, MOST_RANKS)
+    strips = strips_of(plan, min(plan.ranks, MOST_RANKS))
+    figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), _height(len(layout.x)))
+    figure.add_traces([_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)])
+    figure.update_layout(
+        coloraxis=coefficient_scale(strips.coefficient, theme), showlegend=False, margin_l=40
+    )
+    if layout.ring:
+        _arrows(figure, layout, theme)
+    _axes(figure, plan, layout, strips)
+    return figure
+
+
+def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
+    loads, shown = plan.loads[1:], int(strips.rank.max(initial=0))
+    low, high = int(loads.min()), int(loads.max())
+    each = f"{high}" if low == high else f"{low} to {high}"
+    words = [
+        f"{plan.workers} workers hold {each} of {plan.samples} samples ({high / plan.samples:.3g} of all)"
+    ]
+    if len(layout.rank) < plan.ranks:
+        drawn = f"{int(np.sum(layout.rank > 0))} of the ring’s workers drawn"
+        words.append(drawn if layout.ring else "one branch drawn")
+    if shown < plan.workers:
+        words.append(f"data of workers 1 to {shown}")
+    return " · ".join([*words, *one_number(strips.coefficient)])
+
+
+def _height(ranks: int) -> int:
+    return int(np.clip(190 + 26 * ranks, 480, 860))
+
+
+# ---------------------------------------------------------------- the graph
+
+
+def _edges(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
+    gap = np.full(len(layout.edges), np.nan)
+    ends = layout.edges.T
+    xs, ys = (np.stack([side[ends[0]], side[ends[1]], gap], axis=1).ravel() for side in (layout.x, layout.y))
+    xs, ys = (np.concatenate(pair) for pair in zip((xs, ys), _stubs(plan, layout), strict=True))
+    few = len(layout.x) - 1 <= LAYERED
+    line = {
+        "color": fade(palette(theme).muted, 1.0 if few else min(0.6, 60 / len(layout.x))),
+        "width": 1.5 if few else 1,
+    }
+    return go.Scatter(x=xs, y=ys, mode="lines", name="edges", line=line, hoverinfo="skip")
+
+
+def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
+    """Three short lines under each node that has children of which none is drawn."""
+    if layout.radial:
+        return np.zeros(0), np.zeros(0)
+    alike = np.where(
+        layout.rank == REST, np.roll(layout.rank, 1), layout.rank
+    )  # the rest is like its siblings
+    children, inner = plan.children, set(layout.edges[:, 0].tolist())
+    tops = [place for place, rank in enumerate(alike.tolist()) if children[rank] and place not in inner]
+    x, y = layout.x[tops, None], layout.y[tops, None]
+    aside, down, gap = np.array([-0.3, 0.0, 0.3]), np.full(3, 0.3), np.full((len(tops), 3), np.nan)
+    xs, ys = (
+        np.stack(np.broadcast_arrays(a, b, gap), axis=2).ravel() for a, b in ((x, x + aside), (y, y - down))
+    )
+    return xs, ys
+
+
+def _nodes(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
+    colors, ranks = palette(theme), layout.rank
+    few = not layout.radial
+    master, rest = ranks == MASTER, ranks == REST
+    loads = plan.loads[np.where(rest, ranks.max(), ranks)]
+    return go.Scatter(
+        x=layout.x,
+        y=layout.y,
+        mode="markers+text" if few else "markers",
+        name="nodes",
+        text=[_number(r, count) for r, count in zip(ranks, layout.number, strict=True)] if few else None,
+        textfont={
+            "size": np.where((ranks < 1000) & (layout.number < 100), 14, 11),
+            "color": np.where(rest, colors.text, "#FFFFFF"),
+        },
+        marker={
+            "size": np.where(master, 22, _sizes(loads, len(ranks))),
+            "symbol": np.where(master, "square", "circle"),
+            "color": np.where(master, colors.text, np.where(rest, colors.neutral, BLUE)),
+            "line": {"color": colors.background, "width": 1.5 if len(ranks) < 200 else 0.0},
+            "opacity": 1.0,
+        },
+        customdata=ranks,
+        hovertext=[_words(plan, layout, place) for place in range(len(ranks))],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
+
+
+def _number(rank: int, count: int) -> str:
+    return f"+{count}" if rank == REST else "" if rank == MASTER else str(rank)
+
+
+def _sizes(loads: NDArray[np.int64], ranks: int) -> Array:
+    """Marker sizes: area in proportion to the load."""
+    largest = float(np.clip(1500 / ranks, 5, 30))
+    return np.maximum(4.0, largest * np.sqrt(loads / max(1, loads.max())))
+
+
+def _words(plan: Plan, layout: Layout, place: int) -> str:
+    rank = int(layout.rank[place])
+    if rank == REST:
+        return f"{layout.number[place]} more of layer {layout.layer[place]}, not drawn"
+    if rank == MASTER:
+        return "<b>master</b>" + (
+            ", outside the ring" if layout.ring else f"<br>{len(plan.children[0])} children"
+        )
+    held = plan.indices[plan.indptr[rank] : plan.indptr[rank + 1]]
+    where = "in the ring" if layout.ring else f"layer {layout.layer[place]}"
+    return f"<b>rank {rank}</b>, {where}<br>{plan.loads[rank]} samples<br>parts {runs(sorted(held.tolist()))}"
+
+
+def _arrows(figure: go.Figure, layout: Layout, theme: str) -> None:
+    """Arrowheads in the middle of a ring's edges, while there is room for them."""
+    if len(layout.edges) > 60:
+        return
+    for a, b in layout.edges:
+        x, y = (layout.x[a] + layout.x[b]) / 2, (layout.y[a] + layout.y[b]) / 2
+        dx, dy = layout.x[b] - layout.x[a], layout.y[b] - layout.y[a]
+        figure.add_annotation(
+            x=x, y=y, ax=x - 0.1 * dx, ay=y - 0.1 * dy, xref="x", yref="y", axref="x", ayref="y",
+            text="", showarrow=True, arrowhead=2, arrowsize=1.6, arrowcolor=palette(theme).muted,
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------- the data
+
+
+def strips_of(plan: Plan, ranks: int) -> Strips:
+    """Join parts held with one coefficient to runs of samples, for as many ranks as can be drawn."""
+    counts = np.diff(plan.indptr[: ranks + 1])
+    rank = np.repeat(np.arange(ranks), counts)
+    part, coefficient = plan.indices[: len(rank)], plan.coefficients[: len(rank)]
+    order = np.lexsort((part, rank))
+    rank, part, coefficient = rank[order], part[order], coefficient[order]
+    same = (
+        (np.diff(rank) == 0) & (np.diff(part) == 1) & np.isclose(coefficient[1:], coefficient[:-1], rtol=1e-9)
+    )
+    first = np.flatnonzero(np.concatenate([[True], ~same])) if len(rank) else np.zeros(0, dtype=np.int64)
+    last = np.append(first[1:] - 1, len(rank) - 1)[: len(first)]
+    strips = Strips(rank[first], plan.bounds[part[first]], plan.bounds[part[last] + 1], coefficient[first])
+    if len(first) <= MOST_STRIPS:
+        return strips
+    whole = strips.rank < strips.rank[MOST_STRIPS]  # never half of a rank's data
+    return Strips(*(column[whole] for column in strips))
+
+
+def _held(strips: Strips) -> go.Bar:
+    return go.Bar(
+        name="data held",
+        orientation="h",
+        y=strips.rank,
+        base=strips.start,
+        x=strips.stop - strips.start,
+        width=0.8,
+        marker={"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}},
+        customdata=np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1),
+        hovertemplate="<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
+        "<br>coefficient %{customdata[2]:.5g}<extra></extra>",
+        xaxis="x2",
+        yaxis="y2",
+    )
+
+
+def _axes(figure: go.Figure, plan: Plan, layout: Layout, strips: Strips) -> None:
+    shown = int(strips.rank.max(initial=0))
+    whole = len(layout.rank) == plan.ranks or layout.ring
+    bare = {"visible": False, "domain": [0.0 if whole else 0.12, 0.44]}
+    figure.update_layout(
+        xaxis=bare,
+        yaxis={"visible": False, "scaleanchor": "x" if layout.radial else None}
+        if whole
+        else _layer_axis(plan),
+        xaxis2={"domain": [0.55, 1.0], "anchor": "y2", "title_text": "sample", "range": [0, plan.samples]},
+        yaxis2={"anchor": "x2", "title_text": "worker", "range": [shown + 0.6, 0.4], "showgrid": False},
+    )
+    if shown <= LAYERED:
+        figure.update_layout(yaxis2_dtick=1)
+
+
+def _layer_axis(plan: Plan) -> dict[str, object]:
+    """How many workers each layer has, where not all of them are drawn."""
+    counts = np.bincount(layers(plan.parent))
+    words = [
+        "master",
+        *(f"layer {depth}:<br>{_workers(n)}" for depth, n in enumerate(counts.tolist()) if depth),
+    ]
+    bare = {"showgrid": False, "showline": False, "ticks": "", "title_text": ""}
+    return {**bare, "tickvals": -np.arange(len(counts)), "ticktext": words}
+
+
+def _workers(number: int) -> str:
+    return f"{number} worker{'s' * (number != 1)}"

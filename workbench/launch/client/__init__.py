@@ -1,0 +1,1 @@
+"""Starting ranks, on the machine of whoever asks."""

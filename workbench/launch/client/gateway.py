@@ -1,0 +1,158 @@
+"""One connection to another machine, through which an agent there does what it is asked to.
+
+The connection is a process of ours (ssh) whose input and output carry frames; nothing listens anywhere for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shlex
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from workbench.base.errors import ClusterError
+from workbench.launch.client import frames
+from workbench.launch.client.package import BOOT, MARK, Package, booted
+
+LEAVING = 3.0  # s that a connection has to end by itself
+NOISE = 2**16  # bytes that a login may say before our own word
+
+
+class Lost(ClusterError):
+    """The connection to a host is not there (any more)."""
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """How a machine is reached.
+
+    Parameters
+    ----------
+    host
+        Its name, for messages.
+    command
+        What runs a command there, such as ("ssh", "-T", "--", "head").
+    python
+        Its Python.
+    package
+        Where it finds this package.
+    patience
+        Seconds after which a silent host is given up while connecting.
+    """
+
+    host: str
+    command: tuple[str, ...]
+    python: str
+    package: Package = field(repr=False)
+    patience: float = 30.0
+
+    def connect(self, module: str = "workbench.clusters.agent", **words: Any) -> Connection:
+        """Start an agent, or another module with a ``main(input, output, words)``; raises `Lost`."""
+        return Connection(self, module, words)
+
+
+class Connection:
+    """An agent that answers word by word; safe to use from several threads, one word at a time."""
+
+    def __init__(self, gateway: Gateway, module: str, words: dict[str, Any]) -> None:
+        self.gateway = gateway
+        self._lock = threading.Lock()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
+        remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
+        self.process = subprocess.Popen(
+            [*gateway.command, f"exec {remote}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,  # Ctrl-C is not for it
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._in, self._out = self.process.stdin, self.process.stdout
+        try:
+            self._boot({**words, "module": module})
+        except BaseException:
+            self.close()
+            raise
+
+    def _boot(self, words: dict[str, Any]) -> None:
+        package = self.gateway.package
+        told = {**words, "key": package.key, "bytes": len(package.archive)}
+        try:
+            self._in.write(BOOT + json.dumps(told).encode() + b"\n")
+            self._in.flush()
+            if self._answer().endswith(b"need\n"):
+                self._in.write(package.archive)
+                self._in.flush()
+            word, _ = frames.read(self._out)  # it speaks first: nothing may come before it listens
+        except (OSError, EOFError):
+            raise self._lost() from None
+        if "error" in word:
+            raise Lost(f"{self.gateway.host}: {word['error']}")
+
+    def _answer(self) -> bytes:
+        """The line that says whether the package is there; what a login says before is skipped."""
+        until, text = time.monotonic() + self.gateway.patience, b""
+        while MARK not in text or not text.endswith(b"\n"):
+            left = max(until - time.monotonic(), 0.0)
+            if not select.select([self._out], [], [], left)[0]:
+                raise Lost(f"{self.gateway.host}: no answer for {self.gateway.patience:g} s")
+            piece = os.read(self._out.fileno(), 1)
+            if not piece or len(text) > NOISE:
+                raise EOFError
+            text += piece
+        return text
+
+    def ask(self, what: str, data: bytes = b"", **words: Any) -> tuple[dict[str, Any], bytes]:
+        """Have something done; its answer. Raises `Lost`, or `ClusterError` with what the agent says went wrong."""
+        with self._lock:
+            if self._errors.closed:
+                raise Lost(f"{self.gateway.host}: the connection was closed")
+            try:
+                frames.write(self._in, {"what": what, **words}, data)
+                answer, more = frames.read(self._out)
+            except (OSError, EOFError, ValueError):
+                raise self._lost() from None
+        if "error" in answer:
+            raise ClusterError(answer["error"])
+        return answer, more
+
+    def _lost(self) -> Lost:
+        """What the connecting program said last."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)
+        return Lost(f"{self.gateway.host}: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """The last line on the standard error of the program, or of Python there."""
+        self._errors.seek(0)
+        lines = [line.strip() for line in self._errors.read().decode(errors="replace").splitlines()]
+        said = [line for line in lines if line]
+        return said[-1] if said else f"the connection ended (exit code {self.process.poll()})"
+
+    def close(self) -> None:
+        """End it; the agent ends when its input does. May be called again."""
+        if self._errors.closed:
+            return
+        with contextlib.suppress(OSError):
+            self._in.close()
+        try:
+            self.process.wait(LEAVING)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._out.close()
+        self._errors.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""Starting ranks, on the machine that keeps a pool alive."""

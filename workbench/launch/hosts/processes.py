@@ -1,0 +1,99 @@
+"""Ranks, supervisors and MPI's daemons of ours on a host: finding them, and ending them whatever became of their pool.
+
+Ranks and supervisors are told by their command line, which names a module of this package and the folder of a pool,
+daemons by the name that mpiexec gives to its job. Only processes of this user are looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+RANKS, SUPERVISOR = "workbench.launch.rank.main", "workbench.launch.head.supervisor"
+DAEMONS = ("prted", "prterun", "mpiexec", "ssh")  # the last holds the connection to a daemon on another host
+PATIENCE = 5.0  # s between TERM and KILL
+
+
+def ours(pool: str, module: str = RANKS) -> list[Any]:
+    """Processes of this user that run a module of ours for a pool whose folder's path holds `pool`."""
+    return [p for p, words in _mine() if module in words and _names(words[words.index(module) :], pool)]
+
+
+def _mine() -> Iterator[tuple[Any, list[str]]]:
+    """The user's other processes and their command lines."""
+    import psutil
+
+    me = os.getuid()
+    for process in psutil.process_iter(["cmdline", "uids"]):
+        uids = process.info["uids"]
+        if uids is not None and uids.real == me and process.pid != os.getpid():
+            yield process, process.info["cmdline"] or []
+
+
+def _names(words: list[str], text: str) -> bool:
+    return any(text in word for word in words[1:])
+
+
+def sweep_processes(pool: str, daemon: str = "") -> int:
+    """End supervisors, daemons of MPI and ranks: TERM, 5 s, KILL; returns how many supervisors and ranks there were.
+
+    `pool`: of those whose folder's path holds it, not empty; `daemon`: part of the command line of its daemons.
+    """
+    import psutil
+
+    assert pool
+    above = ours(pool, SUPERVISOR)
+    _signal(above, "terminate")
+    _, stubborn = psutil.wait_procs(above, PATIENCE + 8.0 if above else 0.0)
+    ranks = ours(pool)
+    _end([*stubborn, *ranks, *(p for rank in ranks if (p := _daemon(rank)) is not None)])
+    if daemon:
+        end_daemons(daemon)
+    return len(above) + len(ranks)
+
+
+def end_ours(pool: str, module: str) -> None:
+    """End the processes that run a module for a pool, see `ours`; `pool` must not be empty."""
+    assert pool
+    _end(ours(pool, module))
+
+
+def end_daemons(daemon: str) -> None:
+    """End MPI's processes of one mpiexec, by the name of its job (which must not be empty)."""
+    assert daemon
+    _end([p for p, words in _mine() if _is_daemon(words) and _names(words, daemon)])
+
+
+def _end(processes: list[Any]) -> None:
+    """TERM, 5 s, KILL."""
+    import psutil
+
+    left = list({process.pid: process for process in processes}.values())
+    _signal(left, "terminate")
+    _, left = psutil.wait_procs(left, PATIENCE)
+    _signal(left, "kill")
+    psutil.wait_procs(left, PATIENCE)
+
+
+def _is_daemon(words: list[str]) -> bool:
+    return bool(words) and os.path.basename(words[0]) in DAEMONS  # noqa: PTH119 - a word, not a file
+
+
+def _daemon(rank: Any) -> Any:
+    """MPI's own process above a rank: mpiexec, or what it started on another host."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        parent = rank.parent()
+        return parent if parent is not None and _is_daemon(parent.cmdline()) else None
+    return None
+
+
+def _signal(processes: list[Any], how: str) -> None:
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            getattr(process, how)()

@@ -1,0 +1,394 @@
+"""One rank's part in one run: set up, wait for the start, drive the program, take leave, hand in the books."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from workbench.base.errors import ClusterError, Diverged, RunError, Stalled
+from workbench.core.protocol import MASTER, Plan, Recv
+from workbench.engines.real.control import Control
+from workbench.engines.real.learner import Learner
+from workbench.engines.real.ledger import COMMITTED, Ledger
+from workbench.engines.real.naps import EAGER, LISTENING_EMULATED
+from workbench.engines.real.post import Post
+from workbench.engines.real.rank import RankEngine
+from workbench.engines.real.reduce import Reduce
+from workbench.engines.real.wire import Envelope
+from workbench.launch.errors import rebuilt
+from workbench.launch.rank.clocks import carried, on_masters_clock
+from workbench.launch.rank.watch import Place, Watch
+from workbench.launch.task import Task, Unpacked, unpacked
+from workbench.trace.records import Arrivals, KeptArrivals, Record
+
+WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
+RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
+MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
+LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
+
+
+class Over(Exception):
+    """Rank 0 has ended the run."""
+
+
+class Stopped(Exception):
+    """The user has ended the run."""
+
+
+@dataclass
+class Part:
+    """What belongs to one rank in one run."""
+
+    task: Task
+    control: Control
+    places: dict[int, Place]
+    comm: MPI.Intracomm
+    workers: MPI.Intracomm | None
+    has: Unpacked
+    engine: RankEngine
+    post: Post
+    ledger: Ledger
+    watch: Watch
+    learner: Learner
+    arrived: Arrivals | KeptArrivals | None = None
+    ahead: float = 0.0  # s by which this host's clock is ahead of the master's
+    record: Record | None = None
+    asked: float = 0.0
+    progress: float = field(default_factory=time.monotonic)  # when the newest round was done
+    zero: float | None = None
+    ready: set[int] = field(default_factory=set)
+    finished: set[int] = field(default_factory=set)
+    books: dict[int, bytes] = field(default_factory=dict)
+    halfway: bool = (
+        False  # was somebody stopped in an all-reduce? Those processes can take part in no other one
+    )
+
+    @property
+    def rank(self) -> int:
+        """Own rank."""
+        return self.control.rank
+
+    # ---------------------------------------------------------------- while the node waits
+
+    def idle(self) -> float:
+        """Called again and again: words of others, the user's stop, who is gone; says when to call it again."""
+        now = time.monotonic()
+        rung = MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
+        every = rung if self.control.bell.hangs else WORDS_EVERY
+        for sender, word, data in self.control.poll():
+            self._hear(sender, word, data)
+        self._mourn()
+        if self.rank != MASTER and MASTER in self.control.dead:
+            os.kill(
+                os.getpid(), signal.SIGKILL
+            )  # without rank 0 there is nothing left to do, not even to say
+        if self.record is not None:
+            self.record.keep_up(now)
+            self._heed(self.record, now)
+        return now + every
+
+    def _heed(self, record: Record, now: float) -> None:
+        """The user's stop, and the end of patience."""
+        if now - self.asked > STOP_EVERY:
+            self.asked = now
+            if record.stop_wanted():
+                raise Stopped
+            if self.zero is not None and now - self.progress > self.task.patience:
+                waiting = f"no round has ended for {self.task.patience:g} s: are ranks stopped, or links cut?"
+                raise Stalled(record.round, waiting)
+
+    def _mourn(self) -> None:
+        """Who is gone gets nothing any more; those of other hosts who wait for it hear of it from rank 0."""
+        for rank in self.watch.gone():
+            self._bury(rank)
+            if self.rank == MASTER and rank <= self.task.workers:
+                near = set(peers(self.has.setup.plan, rank)) - self.control.dead - {MASTER}
+                self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
+
+    def _bury(self, rank: int) -> None:
+        self.control.dead.add(rank)
+        self.post.bury(rank)
+
+    def _hear(self, sender: int, word: dict[str, Any], data: bytes) -> None:
+        if word.get("run") != self.task.run:
+            return
+        what = word["what"]
+        if what == "go":
+            self.zero = word["zero"] + self.ahead
+        elif what == "over":
+            raise Over
+        elif what == "ready":
+            self.ready.add(sender)
+        elif what == "finished":
+            self.finished.add(sender)
+        elif what == "gone":
+            self._bury(word["rank"])
+        elif what == "arrivals":
+            Arrivals(Path(self.task.folder), sender).add(data)
+        elif what == "books":
+            self.books[sender] = data
+            self.halfway = self.halfway or word["halfway"]
+        elif what == "failed":
+            raise rebuilt(word["error"])
+
+    def committed(self, engine: RankEngine, round: int, residual: float) -> None:
+        """A round is committed at this node: rank 0 writes it down, another committer tells rank 0."""
+        if self.record is not None:
+            self._write(round, residual)
+        elif self.rank == self.has.setup.plan.committers[0]:
+            now = time.monotonic()
+            word = Envelope(0, round, self.rank, 0, 0, self.has.setup.floats, now, now, COMMITTED)
+            self.post.send([MASTER], word, self.learner.gradient)
+
+    def _write(self, round: int, residual: float) -> None:
+        assert self.record is not None
+        assert self.zero is not None
+        counts, learner = self.ledger.counts, self.learner
+        row = {
+            "round": round,
+            "time": time.monotonic() - self.zero,
+            **{name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")},
+            "dead": len(self.post.dead),
+            "residual": residual,
+        }
+        self.progress = time.monotonic()
+        self.record.add(row, learner.model, learner.gradient, learner.state)
+        if not learner.finite:  # nobody could take it: the run would wait for answers in vain
+            raise Diverged(round)
+
+    # ---------------------------------------------------------------- the run
+
+    def go(self) -> None:
+        """Wait until all are ready, then drive the program; rank 0 says when time begins."""
+        setup = self.has.setup
+        if self.rank == MASTER:
+            if not self.learner.finite:  # of a run that goes on
+                raise Diverged(setup.first)
+            others = range(1, setup.plan.ranks)
+            self._await(lambda: self._all_ready(others))
+            self.zero = time.monotonic()
+            self.control.send(others, {"what": "go", "run": self.task.run, "zero": self.zero})
+        else:
+            self.control.send(MASTER, {"what": "ready", "run": self.task.run})
+            self._await(lambda: self.zero is not None)
+        assert self.zero is not None
+        self.engine.run(self.zero)
+        if self.rank == MASTER and setup.plan.committers != (MASTER,):
+            self._look_on()
+        elif self.rank != MASTER:
+            self.control.send(MASTER, {"what": "finished", "run": self.task.run})
+            self._await(lambda: False)  # until it is over
+
+    def _all_ready(self, others: range) -> bool:
+        if self.control.dead:
+            who = ", ".join(f"rank {r} ({self.places[r]})" for r in sorted(self.control.dead))
+            raise ClusterError(f"before the start: {who} died; is there enough memory?")
+        return len(self.ready) == len(others)
+
+    def _await(self, done: Callable[[], bool]) -> None:
+        self.engine.wait(lambda: True if done() else None, LISTENING_EMULATED)
+
+    def _look_on(self) -> None:
+        """The master of a scheme without one: update a model of its own with what the first committer tells."""
+        engine, setup = self.engine, self.has.setup
+        for round in range(setup.first, setup.rounds):
+            message = engine.handlers[Recv](Recv({COMMITTED: round}))
+            self.learner.commit(message.round, message.value, 0.0)
+            self._write(message.round, 0.0)
+        self._await(lambda: self.finished.issuperset(setup.plan.committers))
+
+    # ---------------------------------------------------------------- the end
+
+    def leave(self) -> bool:
+        """Exchange last words; True if everybody answered and nothing is left over."""
+        self.halfway = isinstance(self.engine.reduce, Reduce) and self.engine.reduce.under_way
+        self.post.farewell()
+        until = time.monotonic() + LEAVE
+        while not (self.post.quiet and self.control.quiet) and time.monotonic() < until:
+            self.post.poll()
+            with contextlib.suppress(Over, RunError):
+                self.idle_at_end()
+            time.sleep(5e-4)
+        clean = self.post.quiet and not self.post.dead and not self.halfway
+        if clean:
+            self.post.free()
+            self.comm.Free()
+            if self.workers is not None:
+                self.workers.Free()
+        return clean
+
+    def idle_at_end(self) -> None:
+        """As `idle`, without ears for the user."""
+        for sender, word, data in self.control.poll():
+            self._hear(sender, word, data)
+        self._mourn()
+
+    def collect(self) -> list[bytes]:
+        """Rank 0: the books of all who are alive."""
+        until = time.monotonic() + BOOKS
+        alive = set(range(1, self.has.setup.plan.ranks)) - self.control.dead - self.post.dead
+        while not alive <= set(self.books) | self.control.dead and time.monotonic() < until:
+            with contextlib.suppress(RunError):
+                self.idle_at_end()
+            time.sleep(1e-3)
+        return [self.ledger.pack(), *(self.books[rank] for rank in sorted(self.books))]
+
+    def hand_in(self) -> None:
+        """The others: give one's books to rank 0."""
+        if isinstance(self.arrived, KeptArrivals):
+            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, self.arrived.pack())
+        books = on_masters_clock(self.ledger.pack(), self.ahead)
+        self.control.send(MASTER, {"what": "books", "run": self.task.run, "halfway": self.halfway}, books)
+
+
+def part_of(
+    task: Task,
+    world: MPI.Intracomm,
+    control: Control,
+    places: dict[int, Place],
+    ahead: float = 0.0,
+    lost: Path | None = None,
+) -> Part | None:
+    """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
+
+    `ahead`: s by which the clock is ahead of the master's; `lost`: file that names ranks of other hosts that are gone.
+    """
+    comm = _duplicate(world)
+    if control.rank > task.workers:
+        comm.Free()
+        return None
+    if task.data is None:  # else a host that has no such folder
+        os.chdir(task.cwd)
+    has = unpacked(task)
+    setup, rank = has.setup, control.rank
+    ledger = Ledger(rank, setup.rounds, setup.record)
+    learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
+    hears: dict[str, Any] = {}
+    near = peers(setup.plan, rank)
+    post = _post(task, rank, ahead)(
+        comm, task.run, near, setup.floats, lambda *what: hears["refused"](*what), control.bell
+    )
+    workers = _workers(comm, task.workers) if setup.plan.committers != (MASTER,) and rank else None
+    link = setup.link if task.emulate == "all" else None
+    reduce: Any = Reduce(workers, setup.floats, link) if workers is not None else None
+    arrived = _arrivals(task, places, rank) if setup.plan.children[rank] else None
+    engine = RankEngine(
+        setup,
+        rank,
+        post,
+        learner,
+        ledger,
+        idle=lambda: 0.0,
+        committed=lambda *what: part.committed(*what),
+        reduce=reduce,
+        crash=crash,
+        arrived=arrived or (lambda answers: None),
+    )
+    hears["refused"] = engine.refused
+    if setup.plan.children[rank]:
+        for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
+            code.decode(tuple(range(len(code.matrix))))
+    ring = setup.plan.committers != (MASTER,)
+    watched = range(task.workers + 1) if rank == MASTER or ring else [*near, MASTER]
+    watch = Watch(places, [r for r in watched if r != rank], lost)
+    part = Part(
+        task, control, places, comm, workers, has, engine, post, ledger, watch, learner, arrived, ahead
+    )
+    engine.idle = part.idle
+    if not engine.emulated and _roomy(task, places, rank):
+        engine.eager = EAGER
+    if rank == MASTER:
+        part.record = _record(task)
+    return part
+
+
+def _roomy(task: Task, places: Mapping[int, Place], rank: int) -> bool:
+    """Is there a core for each of the run's ranks on this host? Then nobody waits for one that merely looks on."""
+    here = sum(places[r].host == places[rank].host for r in range(task.workers + 1))
+    return here <= len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
+
+
+def peers(plan: Plan, rank: int) -> list[int]:
+    """With whom a rank exchanges messages: parent and children; in a ring its neighbours and the master."""
+    near = set(plan.children[rank])
+    if plan.parent[rank] >= 0:
+        near.add(int(plan.parent[rank]))
+    if plan.committers != (0,):
+        n = plan.workers
+        first = plan.committers[0]
+        if rank == 0:
+            near.add(first)
+        else:
+            near |= {1 + rank % n, 1 + (rank - 2) % n}
+            near |= {0} if rank == first else set()
+    return sorted(near - {rank})
+
+
+def _arrivals(task: Task, places: dict[int, Place], rank: int) -> Arrivals | KeptArrivals:
+    """Where a rank notes what it took: in the run folder, or, on a host that does not have that, in memory."""
+    near = places[rank].host == places[MASTER].host
+    return Arrivals(Path(task.folder), rank) if near else KeptArrivals()
+
+
+def _post(task: Task, rank: int, ahead: float) -> Callable[..., Post]:
+    """The rank's post office: an honest one, unless a test wants damage."""
+    plans = task.vandals.get(str(rank))
+    if plans is None:
+        return carried(Post, ahead) if ahead else Post
+    from workbench.launch.rank.damage import Vandal
+
+    def vandal(*args: Any) -> Post:
+        post = Vandal(*args)
+        post.plans = {int(round): how for round, how in plans.items()}
+        return post
+
+    return vandal
+
+
+def _record(task: Task) -> Record:
+    files: Any = (
+        Path(task.folder),
+        task.first,
+        task.checkpoint_every,
+        task.gradients,
+        task.offset,
+        task.begun,
+    )
+    if "checkpoint" not in task.vandals:
+        return Record(*files)
+    from workbench.launch.rank.damage import Torn
+
+    record = Torn(*files)
+    record.number, record.share = task.vandals["checkpoint"]
+    return record
+
+
+def _duplicate(world: MPI.Intracomm) -> MPI.Intracomm:
+    """A communicator of the run's own, made without burning the cores while others come."""
+    comm, request = world.Idup()
+    while not request.Test():
+        time.sleep(2e-4)
+    return comm
+
+
+def _workers(comm: MPI.Intracomm, workers: int) -> MPI.Intracomm:
+    group = comm.Get_group().Incl(range(1, workers + 1))
+    return comm.Create_group(group)
+
+
+def crash(how: str) -> None:
+    """Die as a faulty process does."""
+    if how == "segfault":
+        ctypes.string_at(0)
+    elif how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), signal.SIGKILL)

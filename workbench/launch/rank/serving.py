@@ -1,0 +1,287 @@
+"""How the ranks of a pool serve run after run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from workbench.base.errors import RunError
+from workbench.base.files import atomic_write
+from workbench.core.protocol import MASTER
+from workbench.engines.real.bell import Bell
+from workbench.engines.real.control import Control
+from workbench.launch.errors import described
+from workbench.launch.rank.clocks import answer, measured
+from workbench.launch.rank.main import LONG_AFTER, LONG_NAP, NAP, RUNG_NAP, say
+from workbench.launch.rank.part import Over, Part, Stopped, part_of
+from workbench.launch.rank.watch import Place, here, is_alive
+from workbench.launch.task import Task
+from workbench.trace.records import ENDED, Record
+
+TASKS, READY, QUIT = "tasks", "ready.json", "quit"
+LOST = "lost.json"  # ranks on other hosts that are gone, as the supervisor finds out
+ARRAYS = "task.npz"  # in the run folder
+UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
+
+
+def serve(folder: Path) -> None:
+    """Rank 0 leads, the others follow, until rank 0 says that it is enough."""
+    np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
+    world = MPI.COMM_WORLD
+    world.Set_errhandler(MPI.ERRORS_RETURN)
+    control = Control(world.Dup(), Bell(folder if _one_host() else None, world.rank))
+    control.comm.Set_errhandler(MPI.ERRORS_RETURN)
+    if control.rank == MASTER:
+        lead(folder, world, control)
+    else:
+        follow(folder, world, control)
+    say("done")
+    os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
+
+
+def _one_host() -> bool:
+    """Are all ranks on this host? mpiexec tells."""
+    sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
+    return sizes[0] is not None and sizes[0] == sizes[1]
+
+
+# -------------------------------------------------------------------- rank 0
+
+
+def lead(folder: Path, world: MPI.Intracomm, control: Control) -> None:
+    """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
+    settings = json.loads((folder / "pool.json").read_text())
+    places = _places(control)
+    ready = {"places": [[p.pid, p.host] for _, p in sorted(places.items())]}
+    with atomic_write(folder / READY, "w") as out:
+        out.write(json.dumps(ready))
+    last = time.monotonic()
+    while True:
+        path = _next_task(folder)
+        if (folder / LOST).exists():  # a host has gone: what waits goes to a new pool
+            break
+        if path is not None:
+            clean = _serve_one(path, world, control, places)
+            last = time.monotonic()
+            if not clean:
+                break
+            continue
+        if (folder / QUIT).exists() or _unwanted(settings, last):
+            break
+        control.poll()
+        control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
+    control.send(range(1, control.size), {"what": "quit"})
+    until = time.monotonic() + 1.0
+    while not control.quiet and time.monotonic() < until:
+        time.sleep(1e-3)
+
+
+def _places(control: Control) -> dict[int, Place]:
+    places = {MASTER: here()}
+    while len(places) < control.size:
+        for sender, word, _ in control.poll():
+            places[sender] = Place(word["pid"], word["host"])
+        time.sleep(1e-3)
+    return places
+
+
+def _next_task(folder: Path) -> Path | None:
+    with os.scandir(folder / TASKS) as found:
+        names = sorted(entry.name for entry in found if entry.name.endswith(".json"))
+    return folder / TASKS / names[0] if names else None
+
+
+def _unwanted(settings: dict[str, Any], last: float) -> bool:
+    """Is the client gone, or has it been silent for long? A client on another host is not seen."""
+    owner = settings["owner"]
+    return (owner is not None and not is_alive(owner)) or time.monotonic() - last > settings["keep"]
+
+
+def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> bool:
+    """Run one task; True if the pool is as good as new."""
+    try:
+        words = json.loads(path.read_text())
+        arrays = (Path(words["folder"]) / ARRAYS).read_bytes()
+        path.unlink()  # taken: what becomes of it now stands in the run folder
+    except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
+        time.sleep(NAP)
+        return not _unseen(path)
+    table = [[p.pid, p.host] for _, p in sorted(places.items())]
+    ahead, lost = measured(control, places), path.parent.parent / LOST
+    known = {"what": "run", "task": words, "places": table, "ahead": ahead}
+    control.send(range(1, control.size), known, arrays)
+
+    def retire(clean: bool) -> None:
+        if not clean:
+            (path.parent.parent / QUIT).touch()
+
+    task = Task(**words, arrays=arrays)
+    return conduct(task, world, control, places, retire, lost=lost, errors=[e for _, e in ahead.values()])
+
+
+def _unseen(path: Path) -> bool:
+    """Has a run waited for long whose folder is not there on this host? Then the pool's user is told so."""
+    try:
+        folder, since = json.loads(path.read_text())["folder"], path.stat().st_mtime
+    except (OSError, ValueError):
+        return False
+    if Path(folder).is_dir() or time.time() - since < UNSEEN:
+        return False
+    path.unlink()
+    say(
+        "failed",
+        json.dumps(f"folder = {folder!r}: not there on {here().host}; take one that all hosts share"),
+    )
+    return True
+
+
+def conduct(
+    task: Task,
+    world: MPI.Intracomm,
+    control: Control,
+    places: dict[int, Place],
+    before_end: Callable[[bool], None] = lambda clean: None,
+    joined: Callable[[Part], None] = lambda part: None,
+    lost: Path | None = None,
+    errors: Sequence[float] = (),
+) -> bool:
+    """Rank 0's part from beginning to end; what came of it stands in the run folder.
+
+    `before_end` is told whether the ranks are as good as new, before anybody can learn that the run has ended.
+    `joined` gets to see the part before it begins. `lost`: see `part_of`; `errors`: of the other hosts' clocks, s.
+    """
+    state, error, part = "finished", None, None
+    began = time.monotonic()
+    try:
+        part = part_of(task, world, control, places, lost=lost)
+        assert part is not None
+        joined(part)
+        part.go()
+    except Stopped:
+        state = "stopped"
+    except Exception as raised:
+        state, error = "failed", described(raised, places)
+    control.send(range(1, control.size), {"what": "over", "run": task.run})
+    words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
+    words |= {"clock_error": max(errors, default=0.0), "hosts": len({p.host for p in places.values()})}
+    if part is None or part.record is None:
+        before_end(False)
+        with atomic_write(Path(task.folder) / ENDED, "w") as out:
+            out.write(json.dumps({**words, "clean": False}))
+        return False
+    return _end(part, part.record, words, began, before_end)
+
+
+def _end(
+    part: Part, record: Record, words: dict[str, Any], began: float, before_end: Callable[[bool], None]
+) -> bool:
+    """Last words and books, then the word that says how it ended."""
+    clean = part.leave()
+    books = part.collect()
+    plan, places = part.has.setup.plan, part.places
+    clean = clean and len(books) == plan.ranks and not part.halfway
+    dead = sorted(r for r in part.post.dead | part.control.dead if r < plan.ranks)
+    words |= {
+        "clean": clean,
+        "zero": part.zero,
+        "rounds": record.round,
+        "committers": list(plan.committers),
+        "dead": {str(r): str(places[r]) for r in dead},
+        "setup": (part.zero or time.monotonic()) - began,
+    }
+    before_end(clean)
+    with contextlib.suppress(RunError, OSError):
+        if part.zero is not None:
+            record.save(part.learner.model, part.learner.state)
+    try:
+        record.end(words, books)
+    except RunError as error:  # the run folder takes nothing any more: the supervisor passes it on
+        say("failed", json.dumps(str(error)))
+        return False
+    return clean
+
+
+# -------------------------------------------------------------------- the others
+
+
+def follow(folder: Path, world: MPI.Intracomm, control: Control) -> None:
+    """Do as rank 0 says, as long as it is there, which shows on its own host."""
+    place = here()
+    control.send(MASTER, {"what": "hello", "pid": place.pid, "host": place.host})
+    last, master = time.monotonic(), None
+    while True:
+        words = control.poll()
+        while words:
+            _, word, data = words.pop(0)
+            if word["what"] == "quit":
+                return
+            if word["what"] == "clock":
+                words = answer(control, words)
+            if word["what"] == "run":
+                places = {rank: Place(pid, host) for rank, (pid, host) in enumerate(word["places"])}
+                master = places[MASTER]
+                ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
+                follow_one(Task(**word["task"], arrays=data), world, control, places, ahead=ahead)
+                last = time.monotonic()
+        master = master or _master(folder)
+        if master is not None and master.host == place.host and not is_alive(master.pid):
+            return
+        soon = NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP
+        control.bell.sleep(RUNG_NAP if control.bell.hangs else soon)
+
+
+def _master(folder: Path) -> Place | None:
+    """Rank 0's process, once all are up; None where that is not to be seen."""
+    try:
+        return Place(*json.loads((folder / READY).read_text())["places"][MASTER])
+    except (OSError, ValueError):
+        return None
+
+
+def follow_one(
+    task: Task,
+    world: MPI.Intracomm,
+    control: Control,
+    places: dict[int, Place],
+    joined: Callable[[Part], None] = lambda part: None,
+    ahead: float = 0.0,
+) -> None:
+    """A worker's part; what goes wrong is rank 0's to hear. `joined` gets to see the part before it begins.
+
+    `ahead`: s by which the clock of this host is ahead of the master's.
+    """
+    part = None
+    try:
+        part = part_of(task, world, control, places, ahead)
+        if part is None:
+            return
+        joined(part)
+        part.go()
+    except Over:
+        pass
+    except Exception as error:
+        control.send(MASTER, {"what": "failed", "run": task.run, "error": described(error, places)})
+        _until_over(task, part, control)
+    if part is not None:
+        part.leave()
+        part.hand_in()
+
+
+def _until_over(task: Task, part: Part | None, control: Control) -> None:
+    until = time.monotonic() + 10.0
+    while time.monotonic() < until:
+        for _, word, _ in control.poll():
+            if word["what"] == "over" and word["run"] == task.run:
+                return
+        if part is not None:
+            part.post.poll()
+        time.sleep(1e-3)

@@ -1,0 +1,218 @@
+"""What a run's ranks are told: a spec as JSON, and the plan, the model and the optimiser's state as arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from workbench import problems, schemes
+from workbench.base.arrays import from_bytes, to_bytes
+from workbench.base.files import sha256
+from workbench.base.settings import SettingError
+from workbench.core.delays import Delays, DelayStream
+from workbench.core.links import Link
+from workbench.core.optimisers import Optimiser, State, optimiser_class
+from workbench.core.protocol import Array, Plan
+from workbench.engines.real.rank import Emulate, Setup
+from workbench.experiment import Experiment
+from workbench.problems import OnData, problem_from
+from workbench.problems.base import Problem
+
+_PLAN = ("sizes", "indptr", "indices", "coefficients", "parent")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run, as the client hands it in. `arrays` go to every rank, so that none has to draw the plan anew."""
+
+    run: int
+    spec: dict[str, Any]  # the experiment's fields
+    folder: str
+    arrays: bytes
+    emulate: Emulate = "all"
+    record: bool = True
+    first: int = 0  # round to begin with
+    offset: float = 0.0  # s that the rounds before took
+    gradients: bool = False  # keep every committed gradient, too
+    checkpoint_every: float = 2.0  # s
+    patience: float = 600.0  # s without a round after which the run is given up
+    cwd: str = field(default_factory=os.getcwd)
+    data: Mapping[str, Any] | None = (
+        None  # prepared data that every host has, see `data_of`; None: found by name
+    )
+    begun: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what a run that goes on must agree with, see `begun_with`
+    crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.vandals`
+
+    def words(self) -> dict[str, Any]:
+        """All but the arrays, for JSON."""
+        return {name: value for name, value in vars(self).items() if name != "arrays"}
+
+    @property
+    def workers(self) -> int:
+        """How many workers take part."""
+        return int(self.spec["workers"])
+
+
+def task_of(
+    e: Experiment, folder: Path, model: Array | None = None, state: State | None = None, **options: Any
+) -> Task:
+    """Task of a run: the problem is opened here, so that data are prepared once and steps are tuned once.
+
+    A run that goes on brings its model and its optimiser's state along.
+    """
+    problem = e.build_problem()
+    if model is None or state is None:
+        model, state = problem.start(), e.build_optimiser().start(problem)
+    crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
+    arrays = pack(e.plan, model, state)
+    spec = e.model_dump(mode="json")
+    begun = begun_with(e)
+    return Task(secrets.randbits(63), spec, str(folder), arrays, crashes=crashes, begun=begun, **options)
+
+
+def begun_with(e: Experiment) -> dict[str, str]:
+    """What a run begins with, for its checkpoints: the spec as JSON, hashes of the data and of recorded delays."""
+    args, times = e.problem_spec, getattr(e.delays, "path", None)
+    return {
+        "spec": e.model_dump_json(),
+        "data": args.open().digest if isinstance(args, OnData) else "",
+        "delays": sha256(Path(times).expanduser()) if times is not None else "",
+    }
+
+
+def check_begun(e: Experiment, begun: Mapping[str, str]) -> None:
+    """Raise `SettingError` where spec or data are not what a run's checkpoint was written with, and say what changed.
+
+    Checkpoints of older versions do not say.
+    """
+    if not begun:
+        return
+    before = Experiment(**json.loads(begun["spec"]))
+    for name, was, now in differing(before.model_dump(mode="json"), e.model_dump(mode="json")):
+        raise SettingError(
+            f"spec.json: {name} = {now!r}, and the run began with {was!r}; put it back, or start a new run"
+        )
+    now = begun_with(e)
+    for name, of in (("data", e.problem_args.get("data")), ("delays", getattr(e.delays, "path", None))):
+        if now[name] != begun[name]:
+            raise SettingError(
+                f"{name}: {of!r} holds something else than when the run began; put it back, or start a new run"
+            )
+
+
+def differing(was: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted name, old and new value of everything in which nested fields differ; None stands for a field not there.
+
+    >>> list(differing({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}}))
+    [('b.c', 2, 3)]
+    """
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        if was != now:
+            yield name, was, now
+        return
+    for key in {**was, **now}:
+        yield from differing(was.get(key), now.get(key), f"{name}.{key}" if name else key)
+
+
+def data_of(e: Experiment) -> dict[str, Any] | None:
+    """Which prepared data a run maps, for hosts that do not see this one's files; None: it needs none.
+
+    `key`: name of their folder in a host's cache; `make`: problem and its arguments where any host can make the same
+    data by itself, else None.
+    """
+    from workbench.problems.data import catalogue
+
+    args = e.problem_spec
+    if not isinstance(args, OnData):
+        return None
+    known = catalogue().get(args.data)
+    makes = known is not None and known.bundled
+    make = {"problem": e.problem, "problem_args": e.problem_args} if makes else None
+    return {"key": args.open().folder.name, "make": make}
+
+
+def pack(plan: Plan, model: Array, state: State) -> bytes:
+    """Plan, model and optimiser's state as one archive of arrays."""
+    columns = {f"plan_{name}": getattr(plan, name) for name in _PLAN}
+    extras: dict[str, Any] = {
+        "committers": plan.committers,
+        "answers": plan.answers,
+        "coordinates": plan.coordinates,
+    }
+    for name in ("batch", "blocks"):
+        if getattr(plan, name) is not None:
+            extras[name] = getattr(plan, name)
+    states = {f"state_{name}": value for name, value in state.items()}
+    return to_bytes({"model": model, **columns, **{f"extra_{k}": v for k, v in extras.items()}, **states})
+
+
+def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
+    """The reverse of `pack`."""
+    held = from_bytes(arrays)
+    extra = {name[6:]: value for name, value in held.items() if name.startswith("extra_")}
+    plan = Plan(
+        **{name: held[f"plan_{name}"] for name in _PLAN},
+        committers=tuple(int(rank) for rank in extra["committers"]),
+        answers=int(extra["answers"]),
+        coordinates=int(extra["coordinates"]),
+        batch=int(extra["batch"]) if "batch" in extra else None,
+        blocks=extra.get("blocks"),
+    )
+    return plan, held["model"], _plain({k[6:]: v for k, v in held.items() if k.startswith("state_")})
+
+
+def _plain(state: State) -> State:
+    return {name: value.item() if value.ndim == 0 else value for name, value in state.items()}
+
+
+def _mapped(task: Task) -> dict[str, str]:
+    """Data by their folder in this host's cache, where a task says so."""
+    from workbench.problems.data import PREPARED
+
+    return {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """A task as a rank uses it."""
+
+    setup: Setup
+    problem: Problem
+    optimiser: Optimiser
+    model: Array
+    state: State
+    seed: int
+
+
+def unpacked(task: Task) -> Unpacked:
+    """Build scheme, plan, problem and delays; the experiment was checked before it was handed in."""
+    spec = task.spec
+    plan, model, state = unpack(task.arrays)
+    args = problems.get(spec["problem"])(**{**spec["problem_args"], **_mapped(task)})
+    setup = Setup(
+        scheme=schemes.get(spec["scheme"])(**spec["scheme_args"]),
+        plan=plan,
+        rounds=spec["rounds"],
+        floats=len(model),
+        delays=DelayStream(
+            TypeAdapter(Delays).validate_python(spec["delays"]), spec["seed"], spec["workers"]
+        ),
+        link=Link(**spec["link"]),
+        emulate=task.emulate,
+        decode_rate=spec["decode_rate"],
+        first=task.first,
+        record=task.record,
+        crashes={int(rank): (int(round), how) for rank, (round, how) in task.crashes.items()},
+    )
+    optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
+    return Unpacked(setup, problem_from(args, plan), optimiser, model, state, spec["seed"])

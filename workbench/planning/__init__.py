@@ -1,0 +1,1 @@
+"""What to use here: a cluster measured, schemes ranked on it."""

@@ -1,0 +1,263 @@
+"""What the planner answers: schemes and their numbers in order, what each round is made of, and why in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from workbench.base.settings import unknown_name
+from workbench.experiment import Experiment
+from workbench.figures.contest import INEXACT, quantity_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.trace.trace import Trace
+
+PARTS = {  # of a round's time, and what they are called in a sentence
+    "computing": "computing",
+    "stragglers": "waiting for stragglers",
+    "latency": "latency, message after message",
+    "transfers": "transfers through the busiest port",
+}
+
+
+CLOSE = 1.02  # times as long: no difference
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One scheme with its numbers, and what it is expected to take; times in s.
+
+    `seconds`: expected time to the target, over the clusters that the measurement allows. Nine in ten runs should lie
+    between `low` and `high`. `sure`: the share of the resampled predictions in which this choice is the quickest, or as
+    good (within 2 %) and ahead of the quickest in the order. The experiment has the optimiser and the step that the
+    choice was compared with, and as many rounds as 95 % of the seeds need at most; `rounds` is their mean. `parts`:
+    what a round is made of, empty where nobody asked.
+    """
+
+    experiment: Experiment
+    per_round: float
+    rounds: float
+    source: str  # of the rounds
+    seconds: float
+    low: float
+    high: float
+    sure: float
+    load: float  # largest share of the data that one worker goes through
+    messages: float
+    bytes: float
+    exact: bool = True  # commits the full gradient
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def step(self) -> str:
+        """Optimiser and step that it is compared with."""
+        return " ".join(filter(None, [self.experiment.optimiser, self.experiment.build_optimiser().told]))
+
+    @property
+    def marked(self) -> str:
+        """The name; that of an inexact scheme is marked."""
+        return self.name if self.exact else f"{INEXACT} {self.name}"
+
+    @property
+    def name(self) -> str:
+        """The scheme and its numbers, as legends show them."""
+        return name_of(self.experiment)
+
+    @property
+    def scheme(self) -> str:
+        """The scheme's name."""
+        return self.experiment.scheme
+
+    @property
+    def dominant(self) -> str:
+        """The part that takes longest; empty where the parts are unknown."""
+        return max(self.parts, key=lambda part: self.parts[part]) if self.parts else ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A scheme, perhaps with its numbers, that is not ranked, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Choices by expected time, the quickest first; `target`: in words; `loss`: it, None where rounds are counted.
+
+    `str(advice)` is the advice in a few sentences.
+    """
+
+    choices: tuple[Choice, ...]
+    refusals: tuple[Refusal, ...]
+    target: str
+    notes: tuple[str, ...] = ()
+    loss: float | None = None
+
+    @property
+    def best(self) -> Choice:
+        """The quickest."""
+        return self.choices[0]
+
+    @property
+    def schemes(self) -> tuple[Choice, ...]:
+        """The quickest choice of every scheme, in order."""
+        first: dict[str, Choice] = {}
+        for choice in self.choices:
+            first.setdefault(choice.scheme, choice)
+        return tuple(first.values())
+
+    def sure(self, scheme: str) -> float:
+        """Share of the resampled predictions in which the scheme wins, whatever its numbers."""
+        return sum(choice.sure for choice in self.choices if choice.scheme == scheme)
+
+    def beside(self, traces: Sequence[Trace]) -> pd.DataFrame:
+        """Predicted and measured rounds of runs of some choices: one row a run.
+
+        Columns: name, predicted and measured (mean seconds a round, the first one left out), ratio of the two.
+
+        Raises
+        ------
+        SettingError
+            A run whose scheme and numbers are no choice.
+        """
+        import numpy as np
+        import pandas as pd
+
+        known = {choice.name: choice.per_round for choice in self.choices}
+        rows = []
+        for trace in traces:
+            name = name_of(trace.experiment)
+            if name not in known:
+                raise unknown_name("traces", name, known)
+            measured = float(np.diff(trace.columns["time"]).mean())
+            rows.append((name, known[name], measured, measured / known[name]))
+        return pd.DataFrame(rows, columns=["name", "predicted", "measured", "ratio"])
+
+    @property
+    def favourite(self) -> Choice:
+        """The choice that wins most often: another than the best where that is better on average only."""
+        return max(self.choices, key=lambda choice: choice.sure)
+
+    @property
+    def headline(self) -> str:
+        """The first choice, and whether it is only on average that it is the first."""
+        how = "" if self.favourite is self.best else " on average"
+        return f"Quickest{how}: {self.best.name}"
+
+    @property
+    def why(self) -> str:
+        """Why the first is first, with numbers."""
+        best, *others = self.schemes
+        words = [
+            f"{self.headline}.",
+            f"It takes {_time(best.seconds)} {self.target} with {best.step}, {_time(best.per_round)} a round"
+            f" ({_made_of(best)}).",
+        ]
+        words += [_against(best, other) for other in others[:1]]
+        words.append(f"It wins in {best.sure:.0%} of the resampled predictions, {_scheme_sure(self)}.")
+        if self.favourite is not best:
+            words.append(
+                f"{self.favourite.name} wins in {self.favourite.sure:.0%}, yet takes longer on average."
+            )
+        return " ".join(words)
+
+    def __str__(self) -> str:
+        return self.why
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a choice, by expected time.
+
+        Columns: scheme, settings, step (optimiser and step), exact, per_round, rounds, source, seconds, low, high,
+        sure, load, messages, bytes, dominant.
+        """
+        import pandas as pd
+
+        names = (
+            "step",
+            "exact",
+            "per_round",
+            "rounds",
+            "source",
+            "seconds",
+            "low",
+            "high",
+            "sure",
+            "load",
+            "messages",
+            "bytes",
+        )
+        return pd.DataFrame(
+            [
+                {
+                    "scheme": c.scheme,
+                    "settings": settings_of(c.experiment),
+                    **{name: getattr(c, name) for name in names},
+                    "dominant": c.dominant,
+                }
+                for c in self.choices
+            ]
+        )
+
+
+def name_of(e: Experiment) -> str:
+    """Scheme and numbers.
+
+    >>> name_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))
+    'GC stragglers 2'
+    """
+    return " ".join(filter(None, [e.scheme, settings_of(e)]))
+
+
+def settings_of(e: Experiment) -> str:
+    """The scheme's numbers."""
+    return ", ".join(f"{name} {_plain(value)}" for name, value in e.scheme_args.items())
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _time(seconds: float) -> str:
+    return quantity_of(seconds)
+
+
+def _made_of(choice: Choice) -> str:
+    """Shares of a round, the largest first."""
+    whole = sum(choice.parts.values())
+    if whole <= 0:
+        return "parts unknown"
+    order = sorted(choice.parts.items(), key=lambda part: -part[1])
+    return ", ".join(
+        f"{PARTS[name]} {seconds / whole:.0%}" for name, seconds in order if seconds > 0.005 * whole
+    )
+
+
+def _against(best: Choice, other: Choice) -> str:
+    """By how much the next scheme is behind, and what makes the difference."""
+    ratio = other.seconds / best.seconds
+    if ratio < CLOSE:
+        return f"{other.name} is as good, as far as the forecast can tell."
+    start = f"Next is {other.name}, {ratio:.3g} times as long"
+    if not best.parts or not other.parts:
+        return f"{start}."
+    if other.rounds > 1.2 * best.rounds:
+        return f"{start}: it needs {other.rounds:.0f} rounds instead of {best.rounds:.0f} ({other.source})."
+    more = {name: other.parts[name] - best.parts[name] for name in PARTS}
+    name = max(more, key=lambda each: more[each])
+    if more[name] <= 0:
+        return f"{start}."
+    return f"{start}, above all for {PARTS[name]}: {_time(more[name])} more a round."
+
+
+def _scheme_sure(advice: Advice) -> str:
+    scheme = advice.best.scheme
+    return f"{scheme} with any numbers in {advice.sure(scheme):.0%}"
+
+
+__all__ = ["CLOSE", "PARTS", "Advice", "Choice", "Refusal", "name_of", "settings_of"]

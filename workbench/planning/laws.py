@@ -1,0 +1,307 @@
+"""Fit delay models to measured times.
+
+Times of one task are an array (rounds, workers). A law is fitted in units of that task: with one sample standing for
+it, `law.compute(draw, 1)` gives such times again. How well a law fits is judged by drawing from it what the engines
+draw, so nothing here repeats a delay model's formulas: by the Kolmogorov distance (where times may be off by SLACK, or
+no law with atoms could ever fit a measurement), by its tail, and by whether who was slow stays slow, alone or with
+all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.settings import SettingError, Settings, setting
+from workbench.core.delays import (
+    Constant,
+    Delays,
+    DelayStream,
+    Heterogeneous,
+    Markov,
+    Pareto,
+    ShiftedExponential,
+)
+from workbench.core.protocol import Array
+
+SLACK = 0.05  # share of a time by which a law may be off, in the Kolmogorov distance
+DISTANCE, GAP, TAIL = 0.1, 0.3, 1.5  # beyond these a law does not fit
+TAIL_AT = 0.99
+APART = 1.3  # a slow state is at least so many times slower
+DRAWN_ROUNDS, DRAWN_WORKERS = 60, 400  # to compare a law with
+_ODD = {
+    "lag": "slow workers stay slow for more or fewer rounds than it has it",
+    "far": "slow workers stay slow for more or fewer rounds than it has it",
+    "together": "workers are slow together",
+}
+Fit = Callable[[Array], Delays | None]
+
+
+class Habits(NamedTuple):
+    """Correlations of the times' logarithms."""
+
+    lag: float  # of a worker's times in successive rounds
+    far: float  # a third of the rounds apart: stays up where a worker is slow for good
+    together: float  # of two workers' times in one round: what holds one up holds up the others
+
+
+class Law(Settings):
+    """A delay model fitted to times of one task, and how well it fits; its one sample stands for the task."""
+
+    delays: Delays = setting(description="the fitted model, in units of the measured task")
+    distance: float = setting(
+        description="Kolmogorov distance from the measured times, which may be off by 5 %"
+    )
+    tail: float = setting(description="the law's 99 % quantile over the measured one")
+    gap: float = setting(
+        description="by how much the law's correlations differ from the measured ones, at most"
+    )
+    odd: str = setting(description="which of them does: lag, far or together, see `Habits`")
+
+    @property
+    def fits(self) -> bool:
+        """Is it good enough to forecast with?"""
+        return self.distance <= DISTANCE and self.gap <= GAP and 1 / TAIL <= self.tail <= TAIL
+
+    @property
+    def complaint(self) -> str:
+        """Why it does not fit; empty where it does."""
+        reasons = []
+        if self.distance > DISTANCE:
+            reasons.append(f"its Kolmogorov distance is {self.distance:.2f}")
+        if self.gap > GAP:
+            reasons.append(_ODD[self.odd])
+        if not 1 / TAIL <= self.tail <= TAIL:
+            reasons.append(f"its 99 % quantile is {self.tail:.2g} times the measured one")
+        return " and ".join(reasons)
+
+
+# ---------------------------------------------------------------- laws
+
+
+def fit_constant(times: Array) -> Constant:
+    """No spread: the mean."""
+    return Constant(shift=float(times.mean()))
+
+
+def fit_shifted_exponential(times: Array) -> ShiftedExponential:
+    """By L-moments, which one odd time does not upset: mean = shift + 1/rate, mean difference = 1/rate.
+
+    >>> fit_shifted_exponential(1.0 + np.random.default_rng(0).exponential(0.5, (500, 4))).shift.__round__(1)
+    1.0
+    """
+    mean, half = l_moments(times)
+    spread = min(2 * half, mean)
+    return ShiftedExponential(shift=mean - spread, rate=1 / max(spread, 1e-9 * mean))
+
+
+def fit_pareto(times: Array) -> Pareto:
+    """A Pareto variate's logarithm is a shifted exponential one."""
+    mean, half = l_moments(np.log(times))
+    spread = min(max(2 * half, 1e-9), 0.999)
+    return Pareto(shift=float(np.exp(mean - spread)), shape=1 / spread)
+
+
+def fit_heterogeneous(times: Array) -> Heterogeneous | None:
+    """Paper 4: slow workers straggle often, the others seldom; a mixture of two binomials over the workers."""
+    late = straggling(times)
+    if late is None:
+        return None
+    slow, often, seldom = _two_kinds(late.sum(axis=0), len(late))
+    shift, factor = _levels(times, late)
+    return Heterogeneous(shift=shift, slow=slow, slow_straggles=often, active_straggles=seldom, factor=factor)
+
+
+def fit_markov(times: Array) -> Markov | None:
+    """Transitions between a fast and a slow state, counted."""
+    late = straggling(times)
+    if late is None or len(late) < 2:
+        return None
+    before, after = late[:-1], late[1:]
+    shift, factor = _levels(times, late)
+    enter = (np.sum(~before & after) + 0.5) / (np.sum(~before) + 1.0)
+    leave = (np.sum(before & ~after) + 0.5) / (np.sum(before) + 1.0)
+    return Markov(shift=shift, enter=float(enter), leave=float(leave), factor=factor)
+
+
+FITS: dict[str, tuple[Fit, int]] = {  # kind -> how it is fitted, its number of parameters
+    "constant": (fit_constant, 1),
+    "shifted_exponential": (fit_shifted_exponential, 2),
+    "pareto": (fit_pareto, 2),
+    "heterogeneous": (fit_heterogeneous, 5),
+    "markov": (fit_markov, 4),
+}
+
+
+def l_moments(values: Array) -> tuple[float, float]:
+    """Mean, and half the mean difference of two values.
+
+    >>> l_moments(np.array([1.0, 3.0]))
+    (2.0, 1.0)
+    """
+    ordered = np.sort(values, axis=None)
+    n = len(ordered)
+    if n < 2:
+        return float(ordered.mean()), 0.0
+    weights = 2.0 * np.arange(n) - n + 1
+    return float(ordered.mean()), float(weights @ ordered / (n * (n - 1)))
+
+
+def straggling(times: Array) -> NDArray[np.bool_] | None:
+    """Which times belong to the slower of two levels, (rounds, workers): two means on a logarithmic scale.
+
+    None where there are no two levels that are apart.
+    """
+    ordered = np.sort(np.log(times), axis=None)
+    n = len(ordered)
+    if n < 2 or ordered[0] == ordered[-1]:
+        return None
+    left = np.arange(1, n)
+    sums = np.cumsum(ordered)
+    between = (sums[:-1] / left - (sums[-1] - sums[:-1]) / (n - left)) ** 2 * left * (n - left)
+    cut = int(np.argmax(between))
+    late = np.asarray(np.log(times) > (ordered[cut] + ordered[cut + 1]) / 2)
+    return late if _levels(times, late)[1] >= APART else None
+
+
+def _levels(times: Array, late: NDArray[np.bool_]) -> tuple[float, float]:
+    """Mean time of the fast state, and how many times longer the slow one takes."""
+    fast = float(times[~late].mean())
+    return fast, float(times[late].mean()) / fast
+
+
+def _two_kinds(late: NDArray[np.int64], rounds: int, steps: int = 200) -> tuple[float, float, float]:
+    """Share of slow workers, how often they and the others straggle: maximum likelihood, by expectation steps."""
+    share = late / rounds
+    often, seldom = float(share.max()), float(share.min())
+    slow = float(np.mean(share > (often + seldom) / 2))
+    slow = slow if 0 < slow < 1 else 0.5
+    for _ in range(steps):
+        belongs = _posterior(late, rounds, slow, often, seldom)
+        slow = float(belongs.mean())
+        often = float(belongs @ share / max(belongs.sum(), 1e-12))
+        seldom = float((1 - belongs) @ share / max((1 - belongs).sum(), 1e-12))
+    ends = np.clip([slow, often, seldom], 0.0, 1.0).tolist()
+    return ends[0], ends[1], ends[2]
+
+
+def _posterior(late: NDArray[np.int64], rounds: int, slow: float, often: float, seldom: float) -> Array:
+    """Probability that each worker is a slow one."""
+
+    def logs(weight: float, chance: float) -> Array:
+        p = np.clip(chance, 1e-9, 1 - 1e-9)
+        return np.asarray(np.log(max(weight, 1e-12)) + late * np.log(p) + (rounds - late) * np.log1p(-p))
+
+    return np.asarray(1 / (1 + np.exp(np.clip(logs(1 - slow, seldom) - logs(slow, often), -700, 700))))
+
+
+# ---------------------------------------------------------------- how well a law fits
+
+
+def persistence(times: Array) -> Habits:
+    """How the logarithms of times are correlated: see `Habits`. All are 0 for independent rounds of equal workers."""
+    off = np.log(times)
+    off = off - off.mean()
+    power = float(np.mean(off**2))
+    rounds, workers = off.shape
+    far = max(2, rounds // 3)
+    if power < 1e-12 or rounds <= far:
+        return Habits(0.0, 0.0, 0.0)
+    pairs = (off.sum(axis=1) ** 2 - (off**2).sum(axis=1)) / max(workers * (workers - 1), 1)
+    lag, later = float(np.mean(off[1:] * off[:-1])), float(np.mean(off[far:] * off[:-far]))
+    return Habits(lag / power, later / power, float(pairs.mean()) / power)
+
+
+def drawn(law: Delays, rounds: int, workers: int, seed: int = 0) -> Array:
+    """Times of one sample as the engines draw them: (rounds, workers)."""
+    stream = DelayStream(law, seed, workers)
+    ones = np.ones(workers)
+    return np.stack([law.compute(stream.draw(r), ones) for r in range(rounds)])
+
+
+def distance(times: Array, others: Array, slack: float = SLACK) -> float:
+    """Kolmogorov distance of two samples: how far their distributions are apart, where times may be off by `slack`.
+
+    >>> distance(np.array([1.0, 1.0, 1.0, 2.0]), np.array([1.02]))
+    0.25
+    """
+    a, b = np.sort(times, axis=None), np.sort(others, axis=None)
+    points = np.concatenate([a, b])
+
+    def above(one: Array, other: Array) -> float:
+        """How far the distribution of `one` is above that of `other`, whose times are made `slack` shorter."""
+        here = np.searchsorted(one, points, side="right") / len(one)
+        there = np.searchsorted(other, points * (1 + slack), side="right") / len(other)
+        return float(np.max(here - there, initial=0.0))
+
+    return max(above(a, b), above(b, a))
+
+
+def assess(times: Array, law: Delays) -> Law:
+    """Say how well a law, in units of the task, fits measured times."""
+    ours = drawn(law, max(DRAWN_ROUNDS, len(times)), DRAWN_WORKERS)
+    measured, fitted = persistence(times), persistence(ours[: len(times)])
+    gaps = {name: abs(getattr(measured, name) - getattr(fitted, name)) for name in Habits._fields}
+    return Law(
+        delays=law,
+        distance=distance(times, ours),
+        tail=float(np.quantile(ours, TAIL_AT) / np.quantile(times, TAIL_AT)),
+        gap=max(gaps.values()),
+        odd=max(gaps, key=lambda name: gaps[name]),
+    )
+
+
+def laws_of(times: Array) -> list[Law]:
+    """Every law fitted to times of one task, the best first; those that fit before those that do not.
+
+    Raises `SettingError` for times that are no times.
+    """
+    check_times(times)
+    found = []
+    for fit, parameters in FITS.values():
+        law = fit(times)
+        if law is not None:
+            known = assess(times, law)
+            found.append((not known.fits, known.distance + known.gap / 4 + 0.01 * parameters, known))
+    return [law for *_, law in sorted(found, key=lambda each: each[:2])]
+
+
+def refit(times: Array, kind: str) -> Delays:
+    """The law of one kind, fitted anew; a constant where a two-state law finds no second state.
+
+    Raises `SettingError` for a kind that cannot be fitted.
+    """
+    if kind not in FITS:
+        raise SettingError(f"kind = {kind!r}: cannot be fitted; take {', '.join(FITS)}")
+    law = FITS[kind][0](times)
+    return fit_constant(times) if law is None else law
+
+
+def check_times(times: Array) -> None:
+    """Refuse what is no table of times."""
+    if times.ndim != 2 or times.size < 2 or not np.all(np.isfinite(times)) or np.any(times <= 0):
+        raise SettingError("times: give a table (rounds, workers) of finite seconds above 0")
+
+
+def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rounds drawn with replacement, in blocks of neighbours so that what is correlated stays together: (rounds,)."""
+    block = max(1, round(rounds**0.5))
+    starts = rng.integers(0, rounds, -(-rounds // block))
+    return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
+
+
+__all__ = [
+    "Habits",
+    "Law",
+    "assess",
+    "distance",
+    "drawn",
+    "laws_of",
+    "persistence",
+    "refit",
+    "resampled",
+    "straggling",
+]

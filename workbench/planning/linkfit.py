@@ -1,0 +1,168 @@
+"""Fit what work and messages cost: seconds of a load, latency and bandwidth of a link, time on a receiver's port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from workbench.base.settings import Settings, setting
+from workbench.core.protocol import Array
+from workbench.forecasting import port
+
+# ---------------------------------------------------------------- the cost of work
+
+
+class Work(Settings):
+    """Typical seconds of a round's work on s samples with p parameters: fixed + per_number p + s (sample + cell p)."""
+
+    fixed: float = setting(0.0, "whatever the work: waking up, waiting for a core", "s", ge=0)
+    per_number: float = setting(0.0, "for each parameter of the model, whatever the samples", "s", ge=0)
+    per_sample: float = setting(0.0, "for each sample, whatever the model", "s/sample", ge=0)
+    per_cell: float = setting(0.0, "for each parameter of each sample", "s/sample", ge=0)
+
+    def seconds(self, samples: float, floats: float) -> float:
+        """Seconds for so much work."""
+        return float(np.dot(_powers(samples, floats), list(vars(self).values())))
+
+
+def _powers(samples: float, floats: float) -> list[float]:
+    return [1.0, floats, samples, samples * floats]
+
+
+def fit_work(samples: Sequence[float], floats: Sequence[float], seconds: Sequence[float]) -> Work:
+    """Least squares of the relative errors over measured loads and model sizes, nothing below 0.
+
+    >>> fit_work([1, 10, 1, 10], [5, 5, 50, 50], [2 + s * p * 0.1 for s, p in ((1, 5), (10, 5), (1, 50), (10, 50))])
+    Work(fixed=2.0, per_number=0.0, per_sample=0.0, per_cell=0.1)
+    """
+    from scipy.optimize import nnls
+
+    rows = (
+        np.array([_powers(s, p) for s, p in zip(samples, floats, strict=True)]) / np.array(seconds)[:, None]
+    )
+    scale = rows.max(axis=0)
+    found, _ = nnls(rows / scale, np.ones(len(rows)))
+    found[found < 1e-9] = 0.0  # of the largest relative time: rounding
+    numbers = [float(f"{value:.12g}") for value in found / scale]
+    return Work(**dict(zip(Work.model_fields, numbers, strict=True)))
+
+
+# ---------------------------------------------------------------- links
+
+
+class PortFit(Settings):
+    """A link, fitted: a message is at the port after the latency and occupies it for overhead + bytes / bandwidth."""
+
+    latency: float = setting(0.0, "time on the way before the port", "s", ge=0)
+    overhead: float = setting(0.0, "time on the port whatever the length", "s", ge=0)
+    bandwidth: float | None = setting(None, "bytes a second through the port; empty = too fast to see", gt=0)
+    residual: float = setting(0.0, "typical (median) error of a message's time", "s", ge=0)
+    downloads: bool = setting(True, "does the model's way down take time too?")
+
+    def transfer(self, bytes_: float) -> float:
+        """Seconds on the port."""
+        return self.overhead + (bytes_ / self.bandwidth if self.bandwidth else 0.0)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages of one length to one port: when they left and when they were through; both (rounds, senders), s."""
+
+    bytes: float
+    sent: Array
+    end: Array
+
+
+class _Line(NamedTuple):
+    """Seconds = start + bytes / rate."""
+
+    start: float
+    rate: float | None
+
+
+def fit_line(bytes_: Array, seconds: Array) -> _Line:
+    """Line through times of messages of several lengths, both of one shape; outliers count little (soft L1).
+
+    Start and slope are 0 at least; a slope that explains less than a thousandth of the times is none.
+    """
+    from scipy.optimize import least_squares
+
+    scale, longest = float(np.mean(seconds)), float(bytes_.max())
+    if scale <= 0:
+        return _Line(0.0, None)
+    noise = float(np.median(np.abs(seconds - np.median(seconds)))) + 1e-3 * scale
+
+    def off(line: Array) -> Array:
+        return np.asarray((line[0] + line[1] * bytes_ / longest - seconds) / noise)
+
+    low = float(np.min(seconds))
+    found = least_squares(off, [low, max(scale - low, 1e-3 * scale)], bounds=(0, np.inf), loss="soft_l1").x
+    visible = found[1] > 1e-3 * scale
+    return _Line(float(found[0]), longest / float(found[1]) if visible else None)
+
+
+def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
+    """Latency, overhead and bandwidth with which a receiver's port would have taken the messages in when it did.
+
+    What is compared is the very recursion of the forecast: the j-th of a round is through at the largest of
+    t_(i) + (j - i + 1) transfers. Absolute errors are summed, so single late messages do not matter. `near`: a fit
+    to much the same messages, to begin with.
+    """
+    from scipy.optimize import minimize
+
+    alone = [_unhindered(m) for m in found]
+    scale = max(float(np.median(np.concatenate(alone))), 1e-9)
+    longest = max(m.bytes for m in found)
+
+    def error(logs: Array) -> float:
+        latency, overhead, rest = np.exp(np.clip(logs, -46, 46))
+        off = [_port_off(m, latency, overhead + rest * m.bytes / longest).mean() for m in found]
+        return float(np.mean(off)) / scale
+
+    starts = _starts(found, alone, longest, scale) if near is None else [_parts(near, longest, scale)]
+    options = {"maxfev": 240 if near is None else 90}
+    tried = [minimize(error, np.log(s), method="Nelder-Mead", options=options) for s in starts]
+    best = min(tried, key=lambda each: float(each.fun))
+    latency, overhead, rest = (float(x) for x in np.exp(np.clip(best.x, -46, 46)))
+    off = np.concatenate([_port_off(m, latency, overhead + rest * m.bytes / longest).ravel() for m in found])
+    return PortFit(
+        latency=latency,
+        overhead=overhead,
+        bandwidth=longest / rest if rest > 1e-3 * scale else None,
+        residual=float(np.median(off)),
+    )
+
+
+def _starts(
+    found: Sequence[Messages], alone: Sequence[Array], longest: float, scale: float
+) -> list[list[float]]:
+    """Where a search may begin: a line through the messages that found the port idle, little or half of it overhead."""
+    lengths = np.concatenate([np.full(len(a), m.bytes) for m, a in zip(found, alone, strict=True)])
+    start, rate = fit_line(lengths, np.concatenate(alone))
+    rest = longest / rate if rate else 1e-3 * scale
+    return [[max(start * (1 - share), 1e-9), max(start * share, 1e-9), rest] for share in (0.02, 0.5)]
+
+
+def _parts(near: PortFit, longest: float, scale: float) -> list[float]:
+    rest = longest / near.bandwidth if near.bandwidth else 1e-4 * scale
+    return [max(near.latency, 1e-9), max(near.overhead, 1e-9), rest]
+
+
+def _port_off(messages: Messages, latency: float, transfer: float) -> Array:
+    return np.asarray(np.abs(port(messages.sent + latency, transfer) - np.sort(messages.end, axis=1)))
+
+
+def _unhindered(messages: Messages) -> Array:
+    """Times of the messages that found the port idle, as far as can be seen: each round's first, at least."""
+    order = np.argsort(messages.sent, axis=1)
+    sent = np.take_along_axis(messages.sent, order, axis=1)
+    end = np.take_along_axis(messages.end, order, axis=1)
+    free = np.ones(sent.shape, dtype=bool)
+    free[:, 1:] = sent[:, 1:] >= np.maximum.accumulate(end, axis=1)[:, :-1]
+    return np.asarray((end - sent)[free])
+
+
+__all__ = ["Messages", "PortFit", "Work", "fit_line", "fit_port", "fit_work"]

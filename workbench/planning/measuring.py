@@ -1,0 +1,380 @@
+"""Measure a cluster: a short calibration by the very engine that runs experiments, and what its events say.
+
+The master and its workers go through some rounds of the uncoded scheme, with nothing emulated, for several loads and
+model sizes.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.settings import SettingError
+from workbench.core.delays import Delays
+from workbench.core.protocol import Array
+from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.experiment import Experiment
+from workbench.planning.laws import Law, assess, laws_of, refit
+from workbench.planning.linkfit import PortFit, fit_line, fit_port, fit_work
+from workbench.planning.observing import WARM, Observed, observe
+from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded, WayFit, WorkerLink
+from workbench.running.start import Bar, timeline
+from workbench.trace.trace import event_table, versions
+
+if TYPE_CHECKING:
+    from workbench.clusters import Status
+    from workbench.running.real import RealRun
+
+WORKERS = 12  # by default
+FLOATS = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
+SAMPLES = 64  # a worker's load, once and four times
+ROOM = 64e6  # bytes that the data of a calibration may take
+ROOM_LIKE = 512e6  # the same, where it is like an experiment
+STEP = {"step": 1e-9}  # the model hardly moves
+Outcome = tuple[Array, Any, list[str]]  # when rounds ended, table of events, host of each rank
+Ran = Callable[[Experiment], Outcome]
+
+
+def profile(
+    cluster: str = "local",
+    workers: int | None = None,
+    like: Experiment | None = None,
+    rounds: int = 60,
+    resamples: int = 40,
+    seed: int = 0,
+    progress: bool = False,
+) -> ClusterProfile:
+    """Measure a cluster, and fit to it what forecasts need.
+
+    Parameters
+    ----------
+    cluster
+        A name or a .yaml file, as for `wb.run(..., engine="mpi", cluster=...)`.
+    workers
+        How many take part; all at once, since they may be in one another's way. Default: those of `like`, else 12.
+    like
+        An experiment whose problem, loads and model size are measured; by default least squares of several sizes.
+    rounds
+        Rounds that are counted, for each load and model size.
+    resamples
+        How many times the fits are repeated on rounds that are drawn again: the uncertainty of every forecast.
+    seed
+        Of the resampling.
+    progress
+        Show a bar.
+
+    Raises
+    ------
+    SettingError
+        A value that does not fit; `ClusterError`: the cluster's processes cannot be had.
+    """
+    from workbench import clusters
+
+    state = clusters.load(cluster).status()
+    measured = grid(_count(workers, like), like, rounds, seed)
+    with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
+        found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM))
+    return _put_together(cluster, measured, found, _hosts(hosts, state), resamples, seed, progress)
+
+
+def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
+    """Calibrate on the virtual clock, with the delays and the link of an experiment: what is known must come out.
+
+    >>> truth = Experiment(scheme="UMW", workers=3, delays={"kind": "constant", "shift": 2e-3})
+    >>> simulated(truth, rounds=8).law(0).delays.kind
+    'constant'
+    """
+    from pandas import DataFrame
+
+    cluster = {name: getattr(truth, name) for name in ("delays", "link", "decode_rate")}
+
+    def ran(e: Experiment) -> Outcome:
+        line = timeline(e.model_copy(update=cluster), Coefficients(e.plan), events=True)
+        return np.array(line.times), DataFrame(event_table(line.events)), ["simulated"] * (e.workers + 1)
+
+    measured = grid(truth.workers, None, rounds, truth.seed)
+    found, hosts = _measured(measured, ran)
+    return _put_together("simulated", measured, found, _hosts(hosts, None), resamples, seed, False)
+
+
+def _count(workers: int | None, like: Experiment | None) -> int:
+    count = (WORKERS if like is None else like.workers) if workers is None else workers
+    if count < 1:
+        raise SettingError(f"workers = {count}: take 1 or more")
+    return count
+
+
+# ---------------------------------------------------------------- what is run
+
+
+def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> list[Experiment]:
+    """Experiments of a calibration: loads and model sizes, the uncoded scheme, data made up.
+
+    Raises `SettingError` for too few rounds, or an experiment whose problem computes nothing.
+    """
+    if rounds < 8:
+        raise SettingError(f"rounds = {rounds}: too few to tell anything; take 8 or more")
+    if like is not None and like.problem == "unit":
+        raise SettingError("like.problem = 'unit': computes nothing; take another, or leave like empty")
+    base: dict[str, Any] = {"workers": workers, "rounds": rounds + WARM, "seed": seed, "optimiser_args": STEP}
+    problems = _plain(workers) if like is None else _like(workers, like)
+    return [Experiment(**base, **star(workers, copies), **problem) for problem, copies in problems]
+
+
+def star(workers: int, copies: int) -> dict[str, Any]:
+    """A star of which all answers are awaited; every part is with so many workers, as coded schemes have it.
+
+    Workers that share parts share their host's caches and memory, which so many samples of their own would not.
+    """
+    if copies == 1:
+        return {"scheme": "UMW"}
+    return {"scheme": "CRC", "scheme_args": {"replication": copies, "wait_for": workers}}
+
+
+Problem = tuple[dict[str, Any], int]  # fields of an experiment, copies of every part
+
+
+def _plain(workers: int) -> Iterator[Problem]:
+    for features in FLOATS:
+        samples = workers * max(min(SAMPLES, int(ROOM / (8 * features * workers))), 2)
+        for copies in {1: None, min(4, workers): None}:
+            yield (
+                {"problem": "least_squares", "problem_args": {"samples": samples, "features": features}},
+                copies,
+            )
+
+
+def _like(workers: int, like: Experiment) -> Iterator[Problem]:
+    """The uncoded load, twice and four times as much; where columns can be left out, also an eighth of the model."""
+    samples, floats = like.shape()
+    args = _made_up(dict(like.problem_args))
+    few, *more = _features(like.problem, args, floats)
+    most = max(int(ROOM_LIKE / (8 * (more or [few])[0])), workers)
+    each = max(min(samples, most), workers)
+    whole = [(f, copies) for f in more or [few] for copies in (1, 2, 4) if copies <= workers]
+    for features, copies in [*([(few, 1)] if more else []), *whole]:
+        sizes = {"samples": each, "features": features}
+        yield {"problem": like.problem, "problem_args": {**args, **sizes}}, copies
+
+
+def _features(problem: str, args: dict[str, Any], floats: int) -> list[int]:
+    """Numbers of columns to try: an eighth, and those that give such a model; one where the problem has its own."""
+    from workbench import problems
+
+    cls = problems.get(problem)
+    try:
+        per_column = cls(**{**args, "samples": 10, "features": 100}).size(None) / 100
+    except SettingError:  # fixed
+        return [int(cls.model_fields["features"].default)]
+    columns = max(round(floats / per_column), 1)
+    return [max(columns // 8, 1), columns]
+
+
+def _made_up(args: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of the same problem on data that need no file; what is no number of the data stays."""
+    return {name: value for name, value in args.items() if name not in ("data", "scale")}
+
+
+def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
+    """Run on real processes, nothing emulated; the bar follows."""
+    from workbench.running.real import start_real
+
+    before = 0
+
+    def ran(e: Experiment) -> Outcome:
+        nonlocal before
+        run = start_real(e, cluster, emulate="nothing")
+        try:
+            while not run.wait(0.1):
+                bar.update(before + len(run.rows()["round"]))
+                bar.note(run.note)
+        except BaseException:
+            run.stop()
+            raise
+        before += rounds
+        bar.update(before)
+        trace = run.result()
+        return np.asarray(trace.columns["time"], dtype=float), trace.events, _places(run)
+
+    return ran
+
+
+def _places(run: RealRun) -> list[str]:
+    assert run.pool is not None
+    return [host for _, host in run.pool.places][: run.experiment.workers + 1]
+
+
+def _measured(experiments: Sequence[Experiment], ran: Ran) -> tuple[list[Observed], list[str]]:
+    """Run one after the other; what their events say, and the host of each rank."""
+    found, hosts = [], [""]
+    for e in experiments:
+        ends, events, hosts = ran(e)
+        found.append(observe(e, ends, events, [host != hosts[0] for host in hosts[1:]]))
+    return found, hosts
+
+
+# ---------------------------------------------------------------- from moments to a profile
+
+
+Laws = Sequence[Delays | None]
+
+
+def fit_all(
+    found: Sequence[Observed],
+    kinds: Sequence[str | None] | str,
+    near: PortFit | None = None,
+    workers: NDArray[np.int64] | None = None,
+) -> tuple[Fitted, list[Array]]:
+    """Fit everything; also every load's times.
+
+    `kinds`: of each load's law (None: recorded times are replayed), or the kind of one law for all of them. `near`: a
+    fit to much the same rounds. `workers`: whose times the laws are fitted to (default: everybody's, once).
+    """
+    port = _port(found, near)
+    master = np.array([float(np.median(each.after)) for each in found])
+    added = np.array([float(each.floats * each.end.shape[1]) for each in found])
+    rate = fit_line(added, master).rate
+    own = np.maximum(master - (added / rate if rate else 0.0), 0.0)
+    times = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
+    typical = [float(np.median(t)) for t in times]
+    work = fit_work([each.samples for each in found], [each.floats for each in found], typical)
+    laws = tuple(_laws([t if workers is None else t[:, workers] for t in _relative(times)], kinds))
+    return Fitted(port=port, work=work, typical=_short(typical), decode_rate=rate, laws=laws), times
+
+
+def _relative(times: Sequence[Array]) -> list[Array]:
+    """Each load's times over their median."""
+    return [t / np.median(t) for t in times]
+
+
+def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
+    """The master's port; models take their time on the way down unless they come much faster than an answer would."""
+    port = fit_port([each.answers for each in found], near)
+    down = [float(np.median(each.came - each.left)) for each in found]
+    up = [port.latency + port.transfer(each.answers.bytes) for each in found]
+    return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
+
+
+def _laws(relative: Sequence[Array], kinds: Sequence[str | None] | str) -> Laws:
+    if isinstance(kinds, str):
+        return [refit(np.concatenate(relative), kinds)] * len(relative)
+    return [None if kind is None else refit(t, kind) for t, kind in zip(relative, kinds, strict=True)]
+
+
+def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Sequence[str | None] | str]:
+    """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
+    relative = _relative(times)
+    for law in laws_of(np.concatenate(relative)):
+        each = [assess(t, law.delays) for t in relative]
+        if law.fits and all(one.fits for one in each):
+            return tuple((one,) for one in each), law.delays.kind
+    alone = tuple(tuple(laws_of(t)) for t in relative)
+    return alone, [best.delays.kind if best.fits else None for best, *_ in alone]
+
+
+def _put_together(
+    cluster: str,
+    experiments: Sequence[Experiment],
+    found: Sequence[Observed],
+    hosts: tuple[Host, ...],
+    resamples: int,
+    seed: int,
+    progress: bool,
+) -> ClusterProfile:
+    laws, kinds = judged(fit_all(found, [None] * len(found))[1])
+    fitted, times = fit_all(found, kinds)
+    return ClusterProfile(
+        cluster=cluster,
+        workers=experiments[0].workers,
+        hosts=hosts,
+        one_clock=not any(each.apart for each in found),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        seed=seed,
+        versions=versions(),
+        problem=experiments[0].problem,
+        recorded=tuple(_recorded(each, fitted.port, t) for each, t in zip(found, times, strict=True)),
+        laws=laws,
+        links=tuple(_link(found, fitted.port, i) for i in range(experiments[0].workers)),
+        fitted=fitted,
+        resampled=tuple(_again(found, kinds, fitted.port, resamples, seed, progress)),
+    )
+
+
+def _again(
+    found: Sequence[Observed],
+    kinds: Sequence[str | None] | str,
+    near: PortFit,
+    resamples: int,
+    seed: int,
+    progress: bool,
+) -> Iterator[Fitted]:
+    """The same fits to rounds drawn again, as often as wanted; laws speak of new workers, so these are drawn too."""
+    rng, n = np.random.default_rng(seed), found[0].end.shape[1]
+    with Bar("resampling", "fit", resamples, progress) as bar:
+        for k in range(resamples):
+            again = [each.drawn_again(rng) for each in found]
+            yield fit_all(again, kinds, near, rng.integers(0, n, (n,)))[0]
+            bar.update(k + 1)
+
+
+def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
+    computing = seen.done - seen.begun
+    return Recorded(
+        samples=seen.samples,
+        floats=seen.floats,
+        seconds=tuple(map(_short, times)),
+        computing=tuple(_quantiles(column) for column in computing.T),
+        up=_quantiles(seen.ways_up(port)),
+        down=_quantiles(seen.came - seen.left),
+        rounds=_short(seen.commit - seen.start),
+    )
+
+
+def _short(row: Array | Sequence[float]) -> tuple[float, ...]:
+    """Five digits: no clock is better, and files stay small."""
+    return tuple(float(f"{x:.5g}") for x in row)
+
+
+def _quantiles(values: Array) -> tuple[float, ...]:
+    return _short(np.quantile(values, QUANTILES))
+
+
+def _link(found: Sequence[Observed], port: PortFit, worker: int) -> WorkerLink:
+    """Latency and bandwidth of one worker's ways."""
+    ups = [each.ways_up(port)[:, worker] for each in found]
+    downs = [each.came[:, worker] - each.left[:, worker] for each in found]
+    if any(each.apart for each in found):
+        ups = downs = [(up + down) / 2 for up, down in zip(ups, downs, strict=True)]
+    lengths = np.concatenate(
+        [np.full(len(u), each.answers.bytes) for each, u in zip(found, ups, strict=True)]
+    )
+    return WorkerLink(up=_way(lengths, ups), down=_way(lengths, downs))
+
+
+def _way(lengths: Array, seconds: Sequence[Array]) -> WayFit:
+    start, rate = fit_line(lengths, np.maximum(np.concatenate(seconds), 0.0))
+    return WayFit(latency=start, bandwidth=rate)
+
+
+def _hosts(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
+    """Hosts of the workers, in the order of their ranks; rank 0 is the master's."""
+    known = {} if state is None else {each.host: each for each in state.hosts}
+    found = []
+    for name in dict.fromkeys(places):
+        host = known.get(name)
+        found.append(
+            Host(
+                name=name,
+                ranks=sum(place == name for place in places[1:]),
+                cores=host.cores if host else None,
+                free=host.free if host else None,
+            )
+        )
+    return tuple(found)
+
+
+__all__ = ["fit_all", "grid", "judged", "profile", "simulated"]

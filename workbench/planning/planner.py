@@ -1,0 +1,472 @@
+"""Which scheme, and with which numbers, is the quickest on a measured cluster: forecast, resample, rank, say why.
+
+Schemes tell themselves which numbers are worth trying (`Scheme.candidates`) and how long their rounds take
+(`Scheme.odds`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss. All
+exact schemes need equally many; those of the others come from a simulation (`workbench.planning.targets`), at steps of
+their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench import schemes as known
+from workbench.base.settings import SettingError
+from workbench.core.delays import Constant
+from workbench.experiment import Experiment
+from workbench.forecasting import Forecast
+from workbench.planning.advice import CLOSE, Advice, Choice, Refusal
+from workbench.planning.laws import drawn
+from workbench.planning.predicting import SEEDS, Candidate, Resampling, missed, screened, sharpened
+from workbench.planning.profile import ClusterProfile, Host, Task
+from workbench.planning.shapley import shapley
+from workbench.planning.targets import EFFORT, Target, Trials, centre, price, reference, stepped
+from workbench.problems.data import DataError
+from workbench.running.precision import lost_digits
+from workbench.running.start import Bar
+
+ROUNDS, ROUNDS_APART = 64, 24  # of a forecast: to compare, and to take apart
+DRAWS = 4  # seeds of the former
+EXPLAINED = 10  # schemes whose rounds are taken apart
+EACH = 6  # settings of an inexact scheme that are simulated
+FEWEST = 8  # seeds of each, unless that leaves one setting only
+BEHIND = (
+    1.1  # rounds so many times as long as the best exact one's: unbiased estimates cannot make up for that
+)
+QUIET = 0.05  # quantile of a worker's times: it was not held up
+PER_RANK = 45e6  # bytes of a rank's own
+Progress = Callable[[int], None]
+
+
+def plan(
+    profile: ClusterProfile | str | Path,
+    problem: str = "logistic",
+    problem_args: Mapping[str, Any] | None = None,
+    *,
+    workers: int | None = None,
+    rounds: int = 100,
+    target: float | None = None,
+    tolerance: float = 0.02,
+    schemes: Sequence[str] | None = None,
+    seed: int = 0,
+    effort: float = EFFORT,
+    replay: bool = False,
+    progress: bool = False,
+    **fields: Any,
+) -> Advice:
+    """Rank schemes and their numbers by the time to a loss on a measured cluster.
+
+    Parameters
+    ----------
+    profile
+        What `wb.profile` measured, or its file.
+    problem, problem_args
+        As in an experiment.
+    workers
+        How many; default: as many as were measured.
+    rounds
+        Updates that an exact scheme may make.
+    target
+        Training loss to reach; default: what an exact scheme has after `rounds` updates, within `tolerance`.
+    tolerance
+        Share of the way down to that loss that may be missing.
+    schemes
+        Names of those to consider; default: all.
+    seed
+        Of all draws.
+    effort
+        Numbers of data that simulations may go through, those that choose steps included: every inexact scheme that
+        there is has the same share, whether it is asked for or not. 0: rank the exact ones only, at the automatic step.
+    replay
+        Plan for the very workers that were measured, by their recorded times: who is slow for good is so again. Else
+        workers are drawn from the fitted law, as on a new set of machines of the kind.
+    progress
+        Show a bar.
+    **fields
+        Other fields of an experiment. optimiser: of all schemes, in place of each one's own. optimiser_args: of all
+        schemes, in place of a step that is chosen for each.
+
+    Returns
+    -------
+    Advice
+        Choices in order, each with an interval, what is not ranked and why, and the advice in words.
+
+    Raises
+    ------
+    SettingError
+        A field that does not fit, a target out of reach, or no scheme that could be ranked.
+
+    Examples
+    --------
+    >>> from workbench.planning.measuring import simulated
+    >>> measured = simulated(Experiment(workers=6, scheme="UMW", link={"bandwidth": 1e5}), rounds=8)
+    >>> advice = plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20)
+    >>> advice.best.scheme
+    'CR'
+    """
+    _check(0.0 if target is not None else tolerance, effort, schemes)
+    cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
+    cluster = cluster.replayed() if replay else cluster
+    base = _base(cluster, problem, problem_args, workers, rounds, seed, fields)
+    refusals: list[Refusal] = []
+    found = _candidates(cluster, base, schemes, "optimiser" in fields, refusals, progress)
+    aim, found = _aimed(found, base, rounds, target, tolerance, effort, refusals)
+    all_ = Resampling(cluster, aim, seed)
+    found = _reaching(screened(all_, found, progress), aim, refusals)
+    found = _reaching(sharpened(all_, found, progress), aim, refusals)
+    notes = (*_notes(cluster, base, aim), *_steps(base, effort))
+    return Advice(tuple(_ranked(cluster, found, aim)), tuple(refusals), _aim(aim, rounds), notes, aim.loss)
+
+
+def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> None:
+    if not 0 <= tolerance < 1:
+        raise SettingError(f"tolerance = {tolerance}: is a share of the way down; take 0 or more, below 1")
+    if not effort >= 0:
+        raise SettingError(f"effort = {effort}: take 0 or more")
+    if schemes is not None and not len(schemes):
+        raise SettingError("schemes = []: name one at least, or take None for all")
+
+
+def _base(
+    cluster: ClusterProfile,
+    problem: str,
+    problem_args: Mapping[str, Any] | None,
+    workers: int | None,
+    rounds: int,
+    seed: int,
+    fields: Mapping[str, Any],
+) -> Experiment:
+    """What all candidates have in common."""
+    taken = {"scheme", "scheme_args", "delays", "link", "decode_rate", "faults"} & set(fields)
+    if taken:
+        raise SettingError(f"{min(taken)}: the planner fills it in; leave it out")
+    return Experiment(
+        scheme="UMW",
+        problem=problem,
+        problem_args=dict(problem_args or {}),
+        workers=cluster.workers if workers is None else workers,
+        rounds=rounds,
+        seed=seed,
+        **fields,
+    )
+
+
+# ---------------------------------------------------------------- candidates
+
+
+def _candidates(
+    cluster: ClusterProfile,
+    base: Experiment,
+    names: Sequence[str] | None,
+    chosen: bool,
+    refusals: list[Refusal],
+    progress: bool,
+) -> list[Candidate]:
+    """All that fit, each with a forecast; why the others do not goes into `refusals`.
+
+    `chosen`: the user said which optimiser; else each takes its own.
+    """
+    wanted = [(name, list(known.get(name).candidates(base.workers))) for name in names or known.names()]
+    found = []
+    with Bar("forecasting", "candidate", sum(len(args) for _, args in wanted), progress) as bar:
+        done = 0
+        for name, candidates in wanted:
+            own = base if chosen else base.replace(optimiser=known.get(name).optimiser)
+            reasons = []
+            for args in candidates:
+                try:
+                    found.append(_candidate(cluster, own, name, args))
+                except SettingError as error:
+                    reasons.append(str(error))
+                done += 1
+                bar.update(done)
+            if len(reasons) == len(candidates):
+                refusals.append(
+                    Refusal(name, reasons[0] if reasons else f"{base.workers} workers are too few")
+                )
+    return found
+
+
+def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dict[str, Any]) -> Candidate:
+    """Raises `SettingError` where it does not fit."""
+    e = base.replace(scheme=scheme, scheme_args=args)
+    built = e.build_scheme()
+    loads = built.loads(e.workers, e.shape()[0])
+    if not loads.min():
+        raise SettingError(
+            f"samples = {e.shape()[0]}: {scheme} would leave workers without any; take more samples"
+        )
+    lost_digits(built, e.workers)  # refuses what a run would refuse
+    task = cluster.task(e)
+    check_memory(cluster, e, float(loads.mean()))
+    placed = cluster.placed(e, task)
+    return Candidate(placed, task, _expected(cluster, placed, task), built.exact, e.build_optimiser())
+
+
+def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
+    """Forecast over several seeds: who is slow for good is drawn once for each."""
+    found = [cluster.forecast_of(e, ROUNDS // DRAWS, e.seed + k, task.cut) for k in range(DRAWS)]
+    messages, size = (float(np.mean([getattr(f, name) for f in found])) for name in ("messages", "bytes"))
+    return Forecast(np.concatenate([f.seconds for f in found]), found[0].load, messages, size)
+
+
+def check_memory(cluster: ClusterProfile, e: Experiment, load: float) -> None:
+    """Refuse what some host has no room for: ranks, the data they go through, and messages.
+
+    Raises `SettingError`. Hosts whose free memory is unknown take everything.
+    """
+    shape = getattr(e.problem_spec, "known", lambda: None)()
+    samples, floats = e.shape()
+    row = 8.0 * (shape[1] if shape else 0)
+    measured = max(sum(host.ranks for host in cluster.hosts), 1)
+    for place, host in enumerate(cluster.hosts):
+        ranks = host.ranks * e.workers / measured
+        data = min(ranks * load, samples) * row  # ranks of one host share its copy of the data
+        messages = 8.0 * floats * (4 * ranks + (e.workers if place == 0 else 0))
+        _check_host(host, ranks, ranks * PER_RANK + data + messages)
+
+
+def _check_host(host: Host, ranks: float, bytes_: float) -> None:
+    if host.free is not None and bytes_ > host.free * 2**30:
+        raise SettingError(
+            f"workers: {ranks:.0f} on {host.name} need about {bytes_ / 2**30:.1f} GiB and {host.free:.1f} GiB are free;"
+            " take fewer workers, fewer samples, or a smaller load"
+        )
+
+
+# ---------------------------------------------------------------- rounds to the target
+
+
+def _aimed(
+    found: list[Candidate],
+    base: Experiment,
+    rounds: int,
+    loss: float | None,
+    tolerance: float,
+    effort: float,
+    refusals: list[Refusal],
+) -> tuple[Target, list[Candidate]]:
+    """The target; the exact candidates with their step, and those of the others that are worth simulating."""
+    exact, others = [c for c in found if c.exact], [c for c in found if not c.exact]
+    share = effort / (1 + sum(not known.get(name).exact for name in known.names()))
+    tuned = bool(effort) and not base.optimiser_args
+    try:
+        if loss is None and (not effort or base.problem == "unit"):
+            raise _NotSimulated("effort = 0: nothing is simulated" if not effort else "unit has no loss")
+        aim = reference(base, rounds, loss, tolerance, share or EFFORT, tuned)
+    except (DataError, OSError, ImportError, _NotSimulated) as error:
+        if loss is not None:
+            raise
+        refusals += [Refusal(name, f"its rounds cannot be simulated: {error}") for name in _schemes(others)]
+        return Target(rounds), exact
+    exact = [replace(c, optimiser=stepped(c.optimiser, aim.times, aim.smoothness)) for c in exact]
+    worth = _worth(_tried(others, aim, share, refusals), exact, refusals)
+    return aim, exact + _with_trials(worth, base, aim, refusals)
+
+
+class _NotSimulated(Exception):
+    """Rounds are those asked for."""
+
+
+def _schemes(found: Sequence[Candidate]) -> list[str]:
+    return list(dict.fromkeys(c.experiment.scheme for c in found))
+
+
+def _worth(
+    others: Sequence[Candidate], exact: Sequence[Candidate], refusals: list[Refusal]
+) -> list[Candidate]:
+    """Those that could win with about as many rounds as an exact scheme."""
+    best = BEHIND * min((c.forecast.mean for c in exact), default=float("inf"))
+    able = [c for c in others if c.forecast.mean < best or c.experiment.build_scheme().numeric]
+    kept = set(_schemes(able))
+    for scheme in [name for name in _schemes(others) if name not in kept]:
+        ratio = BEHIND * min(c.forecast.mean for c in others if c.experiment.scheme == scheme) / best
+        reason = (
+            f"with as many rounds as an exact scheme it still takes {ratio:.3g} times as long as the best"
+        )
+        refusals.append(Refusal(scheme, reason))
+    return able
+
+
+def _tried(
+    others: Sequence[Candidate], aim: Target, share: float, refusals: list[Refusal]
+) -> list[Candidate]:
+    """Some settings of every scheme, with the trials to make of them: every scheme has the same share of the effort.
+
+    So what comes of a scheme does not depend on which others are asked for.
+    """
+    chosen = []
+    for scheme in _schemes(others):
+        every = sorted((c for c in others if c.experiment.scheme == scheme), key=lambda c: c.forecast.mean)
+        some, seeds = _affordable(every, aim, share)
+        if not some:
+            refusals.append(Refusal(scheme, "not simulated: it takes too long here; raise effort"))
+        chosen += [replace(c, seeds=seeds) for c in some]
+    return chosen
+
+
+def _with_trials(
+    others: Sequence[Candidate], base: Experiment, aim: Target, refusals: list[Refusal]
+) -> list[Candidate]:
+    """The same, knowing around which step to look for theirs; without those whose optimiser does not get there."""
+    centres = {base.optimiser: aim.times}
+    ready = []
+    for c in others:
+        name = c.experiment.optimiser
+        if name not in centres:
+            centres[name] = None if aim.times is None else centre(c.experiment, aim)
+        if aim.times is not None and centres[name] is None:
+            refusals.append(Refusal(c.name, _too_far(aim)))
+        else:
+            ready.append(replace(c, trials=Trials(aim, centres[name])))
+    return ready
+
+
+def _too_far(aim: Target) -> str:
+    return f"does not come to a loss of {aim.loss:.4g} in {aim.longest} rounds"
+
+
+def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int]:
+    """As many settings and seeds as the share of the effort pays for, evenly spread from the quickest round on."""
+    for count in range(min(EACH, len(every)), 0, -1):
+        some = [every[k] for k in _places(len(every), count)]
+        choosing, each = np.sum([price(c.experiment, aim) for c in some], axis=0)
+        seeds = int(min((share - choosing) / each, SEEDS))
+        if seeds >= (FEWEST if count > 1 else 1):
+            return some, seeds
+    return [], 0
+
+
+def _places(total: int, count: int) -> list[int]:
+    return sorted({round(k * (total - 1) / max(count - 1, 1)) for k in range(count)})
+
+
+def _reaching(found: Sequence[Candidate], aim: Target, refusals: list[Refusal]) -> list[Candidate]:
+    """Those that come to the target; raises `SettingError` where none does."""
+    refusals += [Refusal(c.name, _too_far(aim)) for c in filter(missed, found)]
+    reaching = [c for c in found if not missed(c)]
+    if not reaching:
+        raise SettingError(_nothing(refusals))
+    return reaching
+
+
+# ---------------------------------------------------------------- ranking
+
+
+def _ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) -> list[Choice]:
+    """Choices by expected time; the first of each of the best schemes is taken apart."""
+    found = sorted(found, key=lambda c: c.mean)
+    choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
+    explained = list(dict.fromkeys(c.scheme for c in choices))[:EXPLAINED]
+    for k in [next(k for k, c in enumerate(choices) if c.scheme == scheme) for scheme in explained]:
+        choices[k] = replace(choices[k], parts=_parts(cluster, found[k]))
+    return choices
+
+
+def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
+    rounds, (low, high) = c.rounds(aim), c.interval
+    update = {
+        "rounds": int(np.ceil(np.quantile(rounds, 0.95))),
+        "optimiser": c.optimiser.name,
+        "optimiser_args": c.optimiser.model_dump(exclude_unset=True),
+    }
+    return Choice(
+        experiment=c.experiment.model_copy(update=update),
+        per_round=c.mean / float(rounds.mean()),
+        rounds=float(rounds.mean()),
+        source=aim.source if c.need is None else c.need.source,
+        seconds=c.mean,
+        low=min(low, c.mean),
+        high=max(high, c.mean),
+        sure=sure,
+        load=c.forecast.load,
+        messages=c.forecast.messages,
+        bytes=c.forecast.bytes,
+        exact=c.exact,
+    )
+
+
+def _wins(found: Sequence[Candidate]) -> list[float]:
+    """Share of the resamples in which each is the quickest, of those that all resamples were made of.
+
+    What is as good counts as the one that is ahead in the order: settings that hardly differ do not split the shares.
+    """
+    times = np.array([c.seconds if len(c.seconds) == SEEDS else np.full(SEEDS, np.inf) for c in found])
+    first = np.argmax(times <= CLOSE * times.min(axis=0), axis=0)
+    return [float(share) for share in np.bincount(first, minlength=len(found)) / SEEDS]
+
+
+# ---------------------------------------------------------------- what a round is made of
+
+
+def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
+    """Seconds of a round by cause: computing undisturbed, and what stragglers, latency and transfers add."""
+    e = c.experiment
+    quiet = Constant(shift=float(np.quantile(drawn(e.delays, 4, 2000), QUIET)))
+    off: dict[str, Callable[[Experiment], dict[str, Any]]] = {
+        "stragglers": lambda at: {"delays": quiet},
+        "latency": lambda at: {"link": at.link.replace(latency=0.0)},
+        "transfers": lambda at: {"link": at.link.replace(bandwidth=None), "decode_rate": None},
+    }
+
+    def seconds(on: frozenset[str]) -> float:
+        at = e
+        for name in off.keys() - on:
+            at = at.model_copy(update=off[name](at))
+        return cluster.forecast_of(at, ROUNDS_APART, cut=c.task.cut).mean * float(c.pace.mean())
+
+    return {"computing": seconds(frozenset()), **shapley(list(off), seconds)}
+
+
+# ---------------------------------------------------------------- words
+
+
+def _aim(aim: Target, rounds: int) -> str:
+    if aim.loss is None:
+        return f"for {rounds} rounds"
+    return f"to a loss of {aim.loss:.4g}"
+
+
+def _steps(base: Experiment, effort: float) -> Iterator[str]:
+    """Whose choice the steps are, where it is not the planner's."""
+    if base.optimiser_args:
+        yield (
+            f"optimiser_args = {base.optimiser_args}: all schemes are compared at these, as asked for; leave them out,"
+            " and each is compared at the step that suits it"
+        )
+    elif not effort:
+        yield "effort = 0: no step was chosen, all take the automatic one"
+
+
+def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
+    yield from cluster.notes()
+    if base.workers != cluster.workers:
+        yield (
+            f"measured with {cluster.workers} workers, planned for {base.workers}: workers that share a core or a"
+            " network slow one another down; measure with as many"
+        )
+    samples, floats = base.shape()
+    if aim.samples and aim.samples < samples:
+        yield f"rounds were simulated on {aim.samples} of {samples} samples"
+    longest = max(each.typical for each in cluster.recorded)
+    share = cluster.fitted.work.seconds(samples / base.workers, floats) / longest
+    if share > 4:
+        yield (
+            f"a worker's task takes {share:.1f} times as long as the longest that was measured:"
+            " measure with `like` this experiment"
+        )
+    if base.problem != cluster.problem:
+        yield f"measured with problem {cluster.problem}, planned for {base.problem}: a sample may cost more or less"
+
+
+def _nothing(refusals: Sequence[Refusal]) -> str:
+    reasons = "; ".join(f"{each.name}: {each.reason}" for each in refusals[:3])
+    return f"schemes: none can be ranked ({reasons})"
+
+
+__all__ = ["Candidate", "check_memory", "plan"]

@@ -1,0 +1,164 @@
+"""Seconds to a loss of every candidate, resampled: rounds and seconds of one resample come from the same draws.
+
+A resample is a cluster as the measurement allows it (`ClusterProfile.resampled`) and a seed, which says who is slow in
+which round, and who for good. All candidates meet the same ones. An exact scheme's rounds take what their forecast
+says; an inexact one first learns under that very seed, which tells how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.stats import t as student
+
+from workbench.core.optimisers import Optimiser
+from workbench.core.protocol import Array
+from workbench.experiment import Experiment
+from workbench.forecasting import Forecast
+from workbench.planning.advice import name_of
+from workbench.planning.profile import ClusterProfile, Fitted, Task
+from workbench.planning.targets import TRIED, Need, Target, Trials
+from workbench.running.start import Bar
+
+SEEDS = 24  # resampled predictions
+FEW = 5  # of those far behind
+WITHIN = 2.0  # choices that take at most so many times as long as the best are resampled fully
+LONGEST = 300  # rounds of a forecast; those of longer runs take as long on average
+SLACK = 1.02  # times as long or as short: as far as a forecast can tell
+NOMINAL = 0.9  # of the intervals
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A scheme with its numbers on the cluster, and its forecast."""
+
+    experiment: Experiment  # on the cluster as measured
+    task: Task
+    forecast: Forecast
+    exact: bool
+    optimiser: Optimiser  # step included
+    trials: Trials | None = None  # of an inexact one
+    seeds: int = 0  # under which it learns
+    need: Need | None = None
+    seconds: Array = field(default_factory=lambda: np.zeros(0))  # to the target, (resamples,)
+
+    @property
+    def name(self) -> str:
+        """Scheme and numbers."""
+        return name_of(self.experiment)
+
+    @property
+    def mean(self) -> float:
+        """Expected seconds to the target."""
+        return float(self.seconds.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """What nine in ten fresh runs should lie in.
+
+        Of many predictions the quantiles k/(n+1), which are right on average for any law; of few Student's interval
+        of one more, on a logarithmic scale. Forecasts are off by `SLACK` whatever is drawn: as an error of its own.
+        """
+        tail, n = (1 - NOMINAL) / 2, len(self.seconds)
+        logs = np.log(self.seconds)
+        middle = np.full(2, np.median(logs))
+        if n * tail >= 1:
+            ends = np.quantile(logs, (tail, 1 - tail), method="weibull")
+        else:
+            half = float(student.ppf(1 - tail, n - 1)) * float(logs.std(ddof=1)) * (1 + 1 / n) ** 0.5
+            ends = logs.mean() + half * np.array([-1, 1])
+        low, high = np.exp(middle + np.array([-1, 1]) * np.hypot(ends - middle, np.log(SLACK)))
+        return float(low), float(high)
+
+    def rounds(self, aim: Target) -> Array:
+        """Rounds to the target under each seed that was tried."""
+        return np.array([float(aim.rounds)]) if self.need is None else self.need.rounds
+
+    @property
+    def pace(self) -> Array:
+        """A real round over a forecast one under each of these seeds, where a simulation knows."""
+        return np.ones(1) if self.need is None else self.need.pace
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Candidates on a cluster that is drawn again and again."""
+
+    cluster: ClusterProfile
+    aim: Target
+    seed: int
+
+    def again(self, c: Candidate, k: int) -> Experiment:
+        """The candidate on the k-th of the clusters that the measurement allows."""
+        numbers: Sequence[Fitted] = self.cluster.resampled or (self.cluster.fitted,)
+        placed = self.cluster.placed(c.experiment, c.task, numbers[k % len(numbers)])
+        return placed.model_copy(update={"seed": self.seed + 1 + k})
+
+    def learnt(self, c: Candidate, seeds: int) -> Candidate:
+        """With the rounds that it needs under so many seeds; its step is chosen the first time."""
+        assert c.trials is not None
+        times = None if c.need is None else c.need.times
+        need = c.trials.need([self.again(c, k) for k in range(seeds)], times)
+        return replace(c, need=need, optimiser=need.optimiser)
+
+    def predicted(self, c: Candidate, count: int) -> Candidate:
+        """With so many resampled predictions."""
+        rounds, pace = c.rounds(self.aim), c.pace
+        seconds = [
+            self._round(c, k, int(rounds[k % len(rounds)])) * rounds[k % len(rounds)] * pace[k % len(pace)]
+            for k in range(count)
+        ]
+        return replace(c, seconds=np.array(seconds))
+
+    def _round(self, c: Candidate, k: int, rounds: int) -> float:
+        """Mean seconds a round under one seed."""
+        e = self.again(c, k)
+        return self.cluster.forecast_of(e, min(rounds, LONGEST), e.seed, c.task.cut).mean
+
+
+def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
+    """Each with its step and a few predictions; those that do not come to the target have rounds of NaN."""
+    some = []
+    with Bar("choosing steps", "candidate", len(found), progress) as bar:
+        for i, c in enumerate(found):
+            c = c if c.trials is None else all_.learnt(c, TRIED)
+            some.append(c if missed(c) else all_.predicted(c, FEW))
+            bar.update(i + 1)
+    return some
+
+
+def missed(c: Candidate) -> bool:
+    """Does it not come to the target?"""
+    return c.need is not None and bool(np.isnan(c.need.rounds).any())
+
+
+def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
+    """The same; those near the front, and the best of every scheme, with all predictions."""
+    front = WITHIN * min(c.mean for c in found)
+    firsts = {
+        id(min((c for c in found if c.experiment.scheme == s), key=lambda c: c.mean)) for s in _schemes(found)
+    }
+    sharp = []
+    with Bar("resampling", "candidate", len(found), progress) as bar:
+        for i, c in enumerate(found):  # one candidate after the other: its code is made once
+            if c.mean <= front or id(c) in firsts:
+                c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
+                c = c if missed(c) else all_.predicted(c, SEEDS)
+            sharp.append(c)
+            bar.update(i + 1)
+    return sharp
+
+
+def _seeds(c: Candidate, front: float) -> int:
+    """Under how many it learns: those that carry numbers cost most, and their rounds hang little on who is late."""
+    far = c.mean > front and c.experiment.build_scheme().numeric
+    return min(c.seeds, FEW) if far else c.seeds
+
+
+def _schemes(found: Sequence[Candidate]) -> set[str]:
+    return {c.experiment.scheme for c in found}
+
+
+__all__ = ["SEEDS", "Candidate", "Resampling", "missed", "screened", "sharpened"]

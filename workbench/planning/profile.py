@@ -1,0 +1,405 @@
+"""What was measured of a cluster: a file with host names, dates, recorded times and what was fitted to them.
+
+`ClusterProfile.experiment` puts a cluster under an experiment: delays, link and decoding speed as they were measured,
+for the load and the messages of that very scheme. That is all that forecasts, the virtual clock and the planner need.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pydantic.fields import FieldInfo
+
+from workbench.base.files import atomic_write
+from workbench.base.settings import SettingError, Settings, check_ending, path_of, setting
+from workbench.core.delays import Delays, DelayStream, Replay
+from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.protocol import Array
+from workbench.engines.real.learner import PIECE
+from workbench.planning.laws import Law
+from workbench.planning.linkfit import PortFit, Work
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+    from workbench.forecasting import Forecast
+
+Row = tuple[float, ...]
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+FORMAT = 1
+
+
+class Host(Settings):
+    """One machine of a cluster, as it was found."""
+
+    name: str = setting(description="its name, as its ranks gave it")
+    ranks: int = setting(description="workers that ran on it", ge=0)
+    cores: int | None = setting(None, "its cores, where known", ge=1)
+    free: float | None = setting(None, "its free memory before the ranks came, where known", "GiB", ge=0)
+
+    @property
+    def crowded(self) -> bool:
+        """Do its workers have to share cores?"""
+        return self.cores is not None and self.ranks > self.cores
+
+
+class Recorded(Settings):
+    """One load and one model size: how long every worker took in every round, and what messages took."""
+
+    samples: float = setting(description="samples of a worker's task", gt=0)
+    floats: int = setting(description="parameters of the model", ge=1)
+    seconds: tuple[Row, ...] = setting(
+        description="from the end of the round before to a worker's answer, less the model's way down; by round",
+        unit="s",
+    )
+    computing: tuple[Row, ...] = setting(description="quantiles of the bare computation, by worker", unit="s")
+    up: Row = setting(description="quantiles of the way up, all workers", unit="s")
+    down: Row = setting(description="quantiles of the way down, all workers", unit="s")
+    rounds: Row = setting(description="duration of each round", unit="s")
+
+    @cached_property
+    def times(self) -> Array:
+        """`seconds` as an array (rounds, workers)."""
+        return np.array(self.seconds, dtype=float)
+
+    @property
+    def typical(self) -> float:
+        """Median seconds of a worker's task."""
+        return float(np.median(self.times))
+
+    @property
+    def bytes(self) -> int:
+        """Length of a message."""
+        return BYTES_PER_FLOAT * self.floats
+
+
+class WayFit(Settings):
+    """Latency and bandwidth of one way between the master and a worker."""
+
+    latency: float = setting(description="of the shortest message", unit="s", ge=0)
+    bandwidth: float | None = setting(None, "empty = too fast to see", "bytes/s", gt=0)
+
+
+class WorkerLink(Settings):
+    """The link between the master and one worker; where clocks differ, both ways are half of the round trip."""
+
+    up: WayFit
+    down: WayFit
+
+
+class Fitted(Settings):
+    """The numbers that forecasts need; a profile has them once as measured, and again for resampled rounds."""
+
+    port: PortFit
+    work: Work
+    typical: Row = setting(description="median of a worker's task, by measured load", unit="s")
+    decode_rate: float | None = setting(None, "speed of decoding; empty = too fast to see", "floats/s", gt=0)
+    laws: tuple[Delays | None, ...] = setting(
+        description="of a task over its median, by measured load; empty = no law fits, recorded times are replayed"
+    )
+
+
+class Task(NamedTuple):
+    """What a worker has to do in a round."""
+
+    load: float  # samples, on average over the workers
+    floats: int  # parameters of the model
+    message: float  # numbers in a message
+    cut: float = (
+        1.0  # largest share of it that a worker goes through without looking whether it is still wanted
+    )
+
+
+class ClusterProfile(Settings):
+    """A cluster as it was measured; see `workbench.profile`."""
+
+    format: int = setting(FORMAT, "version of this file's format", ge=FORMAT, le=FORMAT)
+    cluster: str = setting(description="name of the cluster")
+    workers: int = setting(description="workers that were measured, all at once", ge=1)
+    hosts: tuple[Host, ...] = setting(description="where they ran")
+    one_clock: bool = setting(
+        description="do all hosts share a clock? If not, ways up and down cannot be told apart"
+    )
+    date: str = setting(description="when, in UTC")
+    seed: int = setting(0, "seed of the resampling", ge=0)
+    versions: dict[str, str] = setting({}, "of Python and of the libraries")
+    problem: str = setting(description="what the workers computed")
+    recorded: tuple[Recorded, ...] = setting(
+        description="what was measured, by load and model size", min_length=1
+    )
+    laws: tuple[tuple[Law, ...], ...] = setting(
+        description="every law fitted to each load's times, the best first"
+    )
+    links: tuple[WorkerLink, ...] = setting((), "by worker")
+    fitted: Fitted
+    resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
+
+    def __repr__(self) -> str:
+        """A line; the measured times would fill the screen."""
+        tasks = ", ".join(f"{each.samples:g} samples x {each.floats}" for each in self.recorded)
+        return f"<ClusterProfile: {self.cluster}, {self.workers} workers, {self.date}: {tasks}>"
+
+    __str__ = __repr__
+
+    # ---------------------------------------------------------------- what an experiment takes
+
+    def nearest(self, samples: float, floats: int) -> int:
+        """Place of the measured load and model size that is most like these."""
+        return int(np.argmin(self._distances(samples, floats)))
+
+    def _distances(self, samples: float, floats: int) -> Array:
+        """How far each measured task is from this one: squares of the logarithms of the ratios."""
+        there = np.log([[each.samples, each.floats] for each in self.recorded])
+        return np.asarray(np.sum((there - np.log([samples, floats])) ** 2, axis=1))
+
+    def seconds(self, samples: float, floats: int, fitted: Fitted | None = None) -> float:
+        """Typical seconds of a worker's task.
+
+        Between the measured ones it goes as the fitted work does, and through what was measured.
+        """
+        numbers = fitted or self.fitted
+        fits = [numbers.work.seconds(each.samples, each.floats) for each in self.recorded]
+        off = np.log(numbers.typical) - np.log(np.maximum(fits, 1e-12))
+        weights = 1 / (self._distances(samples, floats) + 1e-6)
+        return float(numbers.work.seconds(samples, floats) * np.exp(weights @ off / weights.sum()))
+
+    def delays(self, samples: float, floats: int, fitted: Fitted | None = None) -> Delays:
+        """Delay model for workers that go through that many samples of a model with that many parameters.
+
+        What a task costs whatever its load is spread over its samples, so the model holds for that load.
+
+        Parameters
+        ----------
+        samples
+            A worker's load.
+        floats
+            Parameters of the model.
+        fitted
+            One of `resampled` in place of the numbers as measured.
+        """
+        numbers = fitted or self.fitted
+        place = self.nearest(samples, floats)
+        per_sample = max(self.seconds(samples, floats, numbers), 1e-12) / samples
+        law = numbers.laws[place]
+        return self.replay(place, per_sample) if law is None else scaled(law, per_sample)
+
+    def replay(self, place: int, per_sample: float | None = None) -> Replay:
+        """Recorded times of one measured load, scaled to that many typical seconds a sample (default: as recorded).
+
+        All workers begin at the same round, so what held all of them up at once does so again.
+        """
+        here = self.recorded[place]
+        return Replay(
+            kind="replay",
+            path=str(self.table()),
+            experiment=str(place),
+            scale=here.typical / here.samples if per_sample is None else per_sample,
+            together=True,
+        )
+
+    def link(self, floats: float, fitted: Fitted | None = None) -> Link:
+        """Link for messages of that many numbers: what the port needs for each goes into the bandwidth."""
+        port = (fitted or self.fitted).port
+        transfer = port.transfer(BYTES_PER_FLOAT * floats)
+        bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
+        return Link(latency=port.latency, bandwidth=bandwidth, downloads=port.downloads)
+
+    def experiment(self, e: Experiment, fitted: Fitted | None = None) -> Experiment:
+        """The same experiment on this cluster: measured delays, link and decoding speed.
+
+        >>> from workbench.experiment import Experiment
+        >>> from workbench.planning.measuring import simulated
+        >>> truth = Experiment(scheme="UMW", workers=4, delays={"kind": "constant", "shift": 1e-3})
+        >>> measured = simulated(truth, rounds=8)
+        >>> round(measured.experiment(truth).delays.shift, 6)
+        0.001
+        """
+        return self.placed(e, self.task(e), fitted)
+
+    def task(self, e: Experiment) -> Task:
+        """What a worker of the experiment's scheme goes through in a round, and how long its messages are."""
+        samples, floats = e.shape()
+        scheme = e.build_scheme()
+        load = max(float(scheme.loads(e.workers, samples).mean()), 1.0)
+        answers = scheme.plan(e.workers, samples).answers if self.crowded else 1
+        cut = min(1 / answers, PIECE / (load * floats))
+        few = self.forecast_of(self.placed(e, Task(load, floats, floats, cut)), 2)
+        message = few.bytes / few.messages / BYTES_PER_FLOAT if few.messages else floats
+        return Task(load, floats, message, cut)
+
+    def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
+        """As `experiment`, where the task is known."""
+        numbers = fitted or self.fitted
+        # Nothing that `Experiment` checks depends on these fields, which are valid themselves.
+        return e.model_copy(
+            update={
+                "delays": self.delays(task.load, task.floats, numbers),
+                "link": self.link(task.message, numbers),
+                "decode_rate": numbers.decode_rate,
+            }
+        )
+
+    def forecast(self, e: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
+        """Forecast of an experiment on this cluster; its own delays and link do not matter.
+
+        As `wb.forecast` of `experiment(e)`, and where workers share cores also what late ones still take of them.
+        """
+        task = self.task(e)
+        return self.forecast_of(self.placed(e, task), rounds, seed, task.cut)
+
+    def forecast_of(
+        self, e: Experiment, rounds: int | None = None, seed: int | None = None, cut: float = 1.0
+    ) -> Forecast:
+        """Forecast of an experiment that is on this cluster already, deaths left out. `cut`: see `Task`."""
+        from workbench.forecasting import forecast
+
+        found = forecast(e.model_copy(update={"faults": ()}), rounds, seed)
+        if not self.crowded:
+            return found
+        return replace(
+            found, seconds=_with_leftovers(e, found.seconds, e.seed if seed is None else seed, cut)
+        )
+
+    @property
+    def crowded(self) -> bool:
+        """Do workers share cores anywhere?"""
+        return any(host.crowded for host in self.hosts)
+
+    def replayed(self) -> ClusterProfile:
+        """The same with recorded times in place of laws: the very workers that were measured, the slow ones again."""
+
+        def bare(fitted: Fitted) -> Fitted:
+            return fitted.replace(laws=(None,) * len(self.recorded))
+
+        return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)))
+
+    # ---------------------------------------------------------------- what to say of it
+
+    @property
+    def main(self) -> int:
+        """Place of the longest task measured: what laws are shown of."""
+        return int(np.argmax([each.typical for each in self.recorded]))
+
+    def law(self, place: int) -> Law | None:
+        """The law of one load's times, None where recorded times are replayed."""
+        best = self.laws[place][0]
+        return best if best.fits else None
+
+    def notes(self) -> list[str]:
+        """What a reader must know: shared cores, laws that do not fit, clocks that differ, workers slow for good."""
+        return list(self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        for host in self.hosts:
+            if host.crowded:
+                yield (
+                    f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a"
+                    " core and hold for this many workers only, and who is late goes on using cores"
+                )
+        if self.law(self.main) is None:
+            best = self.laws[self.main][0]
+            yield (
+                f"no law fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
+                f" {best.complaint}): recorded times are replayed"
+            )
+        if not self.one_clock:
+            yield "the hosts' clocks differ: ways up and down are half of the round trip each"
+
+    def table(self) -> Path:
+        """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
+        from workbench.problems.data.cache import ours, root
+
+        out = io.StringIO()
+        out.write("experiment,worker,iteration,seconds\n")
+        for place, each in enumerate(self.recorded):
+            for r, row in enumerate(each.times / each.typical):
+                out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
+        text = out.getvalue().encode()
+        path = root() / "profiles" / f"{hashlib.sha256(text).hexdigest()[:24]}.csv"
+        if not path.is_file():
+            ours(path.parent)
+            with atomic_write(path) as file:
+                file.write(text)
+        return path
+
+    # ---------------------------------------------------------------- files
+
+    def save(self, path: str | Path) -> Path:
+        """Write to a .json, .yaml or .yml file, whole or not at all. Raises `SettingError` for another name."""
+        from workbench.base.text import dump
+
+        file = path_of(path, "path")
+        check_ending(file, (".json", ".yaml", ".yml"), "path")
+        if not file.parent.is_dir():
+            raise SettingError(
+                f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first"
+            )
+        if file.suffix == ".json":
+            text = self.model_dump_json(indent=1)
+        else:
+            text = dump(self.model_dump(mode="json"), default_flow_style=None, width=110)
+        with atomic_write(file, "w") as out:
+            out.write(text)
+        return file
+
+    @classmethod
+    def load(cls, path: str | Path) -> ClusterProfile:
+        """Read a profile; raises `SettingError` that names file, field and value."""
+        from workbench.base.text import read_text, read_yaml
+
+        file = path_of(path, "path")
+        if not file.is_file():
+            raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")
+        text = read_text(file) if file.suffix == ".json" else None  # YAML takes a hundred times as long
+        words = read_yaml(file, "kind: local") if text is None else {}
+        try:
+            return cls.model_validate(words) if text is None else cls.model_validate_json(text)
+        except SettingError as error:
+            raise SettingError(f"{path}: {error}") from None
+
+
+def _with_leftovers(e: Experiment, ends: Array, seed: int, cut: float) -> Array:
+    """Rounds of workers that share cores: the next one waits until late workers have given up their work.
+
+    Measured times are those of workers that all go on to the end, so cores are free when the last is there, or once it
+    has gone through what it cannot leave half done.
+    """
+    stream = DelayStream(e.delays, seed, e.workers)
+    loads = e.build_scheme().loads(e.workers, e.shape()[0])
+    tasks = np.stack([stream.whole(r, loads) for r in range(len(ends))])
+    given_up = np.minimum(tasks, ends[:, None] + cut * tasks)
+    return np.asarray(np.maximum(ends, given_up.max(axis=1)))
+
+
+def scaled(law: Delays, factor: float) -> Delays:
+    """The same law with times that are `factor` times longer; what is multiplied stands in the fields' units.
+
+    >>> from workbench.core.delays import ShiftedExponential
+    >>> scaled(ShiftedExponential(shift=1.0, rate=4.0), 2.0)
+    ShiftedExponential(kind='shifted_exponential', shift=2.0, rate=2.0, per='worker')
+    """
+    powers = {"s/sample": factor, "samples/s": 1 / factor}
+    changes = {
+        name: getattr(law, name) * powers[unit]
+        for name, field in type(law).model_fields.items()
+        if (unit := unit_of(field)) in powers
+    }
+    if isinstance(law, Replay):
+        changes["scale"] = law.scale * factor
+    # All fields set: an experiment that is changed must know the kind.
+    return type(law)(**{**law.model_dump(), **changes})
+
+
+def unit_of(field: FieldInfo) -> str:
+    """Unit of a field that `setting` declared."""
+    extra = field.json_schema_extra
+    return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+
+
+__all__ = ["ClusterProfile", "Fitted", "Host", "Recorded", "Task", "WayFit", "WorkerLink", "scaled"]

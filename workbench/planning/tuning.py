@@ -1,0 +1,82 @@
+"""Numerical choice of an optimiser's numbers, as paper 1 does for SGD ("c1 and c2 were numerically optimized").
+
+All schemes of a comparison are tuned, not only the rivals', so that none wins by a better step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from workbench.base.settings import check_kind
+from workbench.core.optimisers import Optimiser, smoothness_of
+from workbench.core.protocol import Array
+from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.experiment import Experiment
+from workbench.problems import Problem
+from workbench.running.run import checked
+from workbench.running.start import Bar, timeline
+from workbench.trace.learning import Commits, Progress, learn
+
+
+def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Experiment]:
+    """Choose every optimiser's numbers: least final loss on the experiment's own stragglers.
+
+    First from the optimiser's grid, then from what is near the best of it: a grid that is coarse beside what schemes
+    differ by would decide which of them wins. The candidates of experiments on the same data are followed in the same
+    passes over it; exact schemes share theirs. `progress`: show a bar once it takes over a second. Returns the
+    experiments with the best numbers written out.
+
+    >>> from workbench.published.codedreduce import rivals
+    >>> tuned = tune(rivals(3, 2, 1, rounds=20))
+    >>> sorted(tuned[3].optimiser_args)
+    ['c1', 'c2']
+    """
+    check_kind("progress", progress, bool)
+    experiments = checked(experiments)
+    tuned = list(experiments)
+    problems = [e.build_problem() for e in experiments]
+    for problem in {id(p): p for p in problems}.values():
+        members = [i for i, p in enumerate(problems) if p is problem]
+        smoothness = smoothness_of(problem, "step")
+        runs = {i: _run(experiments[i]) for i in members}
+        grid = {i: run.optimiser.candidates(smoothness) for i, run in runs.items()}
+        rounds = max(experiments[i].rounds for i in members)
+        with Bar("tuning", "round", 2 * rounds, progress) as bar:
+            best = _best(problem, runs, grid, bar.update)
+            finer = {i: [optimiser, *optimiser.near()] for i, optimiser in best.items()}
+            best = _best(problem, runs, finer, partial(_later, bar, rounds))
+        for i, optimiser in best.items():
+            tuned[i] = experiments[i].replace(optimiser_args=optimiser.model_dump(exclude_unset=True))
+    return tuned
+
+
+def _later(bar: Bar, rounds: int, t: int) -> None:
+    bar.update(rounds + t)
+
+
+def _run(e: Experiment) -> Commits:
+    """What it commits in every round; an exact scheme the same, whoever is late."""
+    weights: Sequence[Array | None] = [None] * e.rounds
+    if not e.build_scheme().exact:
+        arithmetic = Coefficients(e.plan)
+        timeline(e, arithmetic, events=False)
+        weights = arithmetic.weights
+    return Commits(e.build_optimiser(), weights, e.plan.sizes)
+
+
+def _best(
+    problem: Problem,
+    runs: Mapping[int, Commits],
+    tried: Mapping[int, Sequence[Optimiser]],
+    progress: Progress,
+) -> dict[int, Optimiser]:
+    """Of each experiment the optimiser that leaves the least loss; those that none leaves a finite one are left out."""
+    pairs = [(i, optimiser) for i, optimisers in tried.items() for optimiser in optimisers]
+    learnt = learn(problem, [replace(runs[i], optimiser=optimiser) for i, optimiser in pairs], progress)
+    ends = [(found.loss[-1], *pair) for found, pair in zip(learnt, pairs, strict=True)]
+    finite = sorted((end for end in ends if np.isfinite(end[0])), key=lambda end: end[0], reverse=True)
+    return {i: optimiser for _, i, optimiser in finite}  # the last of an experiment's stays

@@ -1,0 +1,1 @@
+"""A look into the ranks of a real run from a notebook."""

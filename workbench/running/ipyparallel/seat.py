@@ -1,0 +1,77 @@
+"""What an engine of ipyparallel does in runs: it sits down among the ranks, then takes its part in run after run.
+
+All engines are called at the same time, see `interactive`; between runs they are free for anything.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import cache
+
+from IPython import get_ipython
+from mpi4py import MPI
+
+from workbench.core.protocol import MASTER
+from workbench.engines.real.control import Control
+from workbench.launch.rank.part import Part
+from workbench.launch.rank.serving import conduct, follow_one
+from workbench.launch.rank.watch import Place, here
+from workbench.launch.task import Task
+from workbench.running.ipyparallel.inside import Inside, inside
+
+NAME = "part"  # of what is left in the engine's namespace
+LAST_WORDS = 2.0  # s
+
+
+def where() -> str:
+    """Rank, size of the world, process and host, as JSON; engines may be asked one by one."""
+    place = here()
+    return json.dumps([MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, place.pid, place.host])
+
+
+@cache
+def channel() -> Control:
+    """The engine's channel to the others, kept as long as it lives; the first call has to be made by all of them."""
+    MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
+    control = Control(MPI.COMM_WORLD.Dup())
+    control.comm.Set_errhandler(MPI.ERRORS_RETURN)
+    return control
+
+
+def sit() -> None:
+    """Get ready for runs."""
+    _leave(Inside(channel().rank))
+
+
+def serve(words: str, arrays: bytes, places: str) -> bool:
+    """Take part in one run from beginning to end; True if the engine is as good as new.
+
+    `words`: the task as JSON, `arrays`: its arrays, `places`: process and host of every rank, as JSON.
+    """
+    control, parts = channel(), list[Part]()
+    control.poll()  # words of the last run that came after it had ended here
+    task = Task(**json.loads(words), arrays=arrays)
+    known = {rank: Place(pid, host) for rank, (pid, host) in enumerate(json.loads(places))}
+    clean = True
+    if control.rank == MASTER:
+        clean = conduct(task, MPI.COMM_WORLD, control, known, joined=parts.append)
+    else:
+        follow_one(task, MPI.COMM_WORLD, control, known, joined=parts.append)
+    _speak_out(control)
+    _leave(inside(parts[0]) if parts else Inside(control.rank))
+    return clean
+
+
+def _speak_out(control: Control) -> None:
+    """Wait until one's last words have left: nobody looks after them once the engine is the user's again."""
+    until = time.monotonic() + LAST_WORDS
+    while not control.quiet and time.monotonic() < until:
+        time.sleep(1e-3)
+
+
+def _leave(seen: Inside) -> None:
+    """Put it where the user's code finds it."""
+    shell = get_ipython()
+    assert shell is not None  # an engine is a kernel
+    shell.user_ns[NAME] = seen

@@ -1,0 +1,478 @@
+"""Real runs: handed to warm ranks, followed through the run folder, put together into a trace.
+
+The run folder is all that connects a run with who watches it, so a restarted kernel or another notebook can follow it
+(`attach`), and a run that broke off can go on from its last checkpoint (`resume`). Losses are evaluated here and not
+at the master, and no more often than a share of the time allows, so that measuring does not slow down what is
+measured; those that are missing at the end are made up for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench import clusters
+from workbench.base.blas import one_thread
+from workbench.base.errors import ClusterError
+from workbench.base.files import write_json
+from workbench.base.locks import RUN_LOCK, Lock
+from workbench.base.settings import SettingError, check_options
+from workbench.base.sums import unchanged
+from workbench.base.text import read_json
+from workbench.clusters import Cluster
+from workbench.engines.real.ledger import Ledger
+from workbench.engines.real.rank import Emulate
+from workbench.experiment import Experiment
+from workbench.launch.client.pools import POOLS, Holder, Pool
+from workbench.launch.errors import not_finite, rebuilt
+from workbench.launch.task import Task, check_begun, data_of, task_of
+from workbench.problems import Problem, Request
+from workbench.problems.base import Evaluation
+from workbench.running.holding import (
+    HOLDER,
+    SPEC,
+    TASK,
+    cluster_of,
+    ended,
+    holder_of,
+    real_folder,
+    reclaimed,
+    soon,
+)
+from workbench.running.precision import lost_digits
+from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows
+from workbench.running.start import diverged
+from workbench.trace import records
+from workbench.trace.assembled import put_together
+from workbench.trace.folder import claimed, new_folder
+from workbench.trace.trace import Trace
+
+LOOK_EVERY = 0.03  # s between looks into the run folder
+SHARE = 0.1  # of the time goes into losses while a run is under way
+ATTEMPTS = 3  # pools that a run is given to
+
+_turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
+
+
+class RealRun(Run):
+    """A run on real processes, or one that somebody else has started and that is followed here."""
+
+    claim: Lock | None = None  # to its folder; who merely follows a run has none
+
+    def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster | None = None) -> None:
+        super().__init__(experiment, "mpi", folder)
+        self.home, self.cluster = folder, cluster
+        self.losses: dict[int, Evaluation] = {}  # by number of model: 0 is the first round's
+        self._rows = np.zeros((0, len(records.LIVE)))
+        self.pool: Pool | None = None  # whose ranks have it
+        self._problem: Problem | None = None
+        self._spent = 0.0
+
+    def rows(self, first: int = 0) -> Rows:
+        """See `Run.rows`; losses are NaN where they have not been evaluated yet."""
+        if self._trace is not None:
+            return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
+        table = self._rows[first:]
+        if not len(table):
+            return no_rows()
+        found = {name: table[:, i] for i, name in enumerate(records.LIVE)}
+        known = [self.losses.get(k) for k in range(first, first + len(table))]
+        found["loss"] = np.array([np.nan if e is None else e.loss for e in known])
+        found["samples"] = np.full(len(table), np.nan)
+        return found
+
+    def stop(self) -> None:
+        """Ask the ranks to end the run; what was measured is kept."""
+        super().stop()
+        if self.home.is_dir():
+            (self.home / records.STOP).touch()
+
+    # ---------------------------------------------------------------- the thread's side
+
+    def begin(self, work: Any) -> RealRun:
+        """Do the work in a thread of its own."""
+
+        def safely() -> None:
+            with failing(self):
+                try:
+                    work()
+                except Unwanted:
+                    self._unbegun()
+
+        in_background(safely, "workbench-run")
+        return self
+
+    def launch(self, options: dict[str, Any]) -> None:
+        """Prepare the task, hand it to warm ranks, follow it to its end."""
+        with self._in_turn():
+            self._begin("opening the data")
+            e = self.experiment
+            self.warnings = lost_digits(e.build_scheme(), e.workers)
+            task = task_of(e, self.home, data=self.data(), **options)
+            self.hand_in(task)
+
+    def go_on(self) -> None:
+        """The same for what follows the last checkpoint."""
+        with self._in_turn():
+            self._begin("resuming")
+            self.hand_in(self.rest(read_json(self.home / TASK)))
+
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """Wait until the runs before it are over; raises `Unwanted` where it is stopped before."""
+        while not _turn.acquire(timeout=LOOK_EVERY):
+            self._still_wanted()
+        try:
+            self._still_wanted()
+            yield
+        finally:
+            _turn.release()
+
+    def _still_wanted(self) -> None:
+        if not self._wanted.is_set():
+            raise Unwanted
+
+    def _unbegun(self) -> None:
+        """It was stopped before the ranks had it: end it as they would have, with the rounds that there are."""
+        if ended(self.home) is None:
+            task, committers = read_json(self.home / TASK), self.experiment.plan.committers
+            books = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
+            records.unbegun(self.home, task["emulate"], task["first"], committers, books)
+        self._problem = self.experiment.build_problem()
+        self._read()
+        self._conclude()
+
+    def _end(self, trace: Trace, state: State, note: str) -> None:
+        self._let_go()
+        super()._end(trace, state, note)
+
+    def _fail(self, error: Exception) -> None:
+        self._let_go()
+        super()._fail(error)
+
+    def _let_go(self) -> None:
+        """The folder is anybody's again: before the run says that it is over."""
+        if self.claim is not None:
+            self.claim.release()
+
+    def hand_in(self, task: Task) -> None:
+        """Give a task to a pool and follow it.
+
+        A pool that turns out to be broken is replaced once. Where hosts have gone and taken mpiexec along, the run
+        goes on without them.
+        """
+        self.describe(task)
+        for attempt in range(ATTEMPTS):
+            self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._said)
+            pool.await_ready(self._said)
+            pool.submit(task, self._said)
+            self.held_by(pool.words())
+            self.note = "starting"
+            try:
+                self.follow(pool)
+                return
+            except ClusterError as error:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                if attempt or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
+                    task = self._without(pool.lost(), task, error)
+
+    def _without(self, lost: Sequence[str], task: Task, error: ClusterError) -> Task:
+        """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
+        left = self.cluster.without(lost) if self.cluster is not None and lost else None
+        if left is None or (self.home / records.ENDED).exists():
+            raise error
+        self.cluster = left
+        again = self.rest(read_json(self.home / TASK))
+        self._rows = self._rows[: again.first]
+        self.warnings += (
+            f"{', '.join(lost)} is gone; the run went on without it from round {again.first + 1} on",
+        )
+        self.describe(again)
+        return again
+
+    def rest(self, words: dict[str, Any]) -> Task:
+        """What follows the last checkpoint, or all of the run where there is none; files are cut back to there."""
+        done, model, state = 0, None, None
+        if (self.home / records.CHECKPOINT).is_file():
+            records.check_kept(self.home)
+            last = records.read_checkpoint(self.home)
+            check_begun(self.experiment, last.begun)
+            done, model, state = last.rounds, last.model, last.state
+        offset = records.rewind(self.home, done, self.experiment.build_problem().size)
+        names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
+        options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
+        return task_of(self.experiment, self.home, model, state, data=self.data(), **options)
+
+    def data(self) -> dict[str, Any] | None:
+        """Prepared data that the ranks are told of; None where they see this machine's files."""
+        return data_of(self.experiment) if self.cluster is not None and self.cluster.elsewhere else None
+
+    def describe(self, task: Task) -> None:
+        """Write into the run folder how it is run."""
+        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
+
+    def held_by(self, words: dict[str, Any]) -> None:
+        """Write into the run folder who has the run, see `Pool.words`."""
+        write_json(self.home / HOLDER, words)
+
+    def _said(self, what: str, done: int, total: int) -> None:
+        self._still_wanted()  # its job may be in a queue, for instance
+        self.note = f"{what}: {done} of {total}" if total else what
+
+    def follow(self, holder: Holder | None = None) -> None:
+        """Read on until the run has ended, then put the trace together."""
+        if self._state == "waiting":
+            self._begin("following")
+        self._problem = self._problem or self.experiment.build_problem()
+        with contextlib.ExitStack() as own:
+            while not (self.home / records.ENDED).exists():
+                if holder is None and (holder := holder_of(self.home)) is not None:
+                    own.callback(holder.release)
+                self._look(holder)
+                time.sleep(LOOK_EVERY)
+        self._read()
+        self._conclude()
+
+    def _look(self, holder: Holder | None) -> None:
+        """One look at the run; raises `ClusterError` where nobody will end it any more."""
+        there = soon(self.home) if holder is None else holder.there
+        if holder is not None:
+            holder.look()
+        if not there and not (self.home / records.ENDED).exists():
+            raise ClusterError(self._left(holder.reason() if holder else None))
+        self._read()
+        self._evaluate_newest()
+
+    def _read(self) -> None:
+        fresh = records.read_rows(self.home, len(self._rows))
+        if len(fresh):
+            self._rows = np.concatenate([self._rows, fresh])
+            row = dict(zip(records.LIVE, fresh[-1], strict=True))
+            dropped = int(self._rows[:, records.LIVE.index("stale")].sum())
+            self.note = (
+                f"round {int(row['round']) + 1} of {self.experiment.rounds}, {dropped} late answers dropped"
+            )
+
+    def _evaluate_newest(self) -> None:
+        """The loss after the newest round, if there is time for it."""
+        if self._problem is None:
+            return
+        newest = min(len(self._rows), records.models_kept(self.home, self._problem.size)) - 1
+        if newest < 0 or newest in self.losses:
+            return
+        if self._spent > SHARE * (time.monotonic() - self._since):
+            return
+        began = time.monotonic()
+        models = records.read_models(self.home, self._problem.size, newest, 1)
+        if len(models):
+            with (
+                one_thread(),
+                np.errstate(over="ignore", invalid="ignore"),
+            ):  # the others of a BLAS call go on spinning for a while, beside the ranks
+                self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
+        self._spent += time.monotonic() - began
+
+    @property
+    def _since(self) -> float:
+        if not hasattr(self, "_began"):
+            self._began = time.monotonic()
+        return self._began
+
+    def _left(self, reason: str | None) -> str:
+        """Why the run has been left, and what can be done, unless that has been said."""
+        hint = f"wb.resume({str(self.home)!r}) goes on from the last checkpoint"
+        return self._broken() if not reason else reason if "wb." in reason else f"{reason}; {hint}"
+
+    def _broken(self) -> str:
+        done = len(records.read_rows(self.home))
+        return (
+            f"round {done}: the master's process, or mpiexec, is gone; wb.resume({str(self.home)!r}) goes on from the"
+            " last checkpoint"
+        )
+
+    def _conclude(self) -> None:
+        """Make the trace of the rounds that there are; keep it in the run folder."""
+        how = read_json(self.home / records.ENDED, "error", "state")
+        error = how["error"]
+        if error is not None and not not_finite(error):
+            raise rebuilt(error)
+        assert self._problem is not None
+        self.note = "evaluating losses"
+        trace = put_together(self.experiment, self.home, how, self._problem, self.losses, self._progress)
+        texts = tuple(diverged(trace))
+        if error is not None and not texts:  # the losses are finite: somebody sent nonsense
+            raise rebuilt(error)
+        self._keep(trace)
+        self.warnings += texts
+        k, whole = len(trace.columns["round"]), how["state"] == "finished"
+        state: State = "finished" if whole else "stopped"
+        note = f"all {k} rounds" if whole else f"stopped after {k} of {self.experiment.rounds} rounds"
+        note = note if error is None else texts[0]
+        self._end(trace, state, note)
+
+    def _keep(self, trace: Trace) -> None:
+        """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
+        lock = self.claim or Lock(self.home / RUN_LOCK)
+        there = (self.home / "run.json").is_file() and unchanged(self.home, records.ENDED)
+        if self.claim is None and (there or not lock.take()):
+            return
+        try:
+            trace.write_into(self.home, records.kept(self.home))
+        finally:
+            lock.release()
+
+    def _progress(self, done: int, total: int) -> None:
+        self.note = f"evaluating losses: {done} of {total}"
+
+
+def start_real(
+    experiment: Experiment,
+    cluster: str = "local",
+    folder: str | Path | None = None,
+    emulate: Emulate = "all",
+    events: bool = True,
+    gradients: bool = False,
+    checkpoint_every: float = 2.0,
+    patience: float = 600.0,
+    vandals: dict[str, Any] | None = None,
+    make: Callable[[Experiment, Path], RealRun] | None = None,
+) -> RealRun:
+    """Start a run on real processes and return at once.
+
+    Parameters
+    ----------
+    experiment
+        What to run.
+    cluster
+        Where: a name of `workbench.clusters.names()`, or a cluster's .yaml file; "local" is this machine.
+    folder
+        Run folder, new or empty; by default one in the user's cache.
+    emulate
+        What is drawn and put on top of reality: "all" (computing times and links), "delays" (computing times),
+        "nothing".
+    events
+        Keep the event table.
+    gradients
+        Keep every committed gradient in the run folder (gradients.f64), for checks.
+    checkpoint_every
+        Seconds between checkpoints.
+    patience
+        Seconds without a finished round after which the run is given up.
+    vandals
+        Damage to messages, for tests; see `workbench.launch.rank.damage`.
+    make
+        Makes the run; another kind hands itself to other processes than the warm ranks.
+
+    Raises
+    ------
+    SettingError
+        The cluster is unknown or its file is wrong, the folder is not empty. What goes wrong later is raised by
+        `Run.result`.
+    """
+    where = clusters.load(cluster)
+    if not checkpoint_every >= 0:
+        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
+    if not patience > 0:
+        raise SettingError(f"patience = {patience}: take more than 0 s")
+    if emulate not in ("all", "delays", "nothing"):
+        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
+    options = {
+        "emulate": emulate,
+        "record": events,
+        "gradients": gradients,
+        "checkpoint_every": checkpoint_every,
+        "patience": patience,
+        "vandals": vandals or {},
+    }
+    home = new_folder(folder)
+    try:
+        claim = claimed(home)
+        experiment.write(home / SPEC)
+        write_json(home / TASK, {**options, "first": 0})  # now it can be followed, stopped and gone on with
+    except OSError as error:
+        raise SettingError(f"folder = {str(home)!r}: cannot be written ({error.strerror})") from None
+    run = RealRun(experiment, home, where) if make is None else make(experiment, home)
+    run.claim = claim
+    return run.begin(lambda: run.launch(options))
+
+
+def attach(folder: str | Path) -> RealRun:
+    """Follow a run by its folder: one of another kernel, or of this one before it was restarted.
+
+    Raises `SettingError` where the folder holds no real run. A run that has ended gives its trace at once.
+    """
+    home = real_folder(folder)
+    run = RealRun(Experiment.read(home / SPEC), home)
+    return run.begin(run.follow)
+
+
+def resume(folder: str | Path) -> RealRun:
+    """Go on from the last checkpoint of a run that broke off or was stopped, in the same folder.
+
+    A run that was stopped a moment ago is waited for; one that broke off before its first checkpoint begins anew.
+    Schemes that remember earlier rounds (CADA, LAGC) ask everybody anew in the first round.
+
+    Raises
+    ------
+    SettingError
+        There is nothing to go on from, or somebody else works on this run. That the spec or the data are not those of
+        the checkpoint any more is raised by `Run.result`, and changes nothing.
+    """
+    home = real_folder(folder)
+    claim = reclaimed(home)
+    try:
+        if (ended(home) or {}).get("state") == "finished":
+            raise SettingError(
+                f"folder = {str(folder)!r}: this run is complete, there is nothing to go on with"
+            )
+        run = RealRun(Experiment.read(home / SPEC), home, cluster_of(home))
+    except BaseException:
+        claim.release()
+        raise
+    run.claim = claim
+    return run.begin(run.go_on)
+
+
+def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Trace]:
+    """Run one after the other on real processes, with a progress bar; what `wb.run` and `wb.compare` call."""
+    check_options("mpi", start_real, options)
+    return [watched(start_real(e, **options), progress) for e in experiments]
+
+
+def _tell(run: RealRun) -> None:
+    """Warn of what came up while it ran; of its code's digits `compare` has warned before."""
+    known = lost_digits(run.experiment.build_scheme(), run.experiment.workers)
+    for text in run.warnings:
+        if text not in known:
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+def watched(run: RealRun, progress: bool, stop: bool = True) -> Trace:
+    """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching."""
+    from workbench.running.start import Bar
+
+    try:
+        with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
+            while not run.wait(0.1):
+                bar.update(len(run.rows()["round"]))
+                bar.note(run.note)
+            bar.update(run.experiment.rounds if run.state == "finished" else len(run.rows()["round"]))
+        trace = run.result()
+        _tell(run)
+        return trace
+    except KeyboardInterrupt:
+        if stop:
+            run.stop()
+            run.wait(5.0)
+        raise
+
+
+__all__ = ["RealRun", "attach", "resume", "run_real", "start_real", "watched"]

@@ -1,0 +1,157 @@
+"""Going through a real run again, offline: the arrivals that each rank noted decide, and the weights come out the same.
+
+Sums are taken by rank, never by arrival, and pieces of work depend on the plan alone, so the same answers give the
+same bits. Only answers that were taken are computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench.base.blas import one_thread
+from workbench.base.errors import RunError
+from workbench.base.settings import path_of
+from workbench.core.protocol import (
+    LOST,
+    MASTER,
+    MODEL,
+    AllReduce,
+    Array,
+    Commit,
+    Compute,
+    Message,
+    Node,
+    Recv,
+    Send,
+)
+from workbench.engines.real.learner import Learner
+from workbench.experiment import Experiment
+from workbench.trace.records import check_kept, read_arrivals, read_rows
+
+
+def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
+    """Models after each round, shape (rounds, p), from the spec and the noted arrivals alone.
+
+    Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), or whose notes end early or
+    name answers that nobody can have sent; `SettingError` where files were changed since the run ended.
+    """
+    home = path_of(folder, "folder")
+    check_kept(home)
+    e = Experiment.read(home / "spec.json")
+    done = len(read_rows(home)) if rounds is None else rounds
+    with one_thread():
+        return np.array(_Again(e, home, done).models())
+
+
+class _Again:
+    def __init__(self, e: Experiment, home: Path, rounds: int) -> None:
+        self.e, self.home, self.rounds, self.plan = e, home, rounds, e.plan
+        problem, optimiser = e.build_problem(), e.build_optimiser()
+        state = optimiser.start(problem)
+        self.learner = Learner(e.plan, problem, optimiser, e.seed, problem.start(), state)
+        self.scheme, self.time = e.build_scheme(), 0.0
+        self.nodes: dict[int, _Node] = {}
+        self.told: dict[tuple[int, int], Any] = {}  # rank, round -> the model that it was sent
+        self.found: list[Array] = []
+
+    def models(self) -> list[Array]:
+        """Drive the master; what it asks for is computed then."""
+        if self.plan.committers != (MASTER,):
+            raise RunError(f"{self.e.scheme}: has no master whose arrivals could be gone through again")
+        self.node(MASTER).until(lambda: len(self.found) == self.rounds, 0)
+        return self.found
+
+    def node(self, rank: int) -> _Node:
+        """The node's program, begun when it is first needed."""
+        if rank not in self.nodes:
+            self.nodes[rank] = _Node(self, rank)
+        return self.nodes[rank]
+
+
+class _Node:
+    """One rank's program; `sent` holds its answers by (round, number)."""
+
+    def __init__(self, run: _Again, rank: int) -> None:
+        self.run, self.rank = run, rank
+        self.arrivals = read_arrivals(run.home, rank)
+        self.taken: dict[int, int] = {}  # round -> how many of its arrivals the program has got
+        self.sent: dict[tuple[int, int], Message] = {}
+        self.served = -1  # newest round whose model it has got
+        e, learner = run.e, run.learner
+        facts = (learner.smoothness, learner.constant)
+        node = Node(rank, run.plan, e.rounds, learner.problem.size, learner.start(), self.clock, *facts)
+        self.program: Generator[Any, Any, Any] = run.scheme.program(node)
+        self.effect = self.program.send(None)
+
+    def clock(self) -> float:
+        """Time goes on only where a deadline passes."""
+        return self.run.time
+
+    def until(self, done: Any, round: int) -> None:
+        """Go on until `done()`; work of rounds before `round` is no longer wanted."""
+        try:
+            while not done():
+                self.effect = self.program.send(self.answer(self.effect, round))
+        except StopIteration:
+            if not done():
+                raise RunError(f"rank {self.rank}: its notes do not reach round {round}") from None
+
+    def message(self, round: int, number: int) -> Message:
+        """The answer that it sent."""
+        self.until(lambda: (round, number) in self.sent, round)
+        return self.sent.pop((round, number))
+
+    def answer(self, effect: Any, round: int) -> Any:
+        """What the engine would answer."""
+        run = self.run
+        if isinstance(effect, Compute):
+            return run.learner.whole(self.rank, effect) if effect.round >= round else None
+        if isinstance(effect, Recv):
+            return self.receive(effect, round)
+        if isinstance(effect, Send):
+            self.send(effect)
+        elif isinstance(effect, Commit):
+            run.learner.commit(effect.round, effect.gradient, effect.residual)
+            run.found.append(run.learner.model)
+            return run.learner.model
+        elif isinstance(effect, AllReduce):
+            raise RunError("an all-reduce has no arrivals")
+        return None
+
+    def send(self, effect: Send) -> None:
+        """Keep answers; tell children the model (a mere word to stop says nothing of a model)."""
+        if effect.kind != MODEL:
+            message = Message(self.rank, effect.kind, effect.round, effect.number, effect.value)
+            self.sent[effect.round, effect.number] = message
+        elif effect.value is not None:
+            for rank in [effect.to] if isinstance(effect.to, int) else effect.to:
+                self.run.told[rank, effect.round] = effect.value
+
+    def receive(self, effect: Recv, round: int) -> Message | None:
+        """The next noted answer of the round that is gathered, or the model of the round that is wanted."""
+        gathered = [first for kind, first in effect.match.items() if kind not in (MODEL, LOST)]
+        if gathered and max(gathered) >= round:
+            answers, k = self.arrivals.get(max(gathered), []), self.taken.get(max(gathered), 0)
+            if k < len(answers):
+                self.taken[max(gathered)] = k + 1
+                src, number = answers[k]
+                if src not in self.run.plan.children[self.rank]:
+                    raise self.damaged(max(gathered), f"name rank {src}, which is no child of its")
+                return self.run.node(src).message(max(gathered), number)
+            if effect.until is None:
+                raise RunError(f"rank {self.rank}: the notes of round {max(gathered)} end early")
+            self.run.time = max(self.run.time, effect.until)
+            return None
+        if round <= self.served or (self.rank, round) not in self.run.told:
+            raise self.damaged(round, "name an answer that it cannot have sent")
+        self.served = round
+        return Message(int(self.run.plan.parent[self.rank]), MODEL, round, 0, self.run.told[self.rank, round])
+
+    def damaged(self, round: int, what: str) -> RunError:
+        """The notes are wrong."""
+        of = self.run.plan.parent[self.rank] if "sent" in what else self.rank
+        return RunError(f"rank {of}: the notes of round {round} {what}; are the files damaged?")

@@ -1,0 +1,343 @@
+"""What rank 0 writes into the run folder while a run goes on, so that anybody can follow it, and resume it.
+
+live.f64: one row of numbers a round (see LIVE). models.f64: the model after each round. checkpoint.npz: model,
+optimiser's state and round, replaced atomically every few seconds. ended.json: written last, once all else is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.arrays import from_bytes, to_bytes
+from workbench.base.errors import RunError
+from workbench.base.files import atomic_write, write_json
+from workbench.base.locks import RANKS_LOCK, Lock
+from workbench.base.settings import SettingError
+from workbench.base.sums import check_sums, unchanged
+from workbench.core.optimisers import State
+from workbench.core.protocol import Array
+
+LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
+ROWS, MODELS, GRADIENTS, CHECKPOINT = "live.f64", "models.f64", "gradients.f64", "checkpoint.npz"
+ARRIVALS = (
+    "arrivals"  # folder: a file of (round, rank, number) for each rank that gathers, in order of arrival
+)
+STOP, ENDED, BOOKS = "stop", "ended.json", "books.npz"
+KEPT = 0.02  # s for which rounds may wait to be written down together
+
+
+class Record:
+    """The files of one run, appended to round by round."""
+
+    def __init__(
+        self,
+        folder: Path,
+        first: int,
+        every: float,
+        gradients: bool = False,
+        offset: float = 0.0,
+        begun: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder, self.first, self.every, self.offset = folder, first, every, offset
+        self.begun = begun or {}  # see `tasks.begun_with`
+        self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
+        if gradients:
+            self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
+        self.lock = Lock(folder / RANKS_LOCK)
+        self.lock.take()  # a run goes on without its client
+        self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
+        self.saved = self.written = time.monotonic()
+        self.round = first  # rounds that are done
+
+    def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
+        """One more round is done. Raises `RunError` where it cannot be written down."""
+        self._append(MODELS, model)
+        if GRADIENTS in self.files and gradient is not None:
+            self._append(GRADIENTS, gradient)
+        self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE]))
+        self.round = int(row["round"]) + 1
+        now = time.monotonic()
+        self.keep_up(now)
+        if now - self.saved > self.every:
+            self.save(model, state)
+
+    def _append(self, name: str, numbers: Array) -> None:
+        self.waiting[name].append(np.ascontiguousarray(numbers, dtype=np.float64).tobytes())
+
+    def keep_up(self, now: float) -> None:
+        """Write down what has waited for long enough."""
+        if now - self.written > KEPT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write down all rounds that are done. Raises `RunError` where that cannot be."""
+        if not self.waiting[ROWS]:
+            return
+        try:
+            for name in (MODELS, GRADIENTS, ROWS):  # rows last: who sees one finds its model
+                self._write(name)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+        self.written = time.monotonic()
+
+    def _write(self, name: str) -> None:
+        rest = b"".join(self.waiting.get(name, ()))
+        while rest:
+            rest = rest[self.files[name].write(rest) :]
+            self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
+        if name in self.waiting:
+            self.waiting[name] = []
+
+    def save(self, model: Array, state: State) -> None:
+        """Write down all rounds, for certain, then a checkpoint. Raises `RunError` where that cannot be."""
+        self.flush()
+        try:
+            for file in self.files.values():  # the checkpoint counts on them
+                os.fsync(file.fileno())
+            self.checkpoint(model, state)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+
+    def checkpoint(self, model: Array, state: State) -> None:
+        """Replace the checkpoint, whole or not at all."""
+        with atomic_write(self.folder / CHECKPOINT) as out:
+            out.write(self.packed(model, state))
+        self.saved = time.monotonic()
+
+    def packed(self, model: Array, state: State) -> bytes:
+        """A checkpoint's content."""
+        states = {f"state_{name}": value for name, value in state.items()}
+        begun = {f"begun_{name}": np.array(text) for name, text in self.begun.items()}
+        held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
+        return to_bytes({"sum": _sum(held), **held})  # first: a damaged list of contents may end early
+
+    def stop_wanted(self) -> bool:
+        """Has somebody asked to end the run?"""
+        return (self.folder / STOP).exists()
+
+    def end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
+        """Write the ranks' books, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
+        try:
+            self.flush()
+            for file in self.files.values():
+                os.fsync(file.fileno())
+                file.close()
+            self.lock.release()
+            write_end(self.folder, words, books)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+        finally:
+            self.lock.release()
+
+
+def write_end(folder: Path, words: dict[str, Any], books: Iterable[bytes]) -> None:
+    """Write the ranks' books, then how the run ended."""
+    packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
+    with atomic_write(folder / BOOKS) as out:
+        out.write(to_bytes(packed))
+    write_json(folder / ENDED, words)
+
+
+def unbegun(
+    folder: Path, emulate: str, first: int, committers: Iterable[int], books: Iterable[bytes]
+) -> None:
+    """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
+    words: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
+    words |= {
+        "rounds": first,
+        "clean": True,
+        "zero": None,
+        "setup": 0.0,
+        "dead": {},
+        "committers": list(committers),
+    }
+    write_end(folder, words, books)
+
+
+def kept(folder: Path) -> list[str]:
+    """Names of the files that a run that has ended leaves for good."""
+    there = [name for name in (ROWS, MODELS, GRADIENTS, BOOKS, ENDED) if (folder / name).is_file()]
+    return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
+
+
+def check_kept(folder: Path) -> None:
+    """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then."""
+    if unchanged(folder, ENDED):
+        check_sums(folder, kept(folder))
+
+
+class Arrivals:
+    """The answers that one rank's program took, in order: enough to go through the run again (see `replaying`)."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.path = folder / ARRIVALS / f"{rank}.i64"
+        self.path.parent.mkdir(exist_ok=True)
+        self.file = self.path.open("ab", buffering=0)
+
+    def __call__(self, answers: list[tuple[int, int, int]]) -> None:
+        """Append. Raises `RunError` where it cannot be written."""
+        self.add(np.array(answers, dtype=np.int64).tobytes())
+
+    def add(self, packed: bytes) -> None:
+        """As a call, for answers that are packed already (see `KeptArrivals`)."""
+        try:
+            self.file.write(packed)
+        except OSError as error:
+            raise unwritable(self.path.parent.parent, error) from None
+
+
+class KeptArrivals:
+    """The same on a host that does not have the run folder: kept until the rank hands in its books."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, int, int]] = []
+
+    def __call__(self, answers: list[tuple[int, int, int]]) -> None:
+        """Remember them."""
+        self.answers += answers
+
+    def pack(self) -> bytes:
+        """All of them, as `Arrivals` writes them."""
+        return np.array(self.answers, dtype=np.int64).tobytes()
+
+
+def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
+    """Round -> (rank, number) of the answers, in order."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for round, src, number in _arrivals(folder / ARRIVALS / f"{rank}.i64").tolist():
+        found.setdefault(round, []).append((src, number))
+    return found
+
+
+def _arrivals(path: Path) -> NDArray[np.int64]:
+    """Whole rows (round, rank, number)."""
+    rows = np.fromfile(path, dtype=np.int64) if path.is_file() else np.zeros(0, dtype=np.int64)
+    return rows[: len(rows) // 3 * 3].reshape(-1, 3)
+
+
+def unwritable(folder: Path, error: OSError) -> RunError:
+    """One sentence for a disk that is full, or the like."""
+    return RunError(
+        f"folder = {str(folder)!r}: cannot be written ({error.strerror}); free some space or choose another folder,"
+        " then resume from the last checkpoint, which is intact"
+    )
+
+
+def check_long_enough(folder: Path, rounds: int, floats: int) -> None:
+    """Raise `SettingError` where a file lacks some of the first so many rounds."""
+    for name, width in _widths(floats):
+        kept = (folder / name).stat().st_size // (8 * width) if (folder / name).is_file() else 0
+        if kept < rounds and (name != GRADIENTS or (folder / name).is_file()):
+            raise SettingError(
+                f"folder = {str(folder)!r}: {name} has {kept} rounds, and the checkpoint was written after {rounds};"
+                " run it anew"
+            )
+
+
+def _widths(floats: int) -> tuple[tuple[str, int], ...]:
+    return (ROWS, len(LIVE)), (MODELS, floats), (GRADIENTS, floats)
+
+
+def rewind(folder: Path, rounds: int, floats: int) -> float:
+    """Cut the files back to so many rounds and take the last end away; returns how long those rounds took, s.
+
+    Raises `SettingError`, and changes nothing, where they do not have so many.
+    """
+    check_long_enough(folder, rounds, floats)
+    for name, width in _widths(floats):
+        if (folder / name).is_file():
+            os.truncate(folder / name, 8 * width * rounds)
+    for path in (folder / ARRIVALS).glob("*.i64"):
+        rows = _arrivals(path)
+        with atomic_write(path) as out:  # a round that is gone through again brings its own
+            out.write(rows[rows[:, 0] < rounds].tobytes())
+    if (folder / BOOKS).is_file():
+        number = len(list(folder.glob("books-*.npz")))
+        (folder / BOOKS).rename(folder / f"books-{number}.npz")
+    for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
+        path.unlink(missing_ok=True)
+    return float(read_rows(folder)[-1, LIVE.index("time")]) if rounds else 0.0
+
+
+def read_rows(folder: Path, first: int = 0) -> Array:
+    """Rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
+    return _read(folder / ROWS, len(LIVE), first)
+
+
+def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
+    """Models after rounds, from number `first` on, shape (models, p)."""
+    return _read(folder / MODELS, floats, first, count)
+
+
+def models_kept(folder: Path, floats: int) -> int:
+    """How many models there are; rows may come home from another machine before theirs."""
+    path = folder / MODELS
+    return path.stat().st_size // (8 * floats) if path.is_file() else 0
+
+
+def read_gradients(folder: Path, floats: int) -> Array:
+    """Committed gradients, shape (rounds, p), of a run that kept them."""
+    return _read(folder / GRADIENTS, floats, 0)
+
+
+def _read(path: Path, width: int, first: int, count: int | None = None) -> Array:
+    if not path.is_file():
+        return np.zeros((0, width))
+    whole = path.stat().st_size // (8 * width) - first
+    rows = max(0, whole if count is None else min(whole, count))
+    return np.fromfile(path, count=rows * width, offset=8 * width * first).reshape(rows, width)
+
+
+def read_books(folder: Path) -> list[bytes]:
+    """The ranks' books."""
+    return [book.tobytes() for book in _arrays(folder / BOOKS).values()]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Rounds done, model and optimiser's state after them; what the run began with (older ones do not say)."""
+
+    rounds: int
+    model: Array
+    state: State
+    begun: dict[str, str]
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The newest checkpoint; raises `SettingError` where it is damaged, FileNotFoundError where there is none."""
+    held = _arrays(folder / CHECKPOINT)
+    if "sum" in held and str(held.pop("sum")) != _sum(held):
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it anew")
+    if missing := {"model", "round"} - set(held):
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it anew")
+    state = {
+        name[6:]: v.item() if v.ndim == 0 else v for name, v in held.items() if name.startswith("state_")
+    }
+    begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
+    return Checkpoint(int(held["round"]), held["model"], state, begun)
+
+
+def _sum(held: Mapping[str, Any]) -> str:
+    """Hash of arrays and their names: an archive guards its members, not the list of them."""
+    found = hashlib.sha256()
+    for name, value in sorted(held.items()):
+        array = np.asarray(value)
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file; raises `SettingError` where it is damaged."""
+    try:
+        return from_bytes(path.read_bytes())
+    except ValueError as error:
+        raise SettingError(f"{path}: is damaged ({error}); run it anew") from None

@@ -1,0 +1,120 @@
+"""The folder of a sweep: which runs it has, how each of them stands, and who works in it.
+
+sweep.json                 the sweep and its runs, in order
+plotly.min.js              draws the figures of every page, no network needed
+NAME/run.ipynb, run.html   the executed notebook and its page
+NAME/trace/                the run folder: spec.json, run.json, rounds.parquet, events.parquet, model.npy
+NAME/status.json           how it stands; done means that all of the above is there
+NAME/kernel.log            what the kernel wrote past the notebook, if anything
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.base.files import atomic_write
+from workbench.base.locks import Lock
+from workbench.base.settings import SettingError
+
+PLAN, STATUS, NOTEBOOK, PAGE, TRACE, LOG = (
+    "sweep.json",
+    "status.json",
+    "run.ipynb",
+    "run.html",
+    "trace",
+    "kernel.log",
+)
+_LOCK = ".lock"
+
+
+def is_run(names: Collection[str]) -> bool:
+    """Are these the files of a run's folder? Below it nobody looks for other runs."""
+    return STATUS in names or ("spec.json" in names and ("run.json" in names or "task.json" in names))
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a run stands: running (or killed while it ran), interrupted, failed, done."""
+
+    state: str
+    spec: dict[str, Any] = field(default_factory=dict)  # the experiment, every field
+    engine: str = "sim"
+    cluster: str = ""
+    error: str = ""
+    seconds: float | None = None  # from the notebook's start to its page, on this machine's clock
+    host: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Write at once or not at all."""
+        with atomic_write(folder / STATUS, "w") as out:
+            out.write(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Status | None:
+        """Status of a run's folder; None where there is none."""
+        try:
+            found = cls(**json.loads((folder / STATUS).read_text()))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None
+        words = (found.state, found.engine, found.cluster, found.error)
+        right = all(isinstance(word, str) for word in words) and isinstance(found.spec, dict)
+        return found if right else None
+
+
+def host() -> dict[str, Any]:
+    """What a run's time depends on."""
+    return {"name": platform.node(), "platform": platform.platform(), "cores": os.cpu_count()}
+
+
+def write_plan(folder: Path, sweep: dict[str, Any], names: list[str]) -> None:
+    """Note the sweep and its runs; refuses a folder in which another sweep has run."""
+    known = run_names(folder)
+    if known and not set(known) & set(names):
+        raise SettingError(
+            f"folder = {str(folder)!r}: holds another sweep, of which this one shares no run; choose another folder"
+        )
+    with atomic_write(folder / PLAN, "w") as out:
+        out.write(json.dumps({"sweep": sweep, "runs": names}, indent=2) + "\n")
+
+
+def read_plan(folder: Path) -> dict[str, Any]:
+    """What `write_plan` noted, empty where nothing is."""
+    try:
+        found = json.loads((folder / PLAN).read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def run_names(folder: Path) -> list[str]:
+    """Names of a sweep's runs, in order; none where that is not known."""
+    names = read_plan(folder).get("runs")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep a second sweep out of the folder; the system lets go of the lock when this process ends, however it does."""
+    lock = Lock(folder / _LOCK)
+    if not lock.take():
+        raise SettingError(
+            f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
+        )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_running(folder: Path) -> bool:
+    """Is a sweep at work in the folder?"""
+    with suppress(OSError):
+        return Lock(folder / _LOCK).held
+    return False

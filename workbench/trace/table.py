@@ -1,0 +1,247 @@
+"""The table of all runs: read from their folders, no server, no index that could be out of date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.base.files import atomic_write
+from workbench.base.intervals import band
+from workbench.base.settings import SettingError, check_kind, path_of, unknown_name
+from workbench.trace.rows import places, read
+from workbench.trace.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FIRST = ("run", "state", "error", "engine", "cluster", "scheme", "workers", "rounds", "seed")
+_SHOWN = ("time", "loss")
+_KINDS = ("engine", "scheme", "problem", "optimiser", "delays.kind")  # each brings settings of its own
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs as one table: a row per run, a column per setting (dotted names), and what came out.
+
+    Results: time (s, of the whole run), round_time (s), loss and other metrics after the last round, messages, bytes,
+    downloads, samples, started, stale (sums over the rounds), residual (mean); with a target, time_to and rounds_to
+    (empty: never). Runs that are not done have a state, an error and their settings, and no results.
+    """
+
+    table: pd.DataFrame
+    settings: tuple[str, ...]  # columns that were chosen, not measured
+
+    def __len__(self) -> int:
+        """How many runs."""
+        return len(self.table)
+
+    @cached_property
+    def done(self) -> pd.DataFrame:
+        """The rows with results."""
+        return self.table[self.table["state"] == "done"]
+
+    @property
+    def differing(self) -> list[str]:
+        """Settings in which the runs differ, without those that come with a scheme, a problem or the like."""
+        return self._differing(self.table)
+
+    def where(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Runs:
+        """Runs whose columns have these values: a value, a list of values, or a function that says yes or no.
+
+        `where(scheme="CR")`, `where({"delays.rate": [1e3, 1e4]})`, `where(loss=lambda loss: loss < 0.1)`. What a run
+        does not have equals None; a function is given NaN for it.
+        """
+        table = self.table
+        for name, wanted in {**(fields or {}), **more}.items():
+            values = self._column(name, table).astype(object)
+            missing = np.nan if callable(wanted) else None
+            table = table[[_matches(value, wanted) for value in values.where(values.notna(), missing)]]
+        return Runs(table.reset_index(drop=True), self.settings)
+
+    def mean(
+        self, of: str = "time", by: str | Sequence[str] | None = None, level: float = 0.95
+    ) -> pd.DataFrame:
+        """Mean of a result and its confidence band over the runs of each group, usually seeds.
+
+        by: columns that make the groups; default: every setting that differs, but the seed.
+        Columns: those, n (runs counted), never (runs without a value, not counted), mean, low, high, std. A single run
+        has no band. Raises `SettingError` for an unknown column.
+        """
+        import pandas as pd
+
+        names = [by] if isinstance(by, str) else list(by if by is not None else self._groups())
+        rows = [
+            dict(zip(names, key, strict=True)) | _statistics(group, level)
+            for key, group in self._grouped(of, names)
+        ]
+        found = pd.DataFrame(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
+        found.attrs.update(of=of, by=names, level=level)
+        return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
+
+    def _grouped(self, of: str, names: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.Series[Any]]]:
+        import pandas as pd
+
+        if not len(self.done):
+            return
+        for name in [of, *names]:
+            self._column(name, self.done)
+        if not pd.api.types.is_numeric_dtype(self.done[of]):
+            raise SettingError(
+                f"of = {of!r}: is not a column of numbers; take one such as {', '.join(_SHOWN)}"
+            )
+        if not names:
+            yield (), self.done[of]
+            return
+        for key, group in self.done.groupby(names, dropna=False, sort=False):
+            yield key, group[of]
+
+    def traces(self) -> list[Trace]:
+        """Load the run folders, for figures."""
+        return [Trace.load(folder) for folder in self.done["folder"]]
+
+    def export(self, path: str | Path) -> Path:
+        """Write the table to a .csv or .parquet file."""
+        return export(self.table, path)
+
+    def short(self) -> pd.DataFrame:
+        """What differs, how it stands, time and loss."""
+        columns = [
+            "run",
+            "state",
+            *(n for n in self.differing if n not in ("run", "state")),
+            *_SHOWN,
+            "time_to",
+        ]
+        return self.table[[name for name in columns if name in self.table]]
+
+    def __repr__(self) -> str:
+        """The short table as text."""
+        return (
+            self.short().to_string(index=False, float_format=lambda x: f"{x:.5g}") if len(self) else "no runs"
+        )
+
+    def _repr_html_(self) -> str:
+        """The short table, in a notebook."""
+        html: str = self.short().to_html(index=False, float_format=lambda x: f"{x:.5g}")
+        return html
+
+    def _groups(self) -> list[str]:
+        return [name for name in self._differing(self.done) if name != "seed"]
+
+    def _differing(self, table: pd.DataFrame) -> list[str]:
+        kinds = [name for name in _KINDS if name in table]
+        groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
+        return [
+            name
+            for name in self.settings
+            if any(_values(part[name]) > 1 for part in (groups if name not in kinds else [table]))
+        ]
+
+    def _column(self, name: str, table: pd.DataFrame) -> pd.Series[Any]:
+        if name not in table:
+            raise unknown_name("column", name, [str(column) for column in self.table])
+        return table[name]
+
+
+def runs(folder: str | Path = "runs", *, target: float | None = None, metric: str = "loss") -> Runs:
+    """Read the table of all runs below a folder: runs of sweeps, finished or not, and saved traces.
+
+    Parameters
+    ----------
+    folder
+        A sweep's folder, or one above several.
+    target, metric
+        Adds time_to (s) and rounds_to: when the metric was first at or below the target.
+
+    Raises
+    ------
+    SettingError
+        The folder does not exist, or no run has the metric.
+
+    Examples
+    --------
+    >>> import tempfile, workbench as wb
+    >>> folder = tempfile.mkdtemp()
+    >>> for seed in range(3):
+    ...     _ = wb.run(wb.Experiment(rounds=5, seed=seed)).save(f"{folder}/{seed}")
+    >>> table = runs(folder)
+    >>> len(table), table.differing, table.mean("time")["n"].tolist()
+    (3, ['seed'], [3])
+    """
+    import pandas as pd
+
+    root = path_of(folder, "folder")
+    if target is not None:
+        check_kind("target", target, float)
+    if not root.is_dir():
+        raise SettingError(f"folder = {str(folder)!r}: no such folder; give one in which runs were saved")
+    rows, settings = [], dict.fromkeys(_FIRST[3:])
+    for place in places(root):
+        chosen, results = read(place, target, metric)
+        settings.update(dict.fromkeys(chosen))
+        head = {"run": place.name, "state": place.status.state, "error": place.status.error}
+        rows.append({**head, **chosen, **results, "folder": str(place.folder)})
+    table = pd.DataFrame(rows, columns=None if rows else [*_FIRST, "folder"])
+    if target is not None and "time" in table and metric not in table:
+        raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])
+    found = [name for name in settings if name in table]
+    for name in found:
+        table[name] = _whole(table[name])
+    last = [name for name in table if name not in (*_FIRST, *found)]
+    first = [name for name in _FIRST if name in table]
+    return Runs(table[[*first, *(n for n in found if n not in first), *last]], tuple(found))
+
+
+def _values(column: pd.Series[Any]) -> int:
+    return int(column.astype(object).nunique(dropna=False))
+
+
+def _whole(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Whole numbers stay whole where some runs have no such setting."""
+    known = column.dropna()
+    if len(known) in (0, len(column)) or not all(type(x) is float and x.is_integer() for x in known):
+        return column
+    return column.astype("Int64")
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    if callable(wanted):
+        return bool(wanted(value))
+    options = wanted if isinstance(wanted, list | tuple | set | range) else [wanted]
+    return any(value == option or str(value) == str(option) for option in options)
+
+
+def _statistics(values: pd.Series[Any], level: float) -> dict[str, Any]:
+    known = values.dropna().to_numpy(float)
+    counts = {"n": len(known), "never": len(values) - len(known)}
+    if not len(known):
+        return {**counts, **dict.fromkeys(("mean", "low", "high", "std"), np.nan)}
+    mean, low, high = (float(x) for x in band(known, level))
+    std = float(known.std(ddof=1)) if len(known) > 1 else np.nan
+    return {**counts, "mean": mean, "low": low, "high": high, "std": std}
+
+
+def _sortable(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Numbers by size; a column in which some rows have no such setting, or text, as text."""
+    import pandas as pd
+
+    return column if pd.api.types.is_numeric_dtype(column) else column.astype(str)
+
+
+def export(table: pd.DataFrame, path: str | Path) -> Path:
+    """Write a table, whole or not at all; raises `SettingError` for another ending than .csv and .parquet."""
+    file = path_of(path, "path")
+    if file.suffix not in (".csv", ".parquet"):
+        raise SettingError(f"path = {str(path)!r}: no format for {file.suffix!r}; end it in .csv or .parquet")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(file) as out:
+        if file.suffix == ".csv":
+            table.to_csv(out, index=False)
+        else:
+            table.to_parquet(out, index=False)
+    return file

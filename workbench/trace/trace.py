@@ -1,0 +1,198 @@
+"""The one table of a run, and its folder on disk."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.base.files import atomic_folder, atomic_write
+from workbench.base.settings import SettingError, check_kind, check_writable, path_of
+from workbench.base.sums import check_sums, write_sums
+from workbench.base.text import in_seconds, read_json
+from workbench.core.protocol import Array
+from workbench.engines.timeline import EVENT_COLUMNS
+from workbench.experiment import Experiment
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILES = ("spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy")
+_RECORDED = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "straggler-workbench")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Outcome of a run.
+
+    `rounds`: one row per round, in order: round, time (s since start, at the round's commit), loss and the metric
+    columns (after the commit), messages and bytes (gradient messages received), downloads (models sent), samples
+    (gone through), started (samples of work begun, cut off or not), residual (|decoding vector - 1|^2), stale
+    (answers that came too late).
+    `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port
+    took it), end (all s), to, bytes, messages (how many a row stands for).
+    `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
+    """
+
+    experiment: Experiment
+    engine: str
+    columns: dict[str, Any]  # of `rounds`
+    event_rows: list[tuple[Any, ...]] | dict[str, Any]  # of `events`, as the engine wrote them or as columns
+    model: Array
+    initial: dict[str, float] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)  # versions, seed, host's platform
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row per round."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """One row per compute, send, drop, decode and commit."""
+        import pandas as pd
+
+        rows = self.event_rows
+        return pd.DataFrame(rows if isinstance(rows, dict) else event_table(rows))
+
+    def __repr__(self) -> str:
+        """A line; the tables would fill the screen."""
+        e, times = self.experiment, self.columns["time"]
+        took = f"{len(times)} rounds in {in_seconds(float(times[-1]))}" if len(times) else "no round"
+        loss = f", loss {self.columns['loss'][-1]:.6g}" if len(times) and "loss" in self.columns else ""
+        return f"<Trace: {e.scheme}, {e.workers} workers, {self.engine}: {took}{loss}>"
+
+    @property
+    def label(self) -> str:
+        """What legends show."""
+        return self.experiment.scheme
+
+    def time_to(self, target: float, metric: str = "loss") -> float:
+        """Seconds until the metric first is at or below the target (NaN: never)."""
+        check_kind("target", target, float)
+        if metric not in self.columns:
+            raise SettingError(f"metric = {metric!r}: this trace has {', '.join(self.columns)}")
+        values = np.asarray(self.columns[metric])
+        hits = np.flatnonzero(values <= target)
+        return float(self.columns["time"][hits[0]]) if len(hits) else float("nan")
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the run folder at once or not at all; raises `SettingError` where there is one of that name.
+
+        It holds spec.json, run.json, rounds and events.parquet, model.npy, and their hashes in SHA256SUMS.
+        """
+        target = path_of(folder, "folder")
+        check_writable(target, "folder", target.parent)
+        if not target.exists():
+            with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:
+                self.write_into(temporary)
+                return target
+        raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
+
+    def write_into(self, folder: Path, more: Iterable[str] = ()) -> None:
+        """Write the run folder's files into a folder that is there, with their hashes and those of `more` files in it.
+
+        Each is whole or not there; run.json comes last, and is taken away first where there is an older one.
+        """
+        (folder / "run.json").unlink(missing_ok=True)
+        self.experiment.write(folder / "spec.json")
+        for name, table in (("rounds", self.rounds), ("events", self.events)):
+            with atomic_write(folder / f"{name}.parquet") as out:
+                table.to_parquet(out)
+        with atomic_write(folder / "model.npy") as out:
+            np.save(out, self.model, allow_pickle=False)
+        run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
+        there = [name for name in FILES if name != "run.json"]
+        write_sums(folder, [*there, *more], {"run.json": run.encode()})
+        with atomic_write(folder / "run.json") as out:
+            out.write(run.encode())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Trace:
+        """Read a run folder; raises `SettingError` when it is none, or a file in it is not what was written."""
+        path = path_of(folder, "folder")
+        missing = [f for f in FILES if not (path / f).is_file()]
+        if missing:
+            raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
+        check_sums(path, FILES)
+        run = read_json(path / "run.json", "engine", "initial")
+        rounds, events = (_table(path / f"{name}.parquet") for name in ("rounds", "events"))
+        return cls(
+            experiment=Experiment.read(path / "spec.json"),
+            engine=run.pop("engine"),
+            columns={str(name): rounds[name].to_numpy() for name in rounds},
+            event_rows={str(name): events[name].to_numpy() for name in events},
+            model=_array(path / "model.npy"),
+            initial=run.pop("initial"),
+            info=run,
+        )
+
+    def replay(self) -> Trace:
+        """Run the same experiment again; on the virtual clock this gives the same bits."""
+        from workbench.running.start import run
+
+        options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
+        return run(self.experiment, engine=self.engine, **options)
+
+    def same(self, other: Trace) -> bool:
+        """Are rounds, events and model equal bit by bit?"""
+        tables = (self.rounds.equals(other.rounds), self.events.equals(other.events))
+        return all(tables) and np.array_equal(self.model, other.model)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:  # Arrow has many ways to say so
+        raise _damaged(path, error) from None
+
+
+def _array(path: Path) -> Array:
+    try:
+        found: Array = np.load(path, allow_pickle=False)
+    except Exception as error:  # NumPy too
+        raise _damaged(path, error) from None
+    return found
+
+
+def _damaged(path: Path, error: Exception) -> SettingError:
+    return SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew")
+
+
+def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:
+    """What a run folder keeps besides the tables: seed, versions, platform."""
+    return {"seed": experiment.seed, "versions": versions(), "platform": platform.platform(), **more}
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that the numbers depend on."""
+    return dict(_versions())
+
+
+@cache  # every look into what is installed takes a millisecond
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _RECORDED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # a source tree that is not installed
+            found[name] = "not installed"
+    return found
+
+
+def event_table(events: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """Columns of the events, as arrays."""
+    rows = zip(*events, strict=True) if events else [()] * len(EVENT_COLUMNS)
+    return {name: np.array(column) for name, column in zip(EVENT_COLUMNS, rows, strict=True)}

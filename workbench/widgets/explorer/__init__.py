@@ -1,0 +1,1 @@
+"""The explorer: choose, look ahead, run, compare."""

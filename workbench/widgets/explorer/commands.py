@@ -1,0 +1,48 @@
+"""A setting as text: YAML for `workbench run`, and the papermill command that runs it in a notebook."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from workbench.base import text
+from workbench.experiment import Experiment
+
+NOTEBOOK = "notebooks/run.ipynb"
+_PLAIN = ("scheme", "problem", "optimiser", "workers", "rounds", "seed")
+_NESTED = ("scheme_args", "problem_args", "optimiser_args", "delays", "link")
+_OPTIONAL = ("decode_rate", "faults")
+
+
+def yaml_of(experiment: Experiment) -> str:
+    """The experiment as `Experiment.read` takes it.
+
+    >>> yaml_of(Experiment(scheme="UMW", workers=4)).splitlines()[0]
+    'scheme: UMW'
+    """
+    return text.dump(experiment.model_dump(mode="json"))
+
+
+def papermill_command(
+    experiment: Experiment, engine: str = "sim", cluster: str = "", output: str = "out.ipynb"
+) -> str:
+    """One line for a shell: notebooks/run.ipynb with every setting of the experiment.
+
+    >>> papermill_command(Experiment(scheme="UMW", workers=4)).split(" -p ")[:3]
+    ['papermill notebooks/run.ipynb out.ipynb', 'scheme UMW', 'problem logistic']
+    """
+    dump = experiment.model_dump(mode="json")
+    words = ["papermill", NOTEBOOK, output]
+    for name in _PLAIN:
+        words += ["-p", name, str(dump[name])]
+    for name, value in {"engine": engine, "cluster": cluster}.items():
+        words += ["-p", name, value] if value not in ("", "sim") else []
+    for name in (*_NESTED, *(name for name in _OPTIONAL if dump[name])):
+        words += ["-y", flow(dump, name)]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def flow(dump: dict[str, Any], name: str) -> str:
+    """One field in YAML on one line."""
+    line = text.dump({name: dump[name]}, default_flow_style=True, width=10**6)
+    return line.strip().removesuffix("...").strip()

@@ -1,0 +1,195 @@
+"""Before a run: forecast round times of all schemes, what they cost, who holds what, and who would win elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock, Thread
+
+import ipywidgets as w
+
+from workbench.core.protocol import MASTER
+from workbench.experiment import Experiment
+from workbench.figures import Contest, code, held, round_times, tree, winners
+from workbench.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead
+from workbench.widgets.explorer.tables import costs, sentence
+from workbench.widgets.forms.setup import Setup, Shape, with_shape
+from workbench.widgets.guard import Pane, guarded, sides
+from workbench.widgets.plots.plot import Click, Plot, low
+
+Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
+VIEWS = {"Who holds what": tree, "Code": code}
+CONTEST = "Who wins"
+
+
+class Preview(Pane):
+    """Pictures that follow the settings as fast as a slider moves.
+
+    `chosen` is called with stragglers and latency when a field of the map of winners is clicked.
+    """
+
+    def __init__(self, chosen: Callable[[int, float], None]) -> None:
+        self.chosen = chosen
+        self.ahead: list[Ahead] = []
+        self.times, self.picture, self.part = Plot(), Plot(), Plot()
+        self.table, self.note = w.HTML(), w.HTML()
+        self.view = w.ToggleButtons(options=[*VIEWS, CONTEST], description="Picture")
+        self.entry = w.Dropdown(description="Scheme")
+        self.part.layout.display = "none"
+        self._map = _Map(self._show_map, self.tell)
+        self._setup: Situation | None = None
+        self.view.observe(lambda _: self._changed_view(), "value")
+        self._wanted, self._naming = "", False
+        self.entry.observe(lambda _: self._choose(), "value")
+        self.picture.on_click(self._clicked)
+        bar = w.HBox([self.view, self.entry])
+        bar.add_class("wb-row")
+        forecast, picture = w.VBox([self.times, self.table]), w.VBox([bar, self.picture, self.part])
+        super().__init__([self.note, sides(forecast, picture)])
+
+    @guarded
+    def update(
+        self, experiments: Sequence[Experiment], setup: Setup | None, shape: Shape | None, reason: str = ""
+    ) -> None:
+        """Show what these experiments would do, and why others cannot be used."""
+        self.ahead = look_ahead(experiments, known=self.ahead)
+        reasons = dict.fromkeys(text for text in (reason, *(a.reason for a in self.ahead)) if text)
+        self.tell("; ".join(reasons))
+        known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}
+        self.times.layout.display = "" if known else "none"
+        if known:
+            self.times.show(lambda theme: low(round_times(known, theme=theme), 176 + 38 * len(known)))
+        self.table.value = costs(self.ahead) if self.ahead else ""
+        workers = experiments[0].workers if experiments else 0
+        self._setup = (setup, shape, workers) if setup and shape and experiments else None
+        self._name_entries()
+        self._draw()
+
+    def _name_entries(self) -> None:
+        """Offer the schemes; the one that the user chose comes back as soon as it can be used again."""
+        names = [a.name for a in self.ahead]
+        if list(self.entry.options) != names:
+            self._naming = True
+            self.entry.options = names
+            self.entry.value = self._wanted if self._wanted in names else next(reversed(names), None)
+            self._naming = False
+
+    def _choose(self) -> None:
+        if not self._naming:
+            self._wanted = self.entry.value
+            self._draw()
+
+    def _changed_view(self) -> None:
+        self.part.layout.display = "none"
+        self._draw()
+
+    @guarded
+    def _draw(self) -> None:
+        """Draw the chosen picture of the chosen scheme, or the map."""
+        self.entry.layout.display = "none" if self.view.value == CONTEST else ""
+        if self.view.value == CONTEST:
+            self._map.wanted(self._setup)
+            return
+        self._map.wanted(None)
+        chosen = self._chosen()
+        if chosen is not None:
+            draw = VIEWS[self.view.value]
+            self.picture.show(lambda theme: draw(chosen, theme=theme))
+
+    def _chosen(self) -> Experiment | None:
+        index = self.entry.index
+        return None if index is None or index >= len(self.ahead) else self.ahead[index].experiment
+
+    # ---------------------------------------------------------------- the map of winners
+
+    def _show_map(self, found: Contest | None, share: float) -> None:
+        if found is None:
+            self.note.value = sentence(f"looking who wins: {100 * share:.0f} %")
+            return
+        self.note.value = ""
+        if self.view.value == CONTEST and self._setup is not None:
+            setup, shape, _ = self._setup
+            latency = float((setup.common.get("link") or {}).get("latency", 0.0))
+            self.picture.show(lambda theme: winners(found, shape.alpha, latency, theme=theme))
+
+    @guarded
+    def _clicked(self, click: Click) -> None:
+        if self.view.value == CONTEST:
+            self._clicked_map(click)
+        elif click["trace"] == "nodes" and (chosen := self._chosen()) is not None:
+            self.show_part(chosen, int(click["about"]))
+        elif click["trace"] == "data held" and (chosen := self._chosen()) is not None:
+            self.show_part(chosen, int(click["y"]))
+
+    def _clicked_map(self, click: Click) -> None:
+        if self._setup is None or not isinstance(click.get("x"), int | float) or click["trace"] != "winners":
+            return
+        _, shape, _ = self._setup
+        self.chosen(alphas_of(shape)[round(click["y"])], LATENCIES[round(click["x"])])
+
+    def show_part(self, experiment: Experiment, rank: int) -> None:
+        """Show what one worker holds, below the picture."""
+        self.part.layout.display = "" if rank > MASTER else "none"
+        if rank > MASTER:
+            self.part.show(lambda theme: held(experiment, rank, theme=theme))
+
+    def figures(self) -> dict[str, Plot]:
+        """Plots that can be kept, by name."""
+        found = {"forecast of round times": self.times, self.view.value: self.picture}
+        return found if self.part.layout.display == "none" else {**found, "what a worker holds": self.part}
+
+
+class _Map:
+    """Makes the map of winners in a thread; a newer setting ends the work on an older one.
+
+    Where only stragglers and latency differ from the last setting, the map is the same.
+    """
+
+    def __init__(self, told: Callable[[Contest | None, float], None], tell: Callable[[str], None]) -> None:
+        self.told, self.tell, self.lock = told, tell, Lock()
+        self.newest: object = None
+        self.thread: Thread | None = None
+        self.last: tuple[object, Contest] | None = None
+
+    def wanted(self, setting: Situation | None) -> None:
+        """Make the map of this setting; None: none is wanted."""
+        with self.lock:
+            self.newest = token = object()
+            if setting is None:
+                return
+            key = _whatever_the_place(setting)
+            if self.last is not None and self.last[0] == key:
+                self.told(self.last[1], 1.0)
+                return
+            self.thread = Thread(
+                target=self._work, args=(setting, key, token), name="workbench-map", daemon=True
+            )
+            self.thread.start()
+
+    @guarded
+    def _work(self, setting: Situation, key: object, token: object) -> None:
+        last = -1.0
+
+        def told(share: float) -> bool:
+            nonlocal last
+            if self.newest is not token:
+                return False
+            if share - last >= 0.1:
+                self.told(None, share)
+                last = share
+            return True
+
+        found = contest(*setting, told)
+        if found is not None and self.newest is token and found.names:
+            self.last = key, found
+            self.told(found, 1.0)
+
+
+def _whatever_the_place(setting: Situation) -> object:
+    """A setting without its stragglers and its latency, which are the map's axes."""
+    setup, shape, workers = setting
+    bare = with_shape(setup, shape.replace(stragglers=0), workers)
+    return (
+        bare.entries,
+        {**bare.common, "link": {**(bare.common.get("link") or {}), "latency": 0.0}},
+        shape.children,
+    )

@@ -1,0 +1,116 @@
+"""Runs: start them, watch them on one axis, stop them, and say how many times faster one is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import ipywidgets as w
+
+from workbench.experiment import Experiment
+from workbench.figures import convergence, speedups
+from workbench.running import start as runner
+from workbench.running.run import STARTERS, Run, start_all
+from workbench.straightline import common_target
+from workbench.trace.trace import Trace
+from workbench.widgets.explorer.keeping import offered
+from workbench.widgets.explorer.tables import sentence, speeds
+from workbench.widgets.guard import Pane, guarded
+from workbench.widgets.plots.liveplot import LivePlot
+
+WORDS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
+
+
+class Running(Pane):
+    """The live plot with its buttons; `over` is called, from a thread, when all runs shown are over."""
+
+    def __init__(self, experiments: Callable[[], Sequence[Experiment]], over: Callable[[], None]) -> None:
+        self.experiments, self.over = experiments, over
+        self.plot = LivePlot()
+        self.plot.when_over(self._over)
+        self.plot.observe(lambda _: self._speeds(), "target")
+        engines = [(WORDS.get(name, name), name) for name in runner.ENGINES if name in STARTERS]
+        self.engine = w.Dropdown(options=engines, description="Engine")
+        self.cluster = w.Dropdown(options=[], description="Cluster")
+        self.keep = w.Checkbox(description="keep the curves that are drawn", value=False, indent=False)
+        self.button = w.Button(description="Run", button_style="primary", tooltip="run all schemes")
+        self.note, self.table = w.HTML(), w.HTML()
+        self.engine.observe(lambda _: self._clusters(), "value")
+        self.button.on_click(lambda _: self.start())
+        self._clusters()
+        bar = w.HBox([self.button, self.engine, self.cluster, self.keep])
+        bar.add_class("wb-row")
+        super().__init__([bar, self.note, self.plot, self.table])
+
+    def _clusters(self) -> None:
+        """Only what there is: a simulation needs no cluster."""
+        found = clusters_of(self.engine.value)
+        offered(self.cluster, found)
+        self.cluster.layout.display = "" if found else "none"
+
+    def allow(self, reason: str) -> None:
+        """Let the user run, or say why not."""
+        self.button.disabled = bool(reason)
+        self.note.value = sentence(f"cannot run: {reason}" if reason else "", bad=True)
+
+    @guarded
+    def start(self) -> None:
+        """Start all schemes with the chosen engine."""
+        self.tell("")
+        options = {"cluster": self.cluster.value} if self.cluster.value else {}
+        runs = start_all(self.experiments(), self.engine.value, **options)
+        self.show(runs)
+
+    def show(self, runs: Sequence[Run]) -> None:
+        """Show runs, beside those that are drawn if the user wants that."""
+        self.table.value = ""
+        if not self.keep.value:
+            self.plot.target = None
+        self.plot.show(runs, keep=self.keep.value)
+
+    @property
+    def traces(self) -> list[Trace]:
+        """Of the runs that are over and have rounds."""
+        ended = [run for run in self.plot.runs if run.state in ("finished", "stopped")]
+        return [trace for trace in (run.result() for run in ended) if len(trace.columns["time"])]
+
+    @guarded
+    def _over(self) -> None:
+        self._warn()
+        if self.traces and self.plot.target is None and self.plot.y == "loss":
+            self.plot.target = common_target(self.traces)
+        self._speeds()
+        self.over()
+
+    def _warn(self) -> None:
+        texts = [f"{run.label}: {text}" for run in self.plot.runs for text in run.warnings]
+        texts += [f"{run.label}: {run.error}" for run in self.plot.runs if run.error is not None]
+        self.tell("; ".join(dict.fromkeys(texts)))
+
+    @guarded
+    def _speeds(self) -> None:
+        target, traces = self.plot.target, [t for t in self.traces if self.plot.y in t.columns]
+        self.table.value = (
+            speeds(speedups(traces, target, self.plot.y), target) if traces and target is not None else ""
+        )
+
+    def figure(self, theme: str = "light") -> object:
+        """The curves as a figure that can be kept; None before a run is over."""
+        traces = [t for t in self.traces if self.plot.y in t.columns]
+        if not traces:
+            return None
+        return convergence(
+            traces,
+            metric=self.plot.y,
+            x=self.plot.x,
+            target=self.plot.target,
+            theme="dark" if theme == "dark" else "light",
+        )
+
+
+def clusters_of(engine: str) -> list[str]:
+    """Clusters on which an engine can run; none where it needs none."""
+    if engine == "sim":
+        return []
+    from workbench import clusters
+
+    return clusters.names()

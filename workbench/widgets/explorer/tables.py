@@ -1,0 +1,115 @@
+"""Tables as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from workbench.experiment import Experiment
+from workbench.figures.contest import quantity_of
+from workbench.figures.convergence import quantity
+from workbench.widgets.explorer.ahead import Ahead
+from workbench.widgets.forms.setup import decoded_together
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, words: int = 1) -> str:
+    """A table; the first `words` columns are text, the others numbers, set to the right. Cells are escaped.
+
+    >>> table(["scheme", "s"], [["<CR>", "1.5"]], "times").count("&lt;CR&gt;")
+    1
+    """
+    head = "".join(_cell("th", name, i >= words) for i, name in enumerate(columns))
+    body = "".join(
+        f"<tr>{''.join(_cell('td', cell, i >= words) for i, cell in enumerate(row))}</tr>" for row in rows
+    )
+    return (
+        f'<div class="wb"><table class="wb-table" aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(tag: str, text: str, right: bool) -> str:
+    mark = ' class="wb-number"' if right else ""
+    scope = ' scope="col"' if tag == "th" else ""
+    return f"<{tag}{mark}{scope}>{escape(text)}</{tag}>"
+
+
+def costs(ahead: Sequence[Ahead]) -> str:
+    """What a round bears and costs, per scheme: late ones, load, messages, bytes, time, in multiples of the best."""
+    known = [a.forecast.mean for a in ahead if a.forecast is not None]
+    best = min(known, default=0.0)
+    columns = [
+        "scheme",
+        "may be late",
+        "load",
+        "messages",
+        "bytes",
+        "mean round",
+        "spread",
+        "times the fastest",
+    ]
+    return table(columns, [_costs(a, best) for a in ahead], "costs of a round")
+
+
+def _costs(a: Ahead, best: float) -> list[str]:
+    f = a.forecast
+    if f is None:
+        return [a.name, *["–"] * 7]
+    ratio = f"{f.mean / best:.3g}×" if best > 0 else "–"
+    return [
+        a.name,
+        may_be_late(a.experiment),
+        f"{100 * f.load:.3g} %",
+        quantity(f.messages, "messages"),
+        quantity(f.bytes, "bytes"),
+        quantity_of(f.mean),
+        quantity_of(f.std),
+        ratio,
+    ]
+
+
+def may_be_late(e: Experiment) -> str:
+    """Who may be late, in numbers: a tree's share per parent is seldom that of a star, which is of all workers.
+
+    >>> may_be_late(Experiment(scheme="GC", workers=84, scheme_args={"stragglers": 17}))
+    '17 of 84 (20 %)'
+    >>> may_be_late(Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3, "stragglers": 1}))
+    '1 of 4 children (25 %)'
+    """
+    scheme = e.build_scheme()
+    names, numbers = type(scheme).model_fields, scheme.model_dump()
+    if "stragglers" not in names:
+        return "–"
+    late, among = numbers["stragglers"], decoded_together(names, numbers, e.workers)
+    whom = " children" if "children" in names else " in a group" if "groups" in names else ""
+    return f"{late} of {among}{whom} ({100 * late / among:.2g} %)"
+
+
+def speeds(found: pd.DataFrame, target: float) -> str:
+    """The speedup table: seconds to the target, and how many times the reference's."""
+    columns = (found[name].tolist() for name in ("scheme", "seconds", "speedup"))
+    rows = [[str(name), _seconds(at), _times(ratio)] for name, at, ratio in zip(*columns, strict=True)]
+    reference = next(
+        (f"times as long as {row[0]}" for row in rows if row[2] == "1×"), "no run meets the target"
+    )
+    return table(["run", f"time to {target:.4g}", reference], rows, "time to the target")
+
+
+def _seconds(value: float) -> str:
+    return "never" if value != value else quantity_of(value)
+
+
+def _times(value: float) -> str:
+    return "–" if value != value else f"{value:.3g}×"
+
+
+def sentence(text: str, bad: bool = False) -> str:
+    """A sentence; one that is bad news is told to screen readers at once."""
+    if not text:
+        return ""
+    role = ' role="alert"' if bad else ' role="status"'
+    return f'<div class="wb {"wb-wrong" if bad else "wb-note"}"{role}>{escape(text)}</div>'

@@ -1,0 +1,78 @@
+"""Forms with a menu on top: which problem, optimiser or delay model, and below it that one's own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workbench.base.settings import Settings
+from workbench.widgets.forms.fields import Field, fields_of, show
+from workbench.widgets.forms.form import Form
+
+
+class ChoiceForm(Form):
+    """A menu of classes of settings and the fields of the chosen one.
+
+    >>> from workbench.core.delays import delay_models
+    >>> form = ChoiceForm("Delays", "kind", delay_models(), "pareto")
+    >>> form.chosen, [line.name for line in form.lines]
+    ('pareto', ['kind', 'shift', 'shape'])
+    """
+
+    def __init__(
+        self,
+        title: str,
+        menu: str,
+        classes: Mapping[str, type[Settings]],
+        chosen: str,
+        suggestions: Mapping[str, Sequence[str]] | None = None,
+        **traits: Any,
+    ) -> None:
+        self.menu, self.classes, self.suggestions = menu, classes, suggestions or {}
+        super().__init__(title, self._lines(chosen), {menu: chosen}, **traits)
+        self.on_change(self._chosen)
+
+    @property
+    def chosen(self) -> str:
+        """The menu's choice."""
+        return self.values[self.menu]
+
+    def _lines(self, chosen: str) -> list[Field]:
+        about = _first_sentence(self.classes[chosen])
+        names = tuple(self.classes)
+        head = Field(self.menu, self.menu, help=about, kind="choice", default=chosen, choices=names)
+        return [head, *(self._suggesting(line) for line in fields_of(self.classes[chosen]))]
+
+    def _suggesting(self, line: Field) -> Field:
+        words = self.suggestions.get(line.name)
+        return replace(line, choices=tuple(words)) if words and line.kind == "text" else line
+
+    def _chosen(self, names: set[str]) -> None:
+        if self.menu in names:
+            self.choose(self.chosen)
+
+    def choose(self, chosen: str, values: Mapping[str, Any] | None = None) -> None:
+        """Show another one's fields; fields of the same name keep what stands in them, unless values are given."""
+        lines = self._lines(chosen)
+        texts = self._same(lines) if values is None else {name: show(value) for name, value in values.items()}
+        self.reshape(lines, {**texts, self.menu: chosen})
+
+    def _same(self, lines: Sequence[Field]) -> dict[str, str]:
+        """Texts of fields that both have, in the same unit, if they were changed."""
+        before = {(line.name, line.unit, line.kind): line for line in self.lines}
+        kept = [line for line in lines if (line.name, line.unit, line.kind) in before]
+        changed = [
+            line.name
+            for line in kept
+            if self.values[line.name] != before[line.name, line.unit, line.kind].default
+        ]
+        return {name: self.values[name] for name in changed if name in self.values}
+
+    def settings(self) -> dict[str, Any]:
+        """Values that are not at their default, without the menu's."""
+        return {name: value for name, value in self.read().items() if name != self.menu}
+
+
+def _first_sentence(cls: type[Settings]) -> str:
+    return (cls.__doc__ or "").strip().splitlines()[0]

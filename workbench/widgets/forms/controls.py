@@ -1,0 +1,207 @@
+"""The explorer's left side: every setting, as forms made from the fields' own metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ipywidgets as w
+
+from workbench import problems
+from workbench.base.settings import unknown_name
+from workbench.core.delays import delay_models
+from workbench.core.links import Link
+from workbench.core.optimisers import Optimiser
+from workbench.experiment import Experiment
+from workbench.published.codedreduce import Preset, presets
+from workbench.published.others import others
+from workbench.widgets.forms.choice import ChoiceForm
+from workbench.widgets.forms.entries import Entries
+from workbench.widgets.forms.fields import Field, fields_of, menu, show
+from workbench.widgets.forms.form import Form
+from workbench.widgets.forms.setup import (
+    SHARED,
+    Entry,
+    Setup,
+    Shape,
+    Verdict,
+    added,
+    judge,
+    setup_of,
+    shape_of,
+    with_shape,
+)
+from workbench.widgets.forms.shapes import ShapeForm
+
+_RUN = ("rounds", "seed", "decode_rate", "faults")
+Reasons = dict[str, str]  # by field
+
+
+class Controls(w.VBox):
+    """All settings: `setup` is what they say, `verdicts` judges it and colours what cannot be used."""
+
+    def __init__(
+        self, experiments: Sequence[Experiment], changed: Callable[[], None], name: str = ""
+    ) -> None:
+        self._told = changed
+        titles = {"": "your own setting", **preset_titles()}
+        self.preset = Form(
+            "", [menu("preset", "published", titles, "an experiment of the papers")], {"preset": name}
+        )
+        self.shapes = ShapeForm(self._move, self._changed)
+        self.schemes = Entries(
+            self._changed, lambda scheme: added(self.setup(), scheme, self.shapes.shape() or Shape())
+        )
+        self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
+        self.link = Form("Links", fields_of(Link), opened=False)
+        self.problem = ChoiceForm(
+            "Problem and data", "problem", _problems(), "logistic", {"data": _known_data()}, opened=False
+        )
+        self.optimiser = ChoiceForm("Optimiser", "optimiser", dict(Optimiser.catalogue), "gd", opened=False)
+        self.run = Form("Rounds, seed, faults", _run_lines(), opened=False)
+        self.preset.on_change(lambda _: self._take_preset())
+        common = (self.delays, self.link, self.problem, self.optimiser, self.run)
+        for form in common:
+            form.on_change(lambda _: self._changed())
+        super().__init__([self.preset, self.shapes, self.schemes, *common])
+        self.add_class("wb-controls")
+        self.show(experiments)
+
+    # ---------------------------------------------------------------- what the user does
+
+    def _changed(self) -> None:
+        """A setting was changed by hand, so it is no longer the published one."""
+        self.preset.fill({"preset": ""})
+        self._told()
+
+    def _take_preset(self) -> None:
+        name = self.preset.values["preset"]
+        if name:
+            self.show(preset_of(name))
+            self._told()
+
+    def _move(self, shape: Shape, workers: int) -> None:
+        """Give all schemes the shape's numbers."""
+        self.schemes.show(with_shape(self.setup(), shape, workers).entries)
+
+    def set_alpha_and_latency(self, stragglers: int, latency: float) -> None:
+        """Set both, as a click on the map of winners does."""
+        self.link.fill({"latency": show(latency)})
+        self.shapes.set_stragglers(stragglers)
+        self._changed()
+
+    # ---------------------------------------------------------------- what they say
+
+    def setup(self) -> Setup:
+        """What all controls say together, whether it can be used or not."""
+        common = {
+            "workers": self.shapes.form.shown()["workers"],
+            **self.run.read(),
+            "problem": self.problem.chosen,
+            "problem_args": self.problem.settings(),
+            "optimiser": self.optimiser.chosen,
+            "optimiser_args": self.optimiser.settings(),
+            "delays": {"kind": self.delays.chosen, **self.delays.settings()},
+            "link": self.link.read(),
+        }
+        return Setup(self.schemes.entries(), common)
+
+    def _forms(self) -> dict[str, Form]:
+        """Forms that all schemes share, by the field of an experiment that they fill."""
+        nested = {
+            "delays": self.delays,
+            "link": self.link,
+            "problem_args": self.problem,
+            "optimiser_args": self.optimiser,
+        }
+        return {**nested, "": self.run, "shape": self.shapes.form}
+
+    def verdicts(self) -> list[Verdict]:
+        """One per scheme; fields that cannot be used are coloured, with the reason."""
+        setup, forms = self.setup(), self._forms()
+        shared = {name: form.complaints() for name, form in forms.items()}
+        shared["shape"] = {**self.shapes.complaint(), **shared["shape"]}
+        wrong = _first(shared.values())
+        found = judge(setup)
+        self.shapes.reach()
+        for entry, form, verdict in zip(setup.entries, self.schemes.forms, found, strict=True):
+            form.reach(setup.common["workers"])
+            mine = form.form.complaints()
+            if verdict.experiment is None:
+                _place(verdict, entry, mine, shared, forms)
+            form.form.blame(mine)
+        for name, form in forms.items():
+            form.blame(shared[name])
+        return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
+
+    # ---------------------------------------------------------------- filling them
+
+    def show(self, experiments: Sequence[Experiment]) -> None:
+        """Write experiments into all forms."""
+        setup = setup_of(experiments)
+        common = dict(setup.common)
+        self.shapes.show(shape_of(experiments), common["workers"])
+        self.schemes.show(setup.entries)
+        delays = dict(common["delays"])
+        self.delays.choose(delays.pop("kind"), delays)
+        self.link.fill(_texts(common["link"]), fresh=True)
+        self.problem.choose(common["problem"], common["problem_args"])
+        self.optimiser.choose(common["optimiser"], common["optimiser_args"])
+        self.run.fill(_texts({name: common[name] for name in _RUN}), fresh=True)
+
+
+def preset_titles() -> dict[str, str]:
+    """Every published experiment by name, with what it is; those of papers 2 to 5 are made when they are chosen."""
+    found = {name: preset.title for name, preset in presets.items()} | dict(others.titles)
+    return {name: f"{name}: {title}" for name, title in found.items()}
+
+
+def preset_of(name: str) -> Preset:
+    """A published experiment; raises `SettingError` where there is none of that name."""
+    known = preset_titles()
+    if name not in known:
+        raise unknown_name("preset", name, known)
+    return presets[name] if name in presets else others[name]
+
+
+def _place(
+    verdict: Verdict, entry: Entry, mine: Reasons, shared: Mapping[str, Reasons], forms: Mapping[str, Form]
+) -> None:
+    """Put a reason at the field where the user can mend it: in the scheme's form, or in one that all share."""
+    form, name, reason = verdict.form, verdict.field, verdict.reason
+    if form == "scheme_args":
+        mine.setdefault(name, reason)
+        if name in SHARED:
+            shared["shape"].setdefault(name, reason)
+    elif form in entry.own or name in entry.own:
+        mine.setdefault("own", reason)
+    elif form:
+        shared[form].setdefault(name, reason)
+    else:
+        for place, other in forms.items():
+            if name in {line.name for line in other.lines}:
+                shared[place].setdefault(name, reason)
+
+
+def _first(reasons: Any) -> str:
+    return next((text for group in reasons for text in group.values()), "")
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: show(value) for name, value in values.items()}
+
+
+def _run_lines() -> list[Field]:
+    lines = [line for line in fields_of(Experiment) if line.name in _RUN]
+    return [replace(line, minor=line.name in _RUN[2:]) for line in lines]
+
+
+def _problems() -> dict[str, Any]:
+    return {name: problems.get(name) for name in problems.names()}
+
+
+def _known_data() -> tuple[str, ...]:
+    from workbench.problems.data import catalogue
+
+    return tuple(catalogue())

@@ -1,0 +1,214 @@
+"""From the metadata of settings to what a form shows, and from what is typed back to values.
+
+A new scheme, delay model, problem or optimiser gets its form from its own fields; nothing here knows any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import yaml
+
+from workbench.base.settings import Settings
+from workbench.base.text import dump, parse
+
+Kind = Literal["whole", "number", "text", "choice", "flag", "list"]
+
+# What sliders of unbounded numbers cover, by unit; typed values may lie beyond.
+SPANS = {
+    "s": (1e-6, 10.0),
+    "s/sample": (1e-7, 1e-1),
+    "samples/s": (1e1, 1e7),
+    "1/s": (1e-3, 1e3),
+    "bytes/s": (1e4, 1e10),
+    "floats/s": (1e5, 1e12),
+}
+_DECADES = 3.0  # of a slider around a default, where the unit tells nothing
+
+
+@dataclass(frozen=True)
+class Field:
+    """One line of a form. `low` and `high` are the slider's ends (None: no slider); `empty`: may be left empty."""
+
+    name: str
+    label: str
+    help: str = ""
+    unit: str = ""
+    kind: Kind = "text"
+    default: str = ""
+    empty: bool = False
+    choices: tuple[str, ...] = ()  # of a text: suggestions
+    words: tuple[str, ...] = ()  # what the choices are called, if not by themselves
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    minor: bool = False  # shown on demand
+
+    def page(self) -> dict[str, Any]:
+        """As the page gets it."""
+        return asdict(self)
+
+
+def fields_of(cls: type[Settings], skip: Sequence[str] = ()) -> list[Field]:
+    """Lines of a form for a class of settings, in order; nested settings, which have forms of their own, are left out.
+
+    >>> from workbench.core.links import Link
+    >>> [(f.name, f.kind, f.unit) for f in fields_of(Link)]
+    [('latency', 'number', 's'), ('bandwidth', 'number', 'bytes/s'), ('downloads', 'flag', '')]
+    """
+    specs = [spec for spec in cls.fields() if spec["name"] not in skip and "const" not in spec]
+    return [_field(spec) for spec in specs if not _nested(spec)]
+
+
+def _nested(spec: Mapping[str, Any]) -> bool:
+    return any(key in spec for key in ("$ref", "oneOf", "discriminator")) or spec.get("type") == "object"
+
+
+def _field(spec: Mapping[str, Any]) -> Field:
+    options = [o for o in spec.get("anyOf", [spec]) if o.get("type") != "null"]
+    kind = _kind(options)
+    low, high, log = _span(spec, options[0]) if kind in ("whole", "number") else (None, None, False)
+    name = str(spec["name"])
+    return Field(
+        name=name,
+        label=name.replace("_", " "),
+        help=str(spec.get("description", "")),
+        unit=str(spec.get("unit", "")),
+        kind=kind,
+        default=show(spec.get("default")),
+        empty=len(options) < len(spec.get("anyOf", options)),
+        choices=tuple(str(choice) for choice in options[0].get("enum", ())),
+        low=low,
+        high=high,
+        log=log,
+        minor="seed" in name or _matrix(options[0]),
+    )
+
+
+def _matrix(option: Mapping[str, Any]) -> bool:
+    return option.get("type") == "array" and option.get("items", {}).get("type") == "array"
+
+
+def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
+    if len(options) > 1 or options[0].get("type") == "array":
+        return "list"
+    if "enum" in options[0]:
+        return "choice"
+    kinds: dict[str, Kind] = {"integer": "whole", "number": "number", "boolean": "flag"}
+    return kinds.get(options[0].get("type", ""), "text")
+
+
+def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> tuple[float | None, float | None, bool]:
+    """Ends of a slider and whether it is logarithmic. None where it would not help: seeds, sizes of data sets."""
+    least = option.get("minimum", option.get("exclusiveMinimum"))
+    most = option.get("maximum", option.get("exclusiveMaximum"))
+    default = spec.get("default")
+    if least is None or least == most or "seed" in str(spec["name"]):
+        return None, None, False
+    if most is not None:
+        return least, most, False
+    if option["type"] == "integer":
+        if not isinstance(default, int) or spec.get("unit") == "samples":
+            return None, None, False
+        return least, max(12.0, 4.0 * default), False
+    return _decades(spec.get("unit", ""), least, default, "minimum" in option)
+
+
+def _decades(
+    unit: str, least: float, default: float | None, inclusive: bool
+) -> tuple[float | None, float | None, bool]:
+    """Several decades, of the unit or around the default; the left end is 0 where that may be chosen."""
+    low, high = SPANS.get(unit, (0.0, 0.0))
+    if default and not low <= default <= high:
+        low, high = default * 10**-_DECADES, default * 10**_DECADES
+    if not high:
+        return None, None, False
+    return (0.0 if inclusive and least == 0 else max(low, least)), high, True
+
+
+def show(value: Any) -> str:
+    """What stands in a field for a value; `read` gives the value back.
+
+    >>> show(5e-05), show(True), show((6, 8, 10)), show(None)
+    ('5e-05', 'yes', '[6, 8, 10]', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple, dict)):
+        return dump(_plain(value), default_flow_style=True, width=10**6).strip()
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, models as dicts, so that YAML has words for them."""
+    if isinstance(value, Settings):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def read(field: Field, text: str) -> Any:
+    """Value of what was typed. What is no such value stays text, and whoever gets it says what is wrong with it.
+
+    >>> read(Field("rounds", "rounds", kind="whole"), "100"), read(Field("step", "step", kind="number"), "1e-3")
+    (100, 0.001)
+    """
+    text = text.strip()
+    if not text:
+        return None
+    if field.kind == "flag":
+        return {"yes": True, "no": False}.get(text, text)
+    if field.kind in ("whole", "number"):
+        return number(text)
+    return _listed(text) if field.kind == "list" else text
+
+
+def number(text: str) -> int | float | str:
+    """A whole number, else a number, else the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _listed(text: str) -> Any:
+    """Lists as YAML; brackets may be left out."""
+    bare = "," in text and text[0] not in "[{"
+    try:
+        return parse(f"[{text}]" if bare else text)
+    except yaml.YAMLError:
+        return text
+
+
+def complaint(field: Field, text: str) -> str:
+    """Why a field cannot be used as it stands, if its text alone tells: it may not be empty."""
+    if text.strip() or field.empty or field.kind == "text":
+        return ""
+    example = f", e.g. {field.default}" if field.default else ""
+    return f"{field.name}: is empty; write a value{example}"
+
+
+def menu(name: str, label: str, words: Mapping[str, str], help: str = "") -> Field:
+    """A line with a menu: value -> what it is called."""
+    return Field(name, label, help, kind="choice", choices=tuple(words), words=tuple(words.values()))
+
+
+def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Values of a form, by name; what stands as it does by default is left out.
+
+    >>> from workbench.core.links import Link
+    >>> values_of(fields_of(Link), {"latency": "1e-3", "bandwidth": "", "downloads": "no"})
+    {'latency': 0.001}
+    """
+    typed = [(field, texts.get(field.name, field.default).strip()) for field in fields]
+    return {field.name: read(field, text) for field, text in typed if text != field.default}
+
+
+__all__ = ["SPANS", "Field", "complaint", "fields_of", "menu", "number", "read", "show", "values_of"]

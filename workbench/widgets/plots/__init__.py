@@ -1,0 +1,1 @@
+"""Plots that grow while runs go on."""

@@ -1,0 +1,247 @@
+"""Curves that grow while runs go on: of one or of many, simulated or real, on one axis, with a Stop button.
+
+The kernel sends rows that are new, ten times a second at most; the page draws once per animation frame whatever came
+since the last one. A view that comes late (the page was loaded anew, a second window, Voila) asks for all rows, and
+a view that finds a gap asks for what it lacks, so none is ever wrong for long. Axes, scales and theme are changed
+in the page, without the kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from threading import RLock, Thread
+from typing import Any, NamedTuple
+
+import numpy as np
+import traitlets as t
+from numpy.typing import NDArray
+
+from workbench.engines.timeline import COUNTS
+from workbench.figures.convergence import NAMES
+from workbench.figures.inputs import labels
+from workbench.figures.speedups import AXES
+from workbench.figures.style import Theme, new_figure, palette, scheme_style
+from workbench.running.run import Rows, Run
+from workbench.widgets.assets import script, style
+from workbench.widgets.plots.plot import Drawn
+
+PAUSE = 0.1  # s between looks at the runs
+AGAIN = 500  # rows that are sent again at most because their losses came late
+HEIGHT = 480  # px
+OVER = ("finished", "stopped", "failed")
+_SUMS = ("bytes", "samples")  # shown cumulatively
+_COSTS = frozenset({*COUNTS, "overrun", "rejected", "abandoned"})  # counts per round, not shown
+
+
+class LivePlot(Drawn):
+    """Metric versus wall clock, rounds, bytes or samples of runs that are under way.
+
+    >>> import workbench as wb
+    >>> runs = wb.start_all([wb.Experiment(scheme=s, workers=12, rounds=5) for s in ("UMW", "CR")])
+    >>> plot = LivePlot(runs)
+    >>> plot.wait()
+    True
+    >>> [curve["name"] for curve in plot.curves]
+    ['UMW', 'CR']
+    """
+
+    _esm = t.Unicode(script("live")).tag(sync=True)
+    _css = t.Unicode(style()).tag(sync=True)
+    curves: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, color, dash, symbol, width of each
+    status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share of each
+    edition = t.Int().tag(sync=True)  # another number: other runs
+    active = t.Bool().tag(sync=True)  # is there something to stop?
+    x = t.Enum(list(AXES), "time").tag(sync=True)
+    y = t.Unicode("loss").tag(sync=True)
+    scale_x = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
+    scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
+    target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
+    metrics = t.Dict({"loss": NAMES["loss"]}).tag(sync=True)  # name -> words
+    titles = t.Dict(dict(AXES)).tag(sync=True)
+    looks = t.Dict().tag(sync=True)  # theme -> plotly layout
+
+    def __init__(self, runs: Sequence[Run] = (), **traits: Any) -> None:
+        super().__init__(looks={"light": look("light"), "dark": look("dark")}, **traits)
+        self.runs: list[Run] = []
+        self._sent: list[_Sent] = []
+        self._lock = RLock()
+        self._thread: Thread | None = None
+        self._done: list[Callable[[], None]] = []
+        if runs:
+            self.show(runs)
+
+    def show(self, runs: Sequence[Run], keep: bool = False) -> None:
+        """Show these runs, beside those that are shown already if `keep`; returns at once."""
+        with self._lock:
+            self.runs = [*(self.runs if keep else ()), *runs]
+            self._sent = [_Sent(run) for run in self.runs]
+            with self.hold_sync():
+                self.curves = curves_of(self.runs)
+                self.edition += 1
+                self.active = any(run.state not in OVER for run in self.runs)
+            self._look()
+            if self.active and (self._thread is None or not self._thread.is_alive()):
+                self._thread = Thread(target=self._follow, name="workbench-live-plot", daemon=True)
+                self._thread.start()
+        if not self.active:
+            self._tell()
+
+    def stop(self) -> None:
+        """Ask all runs to end after the round that they are in."""
+        for run in self.runs:
+            run.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until all runs are over; says whether they are. The plot then shows all of them."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+        return not self.active
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Call back, from a thread, whenever all runs shown are over."""
+        self._done.append(call)
+
+    # ---------------------------------------------------------------- following the runs
+
+    def _follow(self) -> None:
+        over = False
+        while not over:
+            time.sleep(PAUSE)
+            with self._lock:
+                over = all(run.state in OVER for run in self.runs)
+                self._look()
+                if over:
+                    self.active = False
+        self._tell()
+
+    def _tell(self) -> None:
+        for call in self._done:
+            call()
+
+    def _look(self) -> None:
+        """Send what is new."""
+        found = {i: part for i, sent in enumerate(self._sent) if (part := sent.news()) is not None}
+        self._name_metrics(found)
+        self._frame(found)
+        status = [sent.status(curve["name"]) for sent, curve in zip(self._sent, self.curves, strict=True)]
+        if status != self.status:
+            self.status = status
+
+    def _name_metrics(self, found: Mapping[int, Part]) -> None:
+        names = {name: None for part in found.values() for name in part.columns if name not in AXES}
+        new = {name: NAMES.get(name, name.replace("_", " ")) for name in names if name not in self.metrics}
+        if new:
+            self.metrics = {**self.metrics, **new}
+
+    def _frame(self, parts: Mapping[int, Part]) -> None:
+        """One frame. Single precision is more than a screen shows."""
+        if not parts:
+            return
+        heads = [{"curve": i, "first": p.first, "columns": list(p.columns)} for i, p in parts.items()]
+        buffers = [np.stack(list(p.columns.values())).astype(np.float32).tobytes() for p in parts.values()]
+        self.send({"kind": "rows", "edition": self.edition, "parts": heads}, buffers=buffers)
+
+    def hear(self, content: dict[str, Any]) -> None:
+        """A view wants rows that it lacks, or the user wants to stop."""
+        if content.get("kind") == "stop":
+            self.stop()
+        elif content.get("kind") == "from":
+            with self._lock:
+                have = [*content["rows"], *[0] * len(self._sent)]
+                again = {i: sent.again(int(have[i])) for i, sent in enumerate(self._sent)}
+                self._frame({i: part for i, part in again.items() if part is not None})
+
+
+class Part(NamedTuple):
+    """Rows of one run from row `first` on, as the page gets them; bytes and samples are cumulative."""
+
+    first: int
+    columns: Rows
+
+
+class _Sent:
+    """What of one run the page has been sent.
+
+    Losses may come later than their rows, so rows are sent again until a later loss is known; those that are made up
+    for at the run's end are sent again then.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.rows = 0
+        self.settled = 0  # rows that are not looked at again before the end
+        self.known = 0  # losses among the rows after them
+        self.sums = dict.fromkeys(_SUMS, 0.0)  # over the settled rows
+        self.holes = self.closed = False
+
+    def news(self) -> Part | None:
+        """Rows that the page lacks, None if there are none."""
+        over = self.run.state in OVER
+        if self.closed:
+            return None
+        if over and self.holes:
+            self.settled, self.known, self.sums, self.rows = 0, 0, dict.fromkeys(_SUMS, 0.0), -1
+        self.closed = over
+        rows = self.run.rows(self.settled)
+        count, losses = len(rows["round"]), np.isfinite(rows["loss"])
+        if self.settled + count == self.rows and losses.sum() == self.known:
+            return None
+        part = Part(self.settled, _cumulative(rows, self.sums))
+        self._settle(part, losses)
+        return part if count else None
+
+    def _settle(self, part: Part, losses: NDArray[np.bool_]) -> None:
+        count = len(losses)
+        self.rows = part.first + count
+        last = int(np.flatnonzero(losses)[-1]) + 1 if losses.any() else 0
+        done = max(last, count - AGAIN)
+        self.holes |= not losses[:done].all()
+        if done:
+            self.sums = {name: float(part.columns[name][done - 1]) for name in _SUMS if name in part.columns}
+        self.settled = part.first + done
+        self.known = int(losses[done:].sum())
+
+    def again(self, first: int) -> Part | None:
+        """All rows from `first` on that were sent before."""
+        rows = _cumulative(self.run.rows(), dict.fromkeys(_SUMS, 0.0))
+        if first >= min(self.rows, len(rows["round"])):
+            return None
+        return Part(first, {name: column[first : self.rows] for name, column in rows.items()})
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What the table under the curves says."""
+        run = self.run
+        share = max(self.rows, 0) / run.experiment.rounds
+        return {"name": name, "state": run.state, "note": run.note, "share": round(share, 3)}
+
+
+def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
+    """The columns that are shown, in the order of `Trace.rounds`."""
+    shown = {
+        name: np.asarray(c, dtype=float) for name, c in rows.items() if name in AXES or name not in _COSTS
+    }
+    added = {name: sums.get(name, 0.0) + np.cumsum(shown[name]) for name in _SUMS if name in shown}
+    rounds = {"round": shown["round"] + 1.0} if "round" in shown else {}
+    return {**shown, **added, **rounds}
+
+
+def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Name and look of every run's curve; runs of one scheme have its colour, and dashes of their own."""
+    seen: Counter[str] = Counter()
+    curves = []
+    for run, name in zip(runs, labels(runs), strict=True):
+        style = scheme_style(run.experiment.scheme, seen[run.experiment.scheme])
+        curves.append({"name": name, **style._asdict(), "width": 3})
+        seen[run.experiment.scheme] += 1
+    return curves
+
+
+def look(theme: Theme) -> dict[str, Any]:
+    """House style as plotly's layout."""
+    figure = new_figure(theme, "", height=HEIGHT)
+    figure.update_layout(margin={"t": 24}, font_color=palette(theme).text, legend_itemwidth=44)
+    return dict(json.loads(figure.to_json())["layout"])
