@@ -27,7 +27,7 @@ import psutil
 
 import workbench as wb
 from workbench.core.delays import DelayStream
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.launch.client.pools import POOLS
 from workbench.launch.head import mpiexec
 from workbench.launch.head.supervisor import SHARED

@@ -22,7 +22,8 @@ from workbench.base.settings import (
 from workbench.core.delays import Delays, ShiftedExponential
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser, optimiser_class
-from workbench.core.protocol import Plan, Scheme
+from workbench.core.plan import Plan
+from workbench.core.scheme import Scheme
 from workbench.problems import Problem, ProblemArgs, problem_from
 
 MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from workbench.core.delays import DelayStream, ShiftedExponential
 from workbench.core.links import Link
 from workbench.core.optimisers import GradientDescent
-from workbench.core.protocol import MASTER, Commit, Compute, Node, Program, Scheme
+from workbench.core.plan import MASTER
+from workbench.core.protocol import Commit, Compute, Node, Program
 from workbench.core.ring import ring_steps, slice_sizes
+from workbench.core.scheme import Scheme
 from workbench.engines.virtual.arithmetic import Numbers
 from workbench.engines.virtual.sim import World, simulate
 from workbench.problems.linear import LeastSquares

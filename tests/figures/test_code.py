@@ -14,7 +14,7 @@ import workbench as wb
 from tests.cases import CASES, experiments
 from tests.figures.conftest import experiment
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Plan, star_plan
+from workbench.core.plan import Plan, star_plan
 from workbench.figures import code, tree
 from workbench.figures.code import MOST_COLUMNS, MOST_WORKERS, cells_of, coefficient_scale
 from workbench.figures.palettes import PALETTES

@@ -14,7 +14,7 @@ import workbench as wb
 from tests.cases import CASES, experiments
 from tests.figures.conftest import experiment
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Plan, star_plan
+from workbench.core.plan import Plan, star_plan
 from workbench.figures import tree
 from workbench.figures.layout import ON_RING, REST, place
 from workbench.figures.tree import MOST_RANKS, MOST_STRIPS, strips_of

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.base.settings import SettingError
+from workbench.base.types import Array
 from workbench.core.delays import Delays, Heterogeneous, Markov, Pareto, Replay, ShiftedExponential
-from workbench.core.protocol import Array
 from workbench.planning.laws import (
     FITS,
     Law,

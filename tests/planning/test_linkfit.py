@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.forecasting import port
+from workbench.core.odds import port
 from workbench.planning.linkfit import Messages, PortFit, Work, fit_line, fit_port, fit_work
 
 FEW = settings(max_examples=10)

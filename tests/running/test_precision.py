@@ -16,7 +16,7 @@ from tests.codes.survivors import neighbours, some, strides
 from workbench.base.errors import PrecisionWarning
 from workbench.base.settings import SettingError
 from workbench.codes import GradientCode
-from workbench.core.protocol import Scheme
+from workbench.core.scheme import Scheme
 from workbench.running.precision import lost_digits
 
 COMMON: dict[str, Any] = {"workers": 60, "rounds": 2, "problem_args": {"samples": 120, "features": 3}}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 
 
 class Band(NamedTuple):

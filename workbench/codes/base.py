@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.blas import one_thread
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 
 REMEMBERED = (
     2_000_000  # numbers kept in decoded survivor sets, 8 bytes each; a set costs its rows and its weights

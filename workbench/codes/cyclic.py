@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import unknown_name
+from workbench.base.types import Array
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import remembered, seed_fits, stragglers_fit
 from workbench.codes.dual import Dual, best_dual, harmonics, perturbed
-from workbench.core.protocol import Array
 
 Construction = Literal["stable", "tandon"]
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from workbench.base.blas import one_thread
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 
 NOISES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; the first is the one for large codes
 ALL_SETS = 10_000  # with no more sets of stragglers than that, candidates are judged by all of them, ...

@@ -20,9 +20,9 @@ from math import gcd
 import numpy as np
 
 from workbench.base.settings import SettingError
+from workbench.base.types import Array
 from workbench.codes.base import GradientCode
 from workbench.codes.checks import between, nearest, remembered, some_are_there
-from workbench.core.protocol import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.base.settings import SettingError
+from workbench.base.types import Array
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import nearest, remembered, stragglers_fit
-from workbench.core.protocol import Array
 
 
 @remembered

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, unknown_name
+from workbench.base.types import Array
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import between, kinds_fit, remembered, seed_fits, some_are_there
 from workbench.codes.cyclic import cyclic
 from workbench.codes.dual import best_dual, gaussian
-from workbench.core.protocol import Array
 
 
 @dataclass(frozen=True, eq=False)

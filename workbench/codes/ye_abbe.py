@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, unknown_name
+from workbench.base.types import Array
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import between, remembered, seed_fits, stragglers_fit
 from workbench.codes.cyclic import cyclic_holders
 from workbench.codes.dual import Dual, best_dual, dual, harmonics, judged_sets, perturbed
-from workbench.core.protocol import Array
 
 Kind = Literal["auto", "polynomial", "gaussian", "stable"]
 CONSTRUCTIONS = ["auto", "polynomial", "gaussian", "stable"]

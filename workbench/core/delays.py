@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from workbench.base.settings import SettingError, Settings, setting
-from workbench.core.protocol import Array, Plan
+from workbench.base.types import Array
+from workbench.core.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd

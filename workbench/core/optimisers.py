@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from workbench.base.settings import SettingError, Settings, setting, unknown_name
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 
 if TYPE_CHECKING:
     from workbench.problems.base import Problem

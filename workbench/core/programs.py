@@ -15,11 +15,11 @@ import numpy as np
 
 from workbench.base.blas import one_thread
 from workbench.base.errors import QuorumLost
+from workbench.base.types import Array
 from workbench.core.protocol import (
     CODED,
     LOST,
     MODEL,
-    Array,
     Close,
     Commit,
     Compute,

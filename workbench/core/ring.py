@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from workbench.base.types import Array
 from workbench.core.links import BYTES_PER_FLOAT, Link
-from workbench.core.protocol import Array, Node, Recv, Send
+from workbench.core.protocol import Node, Recv, Send
 
 SLICE = "slice"
 

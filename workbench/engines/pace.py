@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from workbench.core.delays import DelayStream
-from workbench.core.protocol import Compute, Plan, Scheme, Work
+from workbench.core.plan import Plan, Work
+from workbench.core.protocol import Compute
+from workbench.core.scheme import Scheme
 
 
 class Pace:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.core.protocol import Array, Plan
+from workbench.base.types import Array
+from workbench.core.plan import Plan
 from workbench.experiment import Experiment
 from workbench.figures.inputs import plan_of
 from workbench.figures.style import BLUE, VERMILLION, Theme, new_figure, palette

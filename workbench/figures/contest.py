@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.figures.convergence import quantity
 from workbench.figures.style import Theme, new_figure, palette, scheme_style
 

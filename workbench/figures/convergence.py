@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.figures.inputs import Series, named, shared
 from workbench.figures.speedups import (
     AXES,

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.base.intervals import Band, band
 from workbench.base.settings import unknown_name
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.figures.bands import Line, about, draw, scale_y
 from workbench.figures.convergence import NAMES, log_x, title
 from workbench.figures.inputs import named, shared

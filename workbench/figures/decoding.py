@@ -13,20 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import (
-    LOST,
-    MASTER,
-    MODEL,
-    Array,
-    Commit,
-    Compute,
-    Match,
-    Message,
-    Node,
-    Recv,
-    Send,
-    one_moment,
-)
+from workbench.base.types import Array
+from workbench.core.plan import MASTER
+from workbench.core.protocol import LOST, MODEL, Commit, Compute, Match, Message, Node, Recv, Send, one_moment
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.trace.trace import Trace
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Plan
+from workbench.core.plan import Plan
 from workbench.experiment import Experiment
 from workbench.figures.style import Style, scheme_style
 from workbench.trace.trace import Trace

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.protocol import Array, Plan
+from workbench.base.types import Array
+from workbench.core.plan import Plan
 
 LAYERED = 32  # workers up to which a tree is drawn from the top down
 FAN = 6  # children of a parent, where one branch is drawn

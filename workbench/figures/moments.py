@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.figures import round_events as ev
 from workbench.figures.round_events import Bars
 from workbench.trace.trace import Trace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.figures.contest import quantity_of
 from workbench.figures.style import (
     BLUE,

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array, Plan
+from workbench.base.types import Array
+from workbench.core.plan import Plan
 from workbench.trace.trace import Trace
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.figures.inputs import labels
 from workbench.figures.style import (
     Style,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.base.settings import SettingError, check_kind, unknown_name
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.figures.inputs import Series, named
 from workbench.trace.trace import Trace
 

@@ -8,7 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench.core.protocol import MASTER, Array, Plan
+from workbench.base.types import Array
+from workbench.core.plan import MASTER, Plan
 from workbench.experiment import Experiment
 from workbench.figures.code import coefficient_scale, one_number
 from workbench.figures.inputs import plan_of, runs

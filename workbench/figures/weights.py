@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import MASTER, Plan
+from workbench.core.plan import MASTER, Plan
 from workbench.experiment import Experiment
 from workbench.figures.decoding import Weights, decode_weights
 from workbench.figures.inputs import runs

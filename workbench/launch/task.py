@@ -16,10 +16,11 @@ from workbench import problems, schemes
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.files import sha256
 from workbench.base.settings import SettingError
+from workbench.base.types import Array
 from workbench.core.delays import Delays, DelayStream
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser, State, optimiser_class
-from workbench.core.protocol import Array, Plan
+from workbench.core.plan import Plan
 from workbench.engines.real.rank import Emulate, Setup
 from workbench.experiment import Experiment
 from workbench.problems import OnData, problem_from

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, Settings, setting
+from workbench.base.types import Array
 from workbench.core.delays import (
     Constant,
     Delays,
@@ -25,7 +26,6 @@ from workbench.core.delays import (
     Pareto,
     ShiftedExponential,
 )
-from workbench.core.protocol import Array
 
 SLACK = 0.05  # share of a time by which a law may be off, in the Kolmogorov distance
 DISTANCE, GAP, TAIL = 0.1, 0.3, 1.5  # beyond these a law does not fit

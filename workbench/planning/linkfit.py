@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.base.settings import Settings, setting
-from workbench.core.protocol import Array
-from workbench.forecasting import port
+from workbench.base.types import Array
+from workbench.core.odds import port
 
 # ---------------------------------------------------------------- the cost of work
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
+from workbench.base.types import Array
 from workbench.core.delays import Delays
-from workbench.core.protocol import Array
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.planning.laws import Law, assess, laws_of, refit

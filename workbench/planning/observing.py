@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
+from workbench.base.types import Array
 from workbench.core.links import BYTES_PER_FLOAT
-from workbench.core.protocol import Array
 from workbench.experiment import Experiment
 from workbench.planning.laws import resampled
 from workbench.planning.linkfit import Messages, PortFit

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.stats import t as student
 
+from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
-from workbench.core.protocol import Array
 from workbench.experiment import Experiment
 from workbench.forecasting import Forecast
 from workbench.planning.advice import name_of

@@ -19,9 +19,9 @@ from pydantic.fields import FieldInfo
 
 from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, Settings, check_ending, path_of, setting
+from workbench.base.types import Array
 from workbench.core.delays import Delays, DelayStream, Replay
 from workbench.core.links import BYTES_PER_FLOAT, Link
-from workbench.core.protocol import Array
 from workbench.engines.real.learner import PIECE
 from workbench.planning.laws import Law
 from workbench.planning.linkfit import PortFit, Work

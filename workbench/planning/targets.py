@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from workbench.base.settings import SettingError
+from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
-from workbench.core.protocol import Array
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
 from workbench.experiment import Experiment

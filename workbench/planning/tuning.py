@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 
 from workbench.base.settings import check_kind
+from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser, smoothness_of
-from workbench.core.protocol import Array
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.problems import Problem

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from workbench.base.settings import SettingError, Settings, at_most, setting, unknown_name
-from workbench.core.protocol import Plan
+from workbench.core.plan import Plan
 from workbench.problems.base import Evaluation, Problem, Request
 
 if TYPE_CHECKING:

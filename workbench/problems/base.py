@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 
 Slice = tuple[int, int, float]  # first sample, one past the last, weight
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.problems.base import Evaluation, Request, Slice
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10  # of CIFAR-10

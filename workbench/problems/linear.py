@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from workbench.base.blas import one_thread
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.problems.base import Evaluation, Request, Slice
 
 BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in calls than caches give back

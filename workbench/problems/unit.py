@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.problems.base import Evaluation, Request, Slice
 
 

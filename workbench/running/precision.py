@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from workbench.base.settings import SettingError
 from workbench.codes.quality import DOUBLE, loses, lost
-from workbench.core.protocol import LEAST_DIGITS, Scheme
+from workbench.core.scheme import LEAST_DIGITS, Scheme
 
 SHARE = 0.5  # of the digits may be lost without a word
 

@@ -15,19 +15,9 @@ import numpy as np
 from workbench.base.blas import one_thread
 from workbench.base.errors import RunError
 from workbench.base.settings import path_of
-from workbench.core.protocol import (
-    LOST,
-    MASTER,
-    MODEL,
-    AllReduce,
-    Array,
-    Commit,
-    Compute,
-    Message,
-    Node,
-    Recv,
-    Send,
-)
+from workbench.base.types import Array
+from workbench.core.plan import MASTER
+from workbench.core.protocol import LOST, MODEL, AllReduce, Commit, Compute, Message, Node, Recv, Send
 from workbench.engines.real.learner import Learner
 from workbench.experiment import Experiment
 from workbench.trace.records import check_kept, read_arrivals, read_rows

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
-from workbench.core.protocol import Array, Plan
+from workbench.core.plan import Plan
 from workbench.engines.timeline import COUNTS, Timeline
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
 from workbench.experiment import Experiment

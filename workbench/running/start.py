@@ -10,8 +10,9 @@ import numpy as np
 
 from workbench.base.errors import PrecisionWarning
 from workbench.base.settings import check_kind, check_options, unknown_name
+from workbench.base.types import Array
 from workbench.core.delays import DelayStream
-from workbench.core.protocol import Array, Scheme
+from workbench.core.scheme import Scheme
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
 from workbench.engines.virtual.sim import World, simulate

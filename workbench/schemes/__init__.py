@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from workbench.base.settings import unknown_name
-from workbench.core.protocol import Scheme
+from workbench.core.scheme import Scheme
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -9,30 +9,31 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.types import Array
 from workbench.core.links import BYTES_PER_FLOAT
-from workbench.core.protocol import Array
-from workbench.forecasting import BATCH, Odds, Setting, Ties, order, port
+from workbench.core.odds import Draws, Odds, Ties, order, port
+from workbench.forecasting import BATCH
 from workbench.schemes.many_messages import Clusters
 
 Ints = NDArray[np.int64]
 
 
-def message_odds(setting: Setting, portions: Ints, clusters: Clusters) -> Odds:
+def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
     """Seconds, messages and bytes of every round; `portions` are the workers' samples in order, (workers, r)."""
-    assert setting.progress is not None
+    assert draws.progress is not None
     at_once = max(1, BATCH // portions.size)
-    extra = np.broadcast_to(setting.send(setting.floats), setting.seconds.shape)
-    extra = extra + setting.link.latency + setting.down
+    extra = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)
+    extra = extra + draws.link.latency + draws.down
     pieces = []
     for start in range(0, len(extra), at_once):
         which = slice(start, start + at_once)
-        done = setting.progress(portions, which)[:, :, clusters.agenda.after - 1]
+        done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
-        place = places(arrivals, _later(setting.ties, start))
-        pieces.append(_outcomes(arrivals, place, clusters, setting.link.transfer(setting.floats)))
+        place = places(arrivals, _later(draws.ties, start))
+        pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    decoding = 0.0 if setting.decode_rate is None else combined * setting.floats / setting.decode_rate
-    return Odds(end + decoding, count.astype(float), count * float(BYTES_PER_FLOAT * setting.floats))
+    decoding = 0.0 if draws.decode_rate is None else combined * draws.floats / draws.decode_rate
+    return Odds(end + decoding, count.astype(float), count * float(BYTES_PER_FLOAT * draws.floats))
 
 
 def _later(ties: Ties, start: int) -> Ties:

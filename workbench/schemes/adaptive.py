@@ -13,18 +13,18 @@ download.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from workbench.base.settings import SettingError, setting
+from workbench.core.odds import Draws, Odds, star_odds
+from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import Got, at_least, parent_program
-from workbench.core.protocol import MASTER, Node, Plan, Program, Scheme, divisors, star_plan
+from workbench.core.protocol import Node, Program
+from workbench.core.scheme import Scheme, divisors
 from workbench.schemes.lazy import Groups, batch_worker, check_groups, lazy_master, lazy_odds, lazy_worker
 from workbench.schemes.uncoded import total
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
 
 
 class MiniBatches(Scheme):
@@ -71,11 +71,9 @@ class DSGD(MiniBatches):
             return parent_program(node, at_least(node.plan.workers), _sum)
         return batch_worker(node, self.batch)
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The slowest of all, exactly: equation (11)."""
-        from workbench.forecasting import star_odds
-
-        return star_odds(setting, workers)
+        return star_odds(draws, workers)
 
 
 class DAdam(DSGD):
@@ -111,9 +109,9 @@ class CADA(MiniBatches):
             return lazy_master(node, groups, self.c, self.max_age, lambda group, got: total(got))
         return lazy_worker(node, groups, self.batch)
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The slowest of the groups' fastest workers if all are selected: (13) and (16) with Mbar = M, Gbar = G."""
-        return lazy_odds(setting, self.grouping(workers))
+        return lazy_odds(draws, self.grouping(workers))
 
 
 class GCADA(CADA):

@@ -17,27 +17,14 @@ from pydantic import model_validator
 from workbench.base.settings import SettingError, setting
 from workbench.codes import Decoding, GradientCode, circulant, fractional
 from workbench.core.delays import Keyed
+from workbench.core.odds import Draws, Odds, deadline_odds, star_odds
+from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import Got, Rule, after, at_least, parent_program, weighted_sum, worker_program
-from workbench.core.protocol import (
-    CODED,
-    MASTER,
-    MODEL,
-    Compute,
-    Message,
-    Node,
-    Plan,
-    Program,
-    Scheme,
-    Send,
-    kept_digits,
-    star_plan,
-)
+from workbench.core.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
+from workbench.core.scheme import Scheme, kept_digits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from workbench.forecasting import Odds, Setting
-
 SHUFFLES = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
 
 
@@ -130,13 +117,11 @@ class Approximate(Scheme):
         weights, residual = self.weigh(code, answered)
         return weighted_sum(weights, [values[row] for row in answered]), residual
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The deadline, or the k-th answer."""
-        from workbench.forecasting import deadline_odds, star_odds
-
         if self.deadline is None:
-            return star_odds(setting, self.waits_for(workers))
-        return deadline_odds(setting, self.deadline)
+            return star_odds(draws, self.waits_for(workers))
+        return deadline_odds(draws, self.deadline)
 
 
 class Shuffled(Approximate):

@@ -12,19 +12,17 @@ SGC and BGC can be shuffled, which paper 4 leaves for later (its section VI).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from workbench.base.settings import SettingError, setting
+from workbench.base.types import Array
 from workbench.codes import Decoding, GradientCode, bernoulli, fractional
+from workbench.core.odds import Draws, Odds, earlier
 from workbench.core.programs import Rule, one_of_each
-from workbench.core.protocol import Array
 from workbench.schemes.approximate import Approximate, Shuffled, groups_divide
 from workbench.schemes.gradient_coding import GC
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
 
 
 class ErasureHead(Approximate):
@@ -48,12 +46,10 @@ class ErasureHead(Approximate):
         size = self.replication
         return super().rule(workers) | one_of_each(lambda rank: (rank - 1) // size, workers // size)
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The earlier of both."""
-        from workbench.forecasting import earlier
-
-        covered = GC(stragglers=self.replication - 1, code="fractional").odds(setting, workers)
-        return earlier(covered, super().odds(setting, workers))
+        covered = GC(stragglers=self.replication - 1, code="fractional").odds(draws, workers)
+        return earlier(covered, super().odds(draws, workers))
 
 
 class SGC(Shuffled):

@@ -7,19 +7,20 @@ aggregation in distributed learning", section III-A: CompAlloc, Allocate, Execut
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, setting
+from workbench.base.types import Array
 from workbench.codes import GradientCode, cyclic
+from workbench.core.odds import Draws, Odds, tree_odds
+from workbench.core.plan import MASTER, Plan, even_sizes
 from workbench.core.programs import at_least, child_program, parent_program
-from workbench.core.protocol import MASTER, Array, Node, Plan, Program, Scheme, even_sizes, kept_digits, some
+from workbench.core.protocol import Node, Program
+from workbench.core.scheme import Scheme, kept_digits, some
 from workbench.schemes.gradient_coding import Matrix, decoder, own_code
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
 
 
 class Segments(NamedTuple):
@@ -161,11 +162,9 @@ class CR(Scheme):
             parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
         )
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """Order statistics layer by layer."""
-        from workbench.forecasting import tree_odds
-
-        return tree_odds(setting, self.children, self.layers, self.children - self.stragglers)
+        return tree_odds(draws, self.children, self.layers, self.children - self.stragglers)
 
 
 def comp_alloc(data: Segments, B: Array) -> list[Segments]:

@@ -7,33 +7,18 @@ section 5 (timing model: a round takes d T1 + T2/m until the (n-s)-th worker). A
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from workbench.base.settings import SettingError, setting
+from workbench.base.types import Array
 from workbench.codes import GradientCode, YeAbbe, ye_abbe
+from workbench.core.odds import Draws, Odds, star_odds
+from workbench.core.plan import MASTER, Plan, Work, star_plan
 from workbench.core.programs import Combine, Got, at_least, parent_program, worker_program
-from workbench.core.protocol import (
-    CODED,
-    MASTER,
-    MODEL,
-    Array,
-    Compute,
-    Message,
-    Node,
-    Plan,
-    Program,
-    Scheme,
-    Send,
-    Work,
-    kept_digits,
-    some,
-    star_plan,
-)
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
+from workbench.core.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
+from workbench.core.scheme import Scheme, kept_digits, some
 
 
 class CEGC(Scheme):
@@ -98,12 +83,10 @@ class CEGC(Scheme):
                 node.parent, CODED, job.round, interleave(coded), floats=length, share=1 / self.reduction
             )
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The (n-s)-th answer of p/m numbers."""
-        from workbench.forecasting import star_odds
-
-        length = message_floats(setting.floats, self.reduction)
-        return star_odds(setting, workers - self.stragglers, length, 1 / self.reduction)
+        length = message_floats(draws.floats, self.reduction)
+        return star_odds(draws, workers - self.stragglers, length, 1 / self.reduction)
 
 
 def message_floats(floats: int, reduction: int) -> int:

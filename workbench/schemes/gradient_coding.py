@@ -17,6 +17,8 @@ import numpy as np
 from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, cyclic, fractional, mds
 from workbench.codes.cyclic import Construction
+from workbench.core.odds import Draws, Odds, star_odds
+from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import (
     Combine,
     Got,
@@ -26,24 +28,12 @@ from workbench.core.programs import (
     parent_program,
     weighted_sum,
 )
-from workbench.core.protocol import (
-    MASTER,
-    Node,
-    Plan,
-    Program,
-    Scheme,
-    divisors,
-    kept_digits,
-    some,
-    star_plan,
-)
+from workbench.core.protocol import Node, Program
+from workbench.core.scheme import Scheme, divisors, kept_digits, some
 from workbench.schemes.uncoded import check_stragglers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from workbench.forecasting import Odds, Setting
-
 Matrix = tuple[tuple[float, ...], ...]
 
 
@@ -123,13 +113,11 @@ class GC(Scheme):
             parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
         )
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The (N-S)-th answer; for groups, the last of the groups' first answers."""
-        from workbench.forecasting import star_odds
-
         if self._grouped:
-            return star_odds(setting, self._answers_until_covered)
-        return star_odds(setting, workers - self.stragglers)
+            return star_odds(draws, self._answers_until_covered)
+        return star_odds(draws, workers - self.stragglers)
 
     def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
         place = np.empty_like(order)

@@ -13,19 +13,19 @@ with s, which is what G-CADA avoids.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, cyclic
+from workbench.core.odds import Draws, Odds
+from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import Got
-from workbench.core.protocol import MASTER, Node, Plan, Program, Scheme, divisors, kept_digits, star_plan
+from workbench.core.protocol import Node, Program
+from workbench.core.scheme import Scheme, divisors, kept_digits
 from workbench.schemes.gradient_coding import decoder
 from workbench.schemes.lazy import Groups, check_groups, lazy_master, lazy_odds, lazy_worker
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
 
 
 class LAGC(Scheme):
@@ -97,6 +97,6 @@ class LAGC(Scheme):
 
         return lazy_master(node, groups, self.c, self.max_age, decoded)
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The slowest group's (M_G - s)-th answer, if all are selected."""
-        return lazy_odds(setting, self.grouping(workers))
+        return lazy_odds(draws, self.grouping(workers))

@@ -10,17 +10,17 @@ curve and reads off the blocks' own points. X^T y is computed once, before the r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, Lagrange, lagrange
+from workbench.core.odds import Draws, Odds, star_odds
+from workbench.core.plan import MASTER, Plan, Work, even_sizes
 from workbench.core.programs import Combine, Got, at_least, child_program, parent_program, weighted_sum
-from workbench.core.protocol import MASTER, Node, Plan, Program, Scheme, Work, even_sizes, kept_digits, some
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
+from workbench.core.protocol import Node, Program
+from workbench.core.scheme import Scheme, kept_digits, some
 
 QUADRATIC = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
 
@@ -91,11 +91,9 @@ class LCC(Scheme):
         constant = node.constant(Work(np.arange(plan.parts), np.ones(plan.parts), plan.samples))
         return parent_program(node, rule, interpolate(code, constant))
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The (2 ceil(K/r) - 1)-th answer."""
-        from workbench.forecasting import star_odds
-
-        return star_odds(setting, self.build_code(workers).threshold)
+        return star_odds(draws, self.build_code(workers).threshold)
 
 
 def interpolate(code: Lagrange, constant: Any) -> Combine:

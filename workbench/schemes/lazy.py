@@ -13,18 +13,20 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from workbench.base.settings import SettingError
+from workbench.base.types import Array
 from workbench.core.links import BYTES_PER_FLOAT
+from workbench.core.odds import Draws, Odds, port
+from workbench.core.plan import Work
 from workbench.core.programs import Got, Lost, worker_program
 from workbench.core.protocol import (
     CODED,
     LOST,
     MODEL,
-    Array,
     Close,
     Commit,
     Compute,
@@ -34,11 +36,7 @@ from workbench.core.protocol import (
     Program,
     Recv,
     Send,
-    Work,
 )
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
 
 Decoded = Callable[[int, Got], Any]  # group, its answers -> its gradient
 
@@ -182,17 +180,15 @@ def _answer(node: Node, job: Message, kind: str, batch: int | None) -> Program:
         yield Send(node.parent, kind, job.round, value)
 
 
-def lazy_odds(setting: Setting, groups: Groups) -> Odds:
+def lazy_odds(draws: Draws, groups: Groups) -> Odds:
     """Round times if every group is selected: the first answers of all groups, through one port."""
-    from workbench.forecasting import Odds, port
-
-    arrivals = setting.seconds + setting.send(setting.floats) + setting.link.latency + setting.down
+    arrivals = draws.seconds + draws.send(draws.floats) + draws.link.latency + draws.down
     apart = np.sort(arrivals.reshape(len(arrivals), groups.number, groups.size), axis=2)
     first = apart[:, :, : groups.needed].reshape(len(arrivals), -1)
-    through = port(first, setting.link.transfer(setting.floats))
+    through = port(first, draws.link.transfer(draws.floats))
     count = np.full(len(arrivals), float(first.shape[1]))
-    end = through[:, -1] + setting.decode(groups.additions(groups.number))
-    return Odds(end, count, count * (BYTES_PER_FLOAT * setting.floats))
+    end = through[:, -1] + draws.decode(groups.additions(groups.number))
+    return Odds(end, count, count * (BYTES_PER_FLOAT * draws.floats))
 
 
 def kind_of(group: int) -> str:

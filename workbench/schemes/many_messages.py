@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.types import Array
 from workbench.codes import MultiMessage
+from workbench.core.plan import Work
 from workbench.core.programs import Lost, weighted_sum, worker_program
 from workbench.core.protocol import (
     CODED,
     LOST,
     MODEL,
-    Array,
     Close,
     Commit,
     Compute,
@@ -28,7 +29,6 @@ from workbench.core.protocol import (
     Program,
     Recv,
     Send,
-    Work,
 )
 
 SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)

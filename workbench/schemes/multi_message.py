@@ -10,7 +10,7 @@ the fractional repetition of Tandon et al. 2017.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +18,11 @@ from pydantic import model_validator
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, correlated, uncorrelated
-from workbench.core.protocol import (
-    MASTER,
-    Node,
-    Plan,
-    Program,
-    Scheme,
-    divisors,
-    even_sizes,
-    kept_digits,
-    some,
-)
+from workbench.core.odds import Draws, Odds
+from workbench.core.plan import MASTER, Plan, even_sizes
+from workbench.core.protocol import Node, Program
+from workbench.core.scheme import Scheme, divisors, kept_digits, some
 from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
 
 
 class MultiMessageScheme(Scheme):
@@ -109,12 +99,12 @@ class MultiMessageScheme(Scheme):
         clusters = self.build(node.plan.workers)
         return clusters_master(node, clusters) if node.rank == MASTER else clusters_worker(node, clusters)
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """When the last cluster's decisive message is through the port."""
         from workbench.schemes._message_odds import message_odds
 
-        portions = even_sizes(setting.samples, workers)[self.windows(workers)]
-        return message_odds(setting, portions, self.build(workers))
+        portions = even_sizes(draws.samples, workers)[self.windows(workers)]
+        return message_odds(draws, portions, self.build(workers))
 
 
 class UCMMC(MultiMessageScheme):

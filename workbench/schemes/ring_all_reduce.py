@@ -7,27 +7,16 @@ all-reduce algorithms for clusters of workstations", 2009.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import setting
-from workbench.core.protocol import (
-    MASTER,
-    AllReduce,
-    Commit,
-    Compute,
-    Node,
-    Plan,
-    Program,
-    Scheme,
-    even_sizes,
-    uncoded_plan,
-)
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
+from workbench.core.odds import Draws, Odds, ring_odds
+from workbench.core.plan import MASTER, Plan, even_sizes, uncoded_plan
+from workbench.core.protocol import AllReduce, Commit, Compute, Node, Program
+from workbench.core.scheme import Scheme
 
 
 class RAR(Scheme):
@@ -57,8 +46,6 @@ class RAR(Scheme):
             value = yield Compute(node.work, model, r)
             model = yield Commit((yield AllReduce(value, r, self.algorithm)), r)
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The ring's recursion."""
-        from workbench.forecasting import ring_odds
-
-        return ring_odds(setting)
+        return ring_odds(draws)

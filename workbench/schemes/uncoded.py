@@ -6,17 +6,17 @@ aggregation in distributed learning", section IV-A: the baselines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, setting
+from workbench.core.odds import Draws, Odds, star_odds
+from workbench.core.plan import MASTER, Plan, even_sizes, uncoded_plan
 from workbench.core.programs import Got, at_least, child_program, parent_program, plain_sum
-from workbench.core.protocol import MASTER, Node, Plan, Program, Scheme, even_sizes, some, uncoded_plan
-
-if TYPE_CHECKING:
-    from workbench.forecasting import Odds, Setting
+from workbench.core.protocol import Node, Program
+from workbench.core.scheme import Scheme, some
 
 
 class UMW(Scheme):
@@ -47,11 +47,9 @@ class UMW(Scheme):
             )
         return child_program(node, rule, lambda r, got: (total(got), 0.0))
 
-    def odds(self, setting: Setting, workers: int) -> Odds:
+    def odds(self, draws: Draws, workers: int) -> Odds:
         """The slowest of those that are waited for, through one port."""
-        from workbench.forecasting import star_odds
-
-        return star_odds(setting, self.waits_for(workers))
+        return star_odds(draws, self.waits_for(workers))
 
 
 class SGD(UMW):

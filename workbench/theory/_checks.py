@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> int:

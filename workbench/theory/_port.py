@@ -6,7 +6,7 @@ from typing import cast
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory.order_statistics import order_survival
 
 NEGLIGIBLE = 1e-20  # chance of so many arrivals in one transfer time below which they are left out

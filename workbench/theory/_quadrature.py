@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 
 Survival = Callable[[Array], Array]  # times (m,) in s -> P(T > t) (m,)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import numbers, whole
 from workbench.theory.necklaces import necklaces
 

@@ -11,7 +11,7 @@ from math import comb
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import probability, real, whole
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import divides, whole
 from workbench.theory._residuals import mean_errors
 from workbench.theory.access import mean_over_slow, straggler_probability, survivor_distribution

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import numbers, positive, real, whole
 from workbench.theory.order_statistics import exponential_order_mean, harmonic
 

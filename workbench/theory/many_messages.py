@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import flag, positive, real, whole
 from workbench.theory._quadrature import mean_time
 from workbench.theory.multi_message import cluster_size, time_per_part

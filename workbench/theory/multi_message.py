@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import divides, positive, real, whole
 from workbench.theory.order_statistics import exponential_order_mean, grouped_order_mean
 

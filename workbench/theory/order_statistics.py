@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import positive, real, whole
 from workbench.theory._quadrature import Survival, mean_time
 

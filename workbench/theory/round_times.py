@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import positive, real
 from workbench.theory._port import through, through_at_once
 from workbench.theory._quadrature import mean_time

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.theory._checks import numbers, positive, real, whole
 from workbench.theory._quadrature import mean_time
 from workbench.theory.order_statistics import order_survival

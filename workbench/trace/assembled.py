@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.engines.real.ledger import Books
 from workbench.engines.timeline import COUNTS, Timeline
 from workbench.experiment import Experiment

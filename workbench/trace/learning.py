@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser, State
-from workbench.core.protocol import Array
 from workbench.problems.base import Evaluation, Problem, Request
 
 Progress = Callable[[int], None]

@@ -23,8 +23,8 @@ from workbench.base.files import atomic_write, write_json
 from workbench.base.locks import RANKS_LOCK, Lock
 from workbench.base.settings import SettingError
 from workbench.base.sums import check_sums, unchanged
+from workbench.base.types import Array
 from workbench.core.optimisers import State
-from workbench.core.protocol import Array
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
 ROWS, MODELS, GRADIENTS, CHECKPOINT = "live.f64", "models.f64", "gradients.f64", "checkpoint.npz"

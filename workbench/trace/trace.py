@@ -18,7 +18,7 @@ from workbench.base.files import atomic_folder, atomic_write
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.base.sums import check_sums, write_sums
 from workbench.base.text import in_seconds, read_json
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
 

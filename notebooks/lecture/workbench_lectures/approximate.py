@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from workbench import theory
 from workbench.base.settings import setting
+from workbench.base.types import Array
 from workbench.core.delays import DelayStream, Heterogeneous
-from workbench.core.protocol import Array
 from workbench.experiment import Experiment
 from workbench.figures import scheme_style
 from workbench.figures.style import GREY, Style, Theme, fade, new_figure

@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 
 from workbench import theory
 from workbench.base.settings import setting
-from workbench.core.protocol import MASTER, Array
+from workbench.base.types import Array
+from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
 from workbench.figures import scheme_style
 from workbench.figures.style import Theme, new_figure, palette

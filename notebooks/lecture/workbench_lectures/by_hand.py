@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from workbench import theory
 from workbench.base.settings import setting
+from workbench.base.types import Array
 from workbench.codes import GradientCode
 from workbench.codes.cyclic import textbook
-from workbench.core.protocol import Array
 from workbench.experiment import Experiment
 from workbench.figures import code as code_figure
 from workbench.figures import scheme_style

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench import theory
 from workbench.base.settings import setting
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.figures.style import BLUE, ORANGE, Theme, new_figure, palette
 from workbench_lectures.drawing import HEIGHT

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.figures.style import Style, log_ticks, palette
 
 HEIGHT = 520  # px: figure and sliders are seen together on a page of 720 px

@@ -14,7 +14,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.running.run import Rows, Run, State, start_all

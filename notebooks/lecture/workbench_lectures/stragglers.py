@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from workbench import theory
 from workbench.base.settings import setting
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.figures import gantt, scheme_style
 from workbench.figures.style import Style, Theme, new_figure, palette

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from workbench import theory
+from workbench.base.types import Array
 from workbench.codes import circulant
-from workbench.core.protocol import Array
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.running.start import timeline

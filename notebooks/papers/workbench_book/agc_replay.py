@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from workbench import schemes, straightline
+from workbench.base.types import Array
 from workbench.core.delays import recorded
-from workbench.core.protocol import Array
 from workbench.experiment import Experiment
 from workbench.figures.style import scheme_style
 from workbench.forecasting import forecast

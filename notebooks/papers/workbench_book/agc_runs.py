@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.figures.style import scheme_style
 from workbench.running.start import compare, run

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from workbench import theory
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.running.start import run
 from workbench_book import drawing

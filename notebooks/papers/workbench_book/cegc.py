@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from workbench import theory
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench_book import drawing

@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 from numpy.polynomial import polynomial
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.running.start import run

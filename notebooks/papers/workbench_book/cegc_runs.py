@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from workbench import theory
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.figures.style import scheme_style
 from workbench.forecasting import forecast

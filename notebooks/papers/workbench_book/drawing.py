@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench import figures
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.figures.style import (
     BLUE,
     GREEN,

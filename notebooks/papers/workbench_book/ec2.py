@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.published.codedreduce import presets
 from workbench_book import drawing
 from workbench_book.catalogue import Entry

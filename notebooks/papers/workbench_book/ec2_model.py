@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.planning.shapley import shapley

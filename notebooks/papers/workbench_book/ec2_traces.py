@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.types import Array
 from workbench.core.delays import recorded
-from workbench.core.protocol import Array
 from workbench.figures.style import BLUE, VERMILLION, Style
 from workbench_book import drawing
 from workbench_book.catalogue import Entry

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from workbench.base.files import atomic_write
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 from workbench.problems.data import cache
 
 DIGITS_28 = (

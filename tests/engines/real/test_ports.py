@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench.base.types import Array
 from workbench.core.delays import Constant, DelayStream
 from workbench.core.links import Link
-from workbench.core.protocol import CODED, LOST, MODEL, Array, Message
+from workbench.core.protocol import CODED, LOST, MODEL, Message
 from workbench.engines.real.ports import Delivered, Port
 
 LINK = Link(latency=0.0, bandwidth=8.0)  # one float a second

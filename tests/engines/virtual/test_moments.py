@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, FEW_TIMES, experiments
+from workbench.base.types import Array
 from workbench.core.delays import DelayStream, ShiftedExponential
-from workbench.core.protocol import Array
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.engines.virtual.sim import World, simulate

@@ -12,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
-from workbench.core.protocol import SAME, Plan
+from workbench.core.plan import Plan
+from workbench.core.protocol import SAME
 from workbench.engines.real.ledger import Ledger
 
 KEPT = 1000  # models

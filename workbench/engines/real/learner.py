@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from workbench.base.types import Array
 from workbench.core.delays import Keyed
 from workbench.core.optimisers import Optimiser, State
-from workbench.core.protocol import Array, Blend, Compute, Plan, Work
+from workbench.core.plan import Blend, Plan, Work
+from workbench.core.protocol import Compute
 from workbench.engines.virtual.arithmetic import BATCHES, Numbers
 from workbench.problems.base import Problem, Slice
 

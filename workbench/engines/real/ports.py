@@ -14,8 +14,9 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from workbench.base.types import Array
 from workbench.core.links import Link
-from workbench.core.protocol import LOST, MODEL, SAME, Array, Message
+from workbench.core.protocol import LOST, MODEL, SAME, Message
 from workbench.engines.real.ahead import Told
 from workbench.engines.real.wire import named
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workbench.base.errors import QuorumLost
 from workbench.core.delays import DelayStream
 from workbench.core.links import Link
+from workbench.core.plan import Plan
 from workbench.core.protocol import (
     LOST,
     MODEL,
@@ -35,13 +36,12 @@ from workbench.core.protocol import (
     Match,
     Message,
     Node,
-    Plan,
     Program,
     Recv,
-    Scheme,
     Send,
 )
 from workbench.core.ring import ring_steps
+from workbench.core.scheme import Scheme
 from workbench.engines.pace import Pace
 from workbench.engines.real.ahead import Ahead, Told, leaves
 from workbench.engines.real.learner import Learner

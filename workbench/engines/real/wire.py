@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.errors import WorkbenchError
-from workbench.core.protocol import Array
+from workbench.base.types import Array
 
 # see `Envelope`; first the checksum of all that follows, then, before the kind, the magic number and what follows
 _FIELDS = struct.Struct("<QQqIIIIddIc27s")

@@ -15,10 +15,12 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from workbench.base.types import Array
 from workbench.core.delays import Keyed
 from workbench.core.optimisers import Optimiser
+from workbench.core.plan import Blend, Plan, Work
 from workbench.core.programs import plain_sum
-from workbench.core.protocol import Array, Blend, Compute, Plan, Work
+from workbench.core.protocol import Compute
 from workbench.problems.base import Problem, Quadratic, Slice
 
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient

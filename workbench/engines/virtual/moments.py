@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.core.delays import DelayStream
-from workbench.core.protocol import Plan
+from workbench.core.plan import Plan
 
 TRANSFERRED, ARRIVED, COMPUTED, TOLD, RUNG = range(5)  # what happens to a node, in this order
 Queued = tuple[

@@ -21,6 +21,7 @@ import numpy as np
 from workbench.base.errors import QuorumLost, RunError, Stalled
 from workbench.core.delays import DelayStream
 from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.plan import Plan
 from workbench.core.protocol import (
     LOST,
     MODEL,
@@ -33,12 +34,11 @@ from workbench.core.protocol import (
     Match,
     Message,
     Node,
-    Plan,
     Recv,
-    Scheme,
     Send,
 )
 from workbench.core.ring import bytes_sent, ring_finish
+from workbench.core.scheme import Scheme
 from workbench.engines.pace import Pace
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Arithmetic

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workbench.base.arrays import from_bytes, to_bytes
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.engines.real.control import Control
 from workbench.engines.real.post import Post
 from workbench.engines.real.wire import Envelope

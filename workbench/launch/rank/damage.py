@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from workbench.base.files import atomic_write
+from workbench.base.types import Array
 from workbench.core.optimisers import State
-from workbench.core.protocol import Array
 from workbench.engines.real.post import Post
 from workbench.engines.real.wire import HEADER, Envelope, Sheet, Unusable, seal, unseal
 from workbench.trace.records import CHECKPOINT, Record

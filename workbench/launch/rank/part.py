@@ -15,7 +15,8 @@ from typing import Any
 from mpi4py import MPI
 
 from workbench.base.errors import ClusterError, Diverged, RunError, Stalled
-from workbench.core.protocol import MASTER, Plan, Recv
+from workbench.core.plan import MASTER, Plan
+from workbench.core.protocol import Recv
 from workbench.engines.real.control import Control
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import COMMITTED, Ledger

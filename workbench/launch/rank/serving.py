@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from workbench.base.errors import RunError
 from workbench.base.files import atomic_write
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
 from workbench.launch.errors import described

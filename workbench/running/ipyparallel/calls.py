@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.launch.rank.watch import Place, is_alive
 from workbench.trace.records import CHECKPOINT
 

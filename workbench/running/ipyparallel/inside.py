@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
-from workbench.core.protocol import Array, Compute
+from workbench.base.types import Array
+from workbench.core.protocol import Compute
 from workbench.engines.real.ledger import Ledger
 from workbench.engines.virtual.arithmetic import Numbers
 from workbench.launch.rank.watch import Place, here

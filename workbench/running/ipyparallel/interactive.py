@@ -23,7 +23,7 @@ from IPython import get_ipython
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
 from workbench.launch.rank.watch import Place
 from workbench.launch.task import Task

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.base.errors import ClusterError
 from workbench.base.files import write_json
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
 from workbench.launch.errors import described
 from workbench.launch.rank.watch import is_alive

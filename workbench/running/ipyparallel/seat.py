@@ -12,7 +12,7 @@ from functools import cache
 from IPython import get_ipython
 from mpi4py import MPI
 
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.engines.real.control import Control
 from workbench.launch.rank.part import Part
 from workbench.launch.rank.serving import conduct, follow_one

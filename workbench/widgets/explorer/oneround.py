@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import ipywidgets as w
 
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.figures import held, weights
 from workbench.figures.inputs import labels
 from workbench.figures.moments import name

@@ -7,7 +7,7 @@ from threading import Lock, Thread
 
 import ipywidgets as w
 
-from workbench.core.protocol import MASTER
+from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
 from workbench.figures import Contest, code, held, round_times, tree, winners
 from workbench.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead

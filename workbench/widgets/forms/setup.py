@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench import schemes
 from workbench.base.settings import SettingError, Settings, setting
-from workbench.core.protocol import Scheme
+from workbench.core.scheme import Scheme
 from workbench.experiment import Experiment
 from workbench.schemes.coded_reduce import nearest_trees, tree_size
 
