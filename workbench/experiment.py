@@ -19,6 +19,7 @@ from workbench.base.settings import (
     path_of,
     setting,
 )
+from workbench.base.text import dump, read_yaml
 from workbench.core.delays import Delays, ShiftedExponential
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser, optimiser_class
@@ -122,8 +123,6 @@ class Experiment(Settings):
     @classmethod
     def read(cls, path: str | Path) -> Experiment:
         """Read a .json, .yaml or .yml file; raises `SettingError` naming file, field and value."""
-        from workbench.base.text import read_yaml
-
         spec = read_yaml(path, "scheme: CR")  # JSON is YAML
         try:
             return cls(**spec)
@@ -132,8 +131,6 @@ class Experiment(Settings):
 
     def write(self, path: str | Path) -> Path:
         """Write to a .json, .yaml or .yml file, atomically; raises `SettingError` for another name."""
-        from workbench.base.text import dump
-
         file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")
         check_writable(file, "path")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,11 @@ from numpy.typing import NDArray
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream
-from workbench.core.odds import Draws, Ties
+from workbench.core.odds import BATCH, Draws, Ties
 from workbench.core.plan import Plan
 from workbench.core.scheme import Scheme
+from workbench.experiment import Experiment
 
-if TYPE_CHECKING:
-    from workbench.experiment import Experiment
-
-BATCH = 2_000_000  # drawn times held at once
 MOST = 1_000_000  # rounds: some minutes
 
 
@@ -111,8 +107,6 @@ def _ties(stream: DelayStream, rounds: range) -> Ties:
 
 
 def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) -> Experiment:
-    from workbench.experiment import Experiment
-
     if not isinstance(experiment, Experiment):
         raise SettingError(
             f"experiment = {experiment!r:.60}: give a wb.Experiment (of a preset, preset['CR'])"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import workbench_book as book
 from workbench_book import Setting, find
 from workbench_book.codedreduce import _scaled_words, over_cr, small
 from workbench_book.measured import (
@@ -142,14 +143,14 @@ def test_per_round_leaves_out_the_warm_up() -> None:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> dict[str, wb.book.Result]:
+def first(tmp_path_factory: pytest.TempPathFactory) -> dict[str, book.Result]:
     """Figure 9a in the quick form, with the fit that it needs."""
     found = find("fig9a", Setting(quick=True, measure=False), tmp_path_factory.mktemp("book"))
     assert all(each.result for each in found), [each.error for each in found]
     return {each.entry.name: each.result for each in found if each.result}
 
 
-def test_figure_9a(first: dict[str, wb.book.Result]) -> None:
+def test_figure_9a(first: dict[str, book.Result]) -> None:
     """The exact schemes need equally many rounds, so at equal error they differ by their times per round."""
     result = first["fig9a"]
     for line in result.lines:
@@ -169,7 +170,7 @@ def test_figure_9a(first: dict[str, wb.book.Result]) -> None:
     assert "stand-in" in result.data[0]
 
 
-def test_the_fit_explains_156_workers(first: dict[str, wb.book.Result]) -> None:
+def test_the_fit_explains_156_workers(first: dict[str, book.Result]) -> None:
     """Within a third for every scheme of figure 9, fitted or not; the paper's own model cannot."""
     lines = {line.what: line for line in first["ec2"].lines}
     for name, how in (("fig9a", "fitted"), ("fig9b", "tested"), ("fig9c", "fitted")):
@@ -180,11 +181,11 @@ def test_the_fit_explains_156_workers(first: dict[str, wb.book.Result]) -> None:
     assert not claim.holds
 
 
-def test_the_command_never_types_a_result(first: dict[str, wb.book.Result], tmp_path: Path) -> None:
+def test_the_command_never_types_a_result(first: dict[str, book.Result], tmp_path: Path) -> None:
     """Another seed gives other numbers, near the first ones."""
     facts = {"ec2": first["ec2"].to_json()["facts"]}
-    other = wb.book.get("fig2").find(Setting(quick=True, measure=False, seed=5, facts=facts))
-    same = wb.book.get("fig2").find(Setting(quick=True, measure=False, seed=0, facts=facts))
+    other = book.get("fig2").find(Setting(quick=True, measure=False, seed=5, facts=facts))
+    same = book.get("fig2").find(Setting(quick=True, measure=False, seed=0, facts=facts))
     for a, b in zip(other.lines, same.lines, strict=True):
         assert a.values["ours"] != b.values["ours"]
         assert a.values["ours"] == pytest.approx(b.values["ours"], rel=0.05)

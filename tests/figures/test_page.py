@@ -12,6 +12,8 @@ import nbformat
 import plotly.graph_objects as go
 import plotly.io as pio
 import pytest
+import workbench_book
+import workbench_lectures
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from workbench_book import Outcome, Result, Setting, drawing, get
@@ -26,7 +28,7 @@ from workbench.figures.page import CONFIG, Figure, dark_style
 from workbench.widgets.assets import script
 
 FIGURE = "application/vnd.plotly.v1+json"
-SOURCES = Path(wb.__file__).parent
+SOURCES = [Path(module.__file__ or "").parent for module in (wb, workbench_book, workbench_lectures)]
 
 
 def told(page: str) -> dict[str, Any]:
@@ -132,14 +134,16 @@ def test_no_source_draws_without_the_shared_words() -> None:
     found = [
         (path.name, call)
         for kind in ("py", "js")
-        for path in SOURCES.rglob(f"*.{kind}")
+        for room in SOURCES
+        for path in room.rglob(f"*.{kind}")
         for call in calls.findall(path.read_text(encoding="utf-8"))
     ]
     assert {name for name, _ in found} == {"page.js", "page.py", "plot.js", "live.js"}
     assert all(re.search("CONFIG|config|{drawn}", call) for _, call in found)
     own = [
         path.name
-        for path in SOURCES.rglob("*.*")
+        for room in SOURCES
+        for path in room.rglob("*.*")
         if path.suffix in (".py", ".js") and "displaylogo" in path.read_text()
     ]
     assert own == ["page.py"]

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from workbench import schemes
+from workbench.base.errors import RunError
 from workbench.base.settings import SettingError, unknown_name
 from workbench.base.text import parse
 from workbench.batch.sweeps import cluster_of
 from workbench.experiment import Experiment
+from workbench.problems.data import DataError
+from workbench.running.start import run
 from workbench.trace.trace import Trace
 
 OTHERS = ("engine", "cluster", "folder")  # parameters besides the fields of an Experiment
@@ -31,8 +34,6 @@ class Job:
 
     def run(self) -> Trace:
         """Run, and save the run folder."""
-        from workbench.running.start import run
-
         where: dict[str, Any] = {"cluster": self.cluster} if self.cluster else {}
         with one_sentence():
             trace = run(self.experiment, self.engine, **where)
@@ -99,9 +100,6 @@ def _value(name: str, value: Any) -> Any:
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """Let notebooks show what a user got wrong, or why a run broke off, without the way through our code."""
-    from workbench.base.errors import RunError
-    from workbench.problems.data import DataError
-
     try:
         yield
     except (SettingError, RunError, DataError) as error:

@@ -21,6 +21,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import workbench as wb
+from workbench.batch.imports import grammar_put_off
+
 # What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
 # forked child only the forking thread lives on.
 PRELOADED = (
@@ -83,9 +86,6 @@ def end(pid: int) -> None:
 
 def _prepare() -> None:
     """Import, and rehearse a run, so that what is imported late is there as well."""
-    import workbench as wb
-    from workbench.batch.imports import grammar_put_off
-
     # Nobody steps through these kernels: without a debugger they start sooner.
     sys.modules.setdefault("debugpy", None)  # type: ignore[arg-type]
     with grammar_put_off():

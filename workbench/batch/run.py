@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Semaphore
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.batch.execution import Executor
@@ -25,9 +25,7 @@ from workbench.batch.page import rehearse, write_script
 from workbench.batch.sweeps import KEY, Item, Sweep
 from workbench.experiment import Experiment
 from workbench.trace.status import PLAN, Status, alone, is_run, read_plan, write_plan
-
-if TYPE_CHECKING:
-    from workbench.trace.table import Runs
+from workbench.trace.table import Runs, runs
 
 OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "run.ipynb"
@@ -52,8 +50,6 @@ class Summary:
 
     def runs(self) -> Runs:
         """The table of all runs in the folder."""
-        from workbench.trace.table import runs
-
         return runs(self.folder)
 
     def __str__(self) -> str:

@@ -15,10 +15,12 @@ from typing import Any, Self
 import numpy as np
 from pydantic import field_validator, model_validator
 
+from workbench import clusters
 from workbench.base.settings import SettingError, Settings, setting, unknown_name
 from workbench.base.text import plain, read_yaml
 from workbench.batch.sampling import Sample, listed
 from workbench.experiment import Experiment
+from workbench.running.start import ENGINES
 
 Changes = dict[str, Any]
 KEY = 10  # digits
@@ -247,8 +249,6 @@ def cluster_of(engine: str, cluster: str) -> str:
 
     Refuses an engine or a cluster that does not exist, and a cluster for the virtual clock.
     """
-    from workbench.running.start import ENGINES
-
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
     if engine == "sim":
@@ -257,7 +257,6 @@ def cluster_of(engine: str, cluster: str) -> str:
                 f"cluster = {cluster!r}: the virtual clock (engine sim) has none; leave it empty"
             )
         return ""
-    from workbench import clusters
 
     clusters.load(cluster or clusters.LOCAL)
     return cluster or clusters.LOCAL

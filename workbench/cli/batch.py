@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from workbench.trace.table import Runs
+from workbench.base.settings import SettingError, check_writable
+from workbench.base.text import parse
+from workbench.trace.table import Runs, export
+from workbench.trace.table import runs as read
 
 
 @click.command()
@@ -97,10 +99,6 @@ def runs(
     output: Path | None,
 ) -> None:
     """Print the table of all runs below FOLDER (default: runs)."""
-    from workbench.base.settings import check_writable
-    from workbench.trace.table import export
-    from workbench.trace.table import runs as read
-
     found = _filtered(read(folder, target=target, metric=metric), where)
     if output is not None:
         check_writable(output, "output")
@@ -121,8 +119,6 @@ def _filtered(found: Runs, where: tuple[str, ...]) -> Runs:
     for text in where:
         name, equals, value = text.partition("=")
         if not equals:
-            from workbench.base.settings import SettingError
-
             raise SettingError(f"--where {text}: write COLUMN=VALUE, e.g. scheme=CR")
         fields.setdefault(name, []).append(_value(value))
     return found.where(fields)
@@ -130,8 +126,6 @@ def _filtered(found: Runs, where: tuple[str, ...]) -> Runs:
 
 def _value(text: str) -> Any:
     import yaml
-
-    from workbench.base.text import parse
 
     try:
         return parse(text)

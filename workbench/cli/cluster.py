@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from workbench.clusters import Cluster, Status
-    from workbench.running.start import Bar
+from workbench import clusters
+from workbench.base.errors import ClusterError
+from workbench.base.settings import SettingError
+from workbench.clusters import Cluster, Status
+from workbench.clusters.base import table
+from workbench.running.start import Bar
 
 T = TypeVar("T")
 _NAME = click.argument("name")
@@ -28,9 +31,6 @@ def cluster() -> None:
 @cluster.command("list")
 def list_() -> None:
     """List the clusters by name, with kind and file; a file that is wrong says so in its line."""
-    from workbench import clusters
-    from workbench.base.settings import SettingError
-
     files = {name: clusters.file_of(name) for name in clusters.names()}
     for name, file in files.items():
         try:
@@ -48,8 +48,6 @@ def list_() -> None:
 @_NAME
 def check(name: str) -> None:
     """Look at all hosts of a cluster; one table of what is wrong where. Exit status: 0 nothing, 1 something."""
-    from workbench.clusters.base import table
-
     chosen = _load(name)
     if findings := _shown(f"checking {chosen.name}", chosen.check):
         click.echo(table(findings))
@@ -138,15 +136,11 @@ def _summary(status: Status) -> str:
 
 
 def _load(name: str) -> Cluster:
-    from workbench import clusters
-
     return clusters.load(name)
 
 
 def _failing(work: Callable[[], T]) -> T:
     """A cluster's error may be a table: it is shown as it is, exit status 1."""
-    from workbench.base.errors import ClusterError
-
     try:
         return work()
     except ClusterError as error:
@@ -168,7 +162,5 @@ def _shown(what: str, work: Callable[[Callable[[str, int, int], None]], T]) -> T
 
 @contextmanager
 def _bar(what: str) -> Iterator[Bar]:
-    from workbench.running.start import Bar
-
     with Bar(what, "", 0, True) as bar:
         yield bar

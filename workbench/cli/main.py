@@ -14,18 +14,24 @@ import click
 from workbench_book import command as cli_book
 from workbench_lectures import command as cli_lectures
 
-from workbench.base.settings import Settings
+from workbench import schemes as known
+from workbench.base.errors import RunError
+from workbench.base.settings import SettingError, Settings, check_writable, path_of, unknown_name
+from workbench.base.text import in_seconds, parse
 from workbench.cli import batch as cli_batch
 from workbench.cli import cluster as cli_cluster
 from workbench.cli import plan as cli_plan
 from workbench.cli import real as cli_real
+from workbench.codes import report, warning
+from workbench.core.delays import delay_models
+from workbench.experiment import Experiment
+from workbench.forecasting import forecast as expect
+from workbench.published.codedreduce import presets as published
+from workbench.running.start import run as run_experiment
 
 
 def main() -> None:
     """Entry point: a mistake of the user ends with one sentence, not with a traceback."""
-    from workbench.base.errors import RunError
-    from workbench.base.settings import SettingError
-
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warned
@@ -71,8 +77,6 @@ def cli() -> None:
 
 def settings_options(command: Callable[..., None]) -> Callable[..., None]:
     """One option per simple field of an Experiment, made from its metadata."""
-    from workbench.experiment import Experiment
-
     kinds = {"integer": int, "number": float, "string": str}
     for field in reversed(Experiment.fields()):
         kind = field.get("type") or next(
@@ -136,10 +140,6 @@ def run(
     **options: Any,
 ) -> None:
     """Run the experiment of a SPEC file (.yaml, .json), changed by the options; no SPEC: the defaults."""
-    from workbench.base.settings import SettingError, check_writable, path_of
-    from workbench.experiment import Experiment
-    from workbench.running.start import run as run_experiment
-
     if output is not None and path_of(output, "output").exists():
         raise SettingError(f"output = {str(output)!r}: exists already; choose a new name")
     if output is not None:
@@ -163,10 +163,6 @@ def run(
 
 def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
     import yaml
-
-    from workbench.base.settings import SettingError
-    from workbench.base.text import parse
-    from workbench.experiment import Experiment
 
     for change in changes:
         path, equals, text = change.partition("=")
@@ -197,10 +193,6 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
 )
 def forecast(spec: Path, rounds: int | None) -> None:
     """Print the expected round time of a SPEC, without touching its data."""
-    from workbench.base.text import in_seconds
-    from workbench.experiment import Experiment
-    from workbench.forecasting import forecast as expect
-
     experiment = Experiment.read(spec)
     f = expect(experiment, rounds)
     if math.isfinite(f.mean):
@@ -223,9 +215,6 @@ def forecast(spec: Path, rounds: int | None) -> None:
 )
 def code(spec: Path, sets: int) -> None:
     """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
-    from workbench.codes import report, warning
-    from workbench.experiment import Experiment
-
     experiment = Experiment.read(spec)
     codes = experiment.build_scheme().codes(experiment.workers)
     if not codes:
@@ -244,16 +233,13 @@ def code(spec: Path, sets: int) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the preset's SPEC files.")
 def presets(name: str | None, output: Path | None) -> None:
     """List the published experiments, or write one's SPEC files."""
-    from workbench.published.codedreduce import presets as known
-
     if name is None:
-        for preset in known.values():
+        for preset in published.values():
             click.echo(f"{preset.name:8} {preset.title}")
         return
-    from workbench.base.settings import check_writable
 
     folder = output or Path(name)
-    chosen = known[name]
+    chosen = published[name]
     check_writable(folder, "output", folder)
     for experiment in chosen:
         click.echo(experiment.write(folder / f"{experiment.scheme}.yaml"))
@@ -263,8 +249,6 @@ def presets(name: str | None, output: Path | None) -> None:
 @click.argument("name", required=False)
 def schemes(name: str | None) -> None:
     """List the schemes, or the numbers of one."""
-    from workbench import schemes as known
-
     if name is None:
         for each in known.names():
             cls = known.get(each)
@@ -277,9 +261,6 @@ def schemes(name: str | None) -> None:
 @click.argument("kind", required=False)
 def delays(kind: str | None) -> None:
     """List the delay models, or the numbers of one."""
-    from workbench.base.settings import unknown_name
-    from workbench.core.delays import delay_models
-
     known = delay_models()
     if kind is None:
         for each, cls in known.items():

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.settings import check_ending, check_writable
+from workbench.experiment import Experiment
+from workbench.planning.measuring import profile as measure
+from workbench.planning.profile import ClusterProfile
+
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from workbench.planning.advice import Advice, Choice
-    from workbench.planning.profile import ClusterProfile
 
 SHOWN = 8  # choices in the table
 _FILE = click.Path(path_type=Path)
@@ -38,9 +42,7 @@ def profile(
     name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None, picture: Path | None
 ) -> None:  # fmt: skip
     """Measure the cluster NAME: computing times, stragglers, links. Takes a minute or less."""
-    from workbench.experiment import Experiment
     from workbench.figures.profile import cluster as draw
-    from workbench.planning.measuring import profile as measure
 
     file = output or Path(f"{Path(name).stem}.profile.json")
     drawn = picture or file.with_suffix(".html")
@@ -125,8 +127,6 @@ def asked(spec: Path | None) -> dict[str, Any]:
 
     A SPEC that was written by an experiment has every field: gd without numbers is nobody's wish.
     """
-    from workbench.experiment import Experiment
-
     if spec is None:
         return {}
     e = Experiment.read(spec)
@@ -185,8 +185,6 @@ def _row(choice: Choice) -> str:
 
 def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:
     """Refuse a file that cannot be written, before anything is measured."""
-    from workbench.base.settings import check_ending, check_writable
-
     check_ending(path, endings, field)
     check_writable(path, field)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from workbench.running.real import RealRun
-    from workbench.trace.trace import Trace
+from workbench.base.text import in_seconds
+from workbench.running.real import RealRun, attach, watched
+from workbench.running.real import resume as go_on
+from workbench.trace.records import ENDED
+from workbench.trace.trace import Trace
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
 
@@ -19,8 +20,6 @@ _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
 @_FOLDER
 def follow(folder: Path) -> None:
     """Watch a real run by its FOLDER until it ends; Ctrl-C only stops watching."""
-    from workbench.running.real import attach
-
     _report(attach(folder), stop=False)
 
 
@@ -28,8 +27,6 @@ def follow(folder: Path) -> None:
 @_FOLDER
 def resume(folder: Path) -> None:
     """Go on with a real run that broke off or was stopped, from its last checkpoint."""
-    from workbench.running.real import resume as go_on
-
     _report(go_on(folder), stop=True)
 
 
@@ -37,9 +34,6 @@ def resume(folder: Path) -> None:
 @_FOLDER
 def stop(folder: Path) -> None:
     """End a real run after the round that it is in; what was measured is kept."""
-    from workbench.running.real import attach
-    from workbench.trace.records import ENDED
-
     run = attach(folder)
     if (folder / ENDED).exists():
         click.echo("this run has ended already")
@@ -49,15 +43,11 @@ def stop(folder: Path) -> None:
 
 
 def _report(run: RealRun, stop: bool) -> None:
-    from workbench.running.real import watched
-
     echo(watched(run, progress=True, stop=stop))
 
 
 def echo(trace: Trace) -> None:
     """One line about a trace."""
-    from workbench.base.text import in_seconds
-
     e, k = trace.experiment, len(trace.columns["round"])
     if not k:
         click.echo(f"{e.scheme}: stopped before the first round was over")

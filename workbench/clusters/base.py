@@ -29,12 +29,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import AfterValidator
 
 from workbench.base.settings import Settings, setting, unknown_name
+from workbench.launch.client.gateway import Gateway
+from workbench.launch.client.pools import FolderPool, Holder, Pool
+from workbench.launch.hosts.host import Host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workbench.launch.client.gateway import Gateway
-    from workbench.launch.client.pools import FolderPool, Holder, Pool
 
 Said = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 _HOST = re.compile(r"[A-Za-z0-9_.:\[\]][A-Za-z0-9_.:\[\]-]*")
@@ -255,8 +256,6 @@ class Cluster(Settings):
     def run_here(self, command: Sequence[str], said: Said = quiet) -> dict[str, tuple[int, str]]:
         """As `run`, on that machine; here: on that machine alone."""
         import socket
-
-        from workbench.launch.hosts.host import Host
 
         answer = Host().do_run(b"", list(command))
         return {socket.gethostname(): (answer["code"], answer["output"])}

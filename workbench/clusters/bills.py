@@ -6,13 +6,9 @@ import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from workbench.base.files import atomic_write
-from workbench.clusters.base import Status
-
-if TYPE_CHECKING:
-    from workbench.clusters.base import Cluster
+from workbench.clusters.base import Cluster, Status
 
 
 @dataclass(frozen=True)

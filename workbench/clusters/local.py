@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from workbench.base.settings import setting
 from workbench.clusters.base import Cluster, HostState, Said, Status, quiet
-
-if TYPE_CHECKING:
-    from workbench.launch.client.pools import FolderPool, Holder
+from workbench.launch.client.pools import FolderPool, Holder, Supervised, open_child
+from workbench.launch.head import mpiexec
+from workbench.launch.hosts.processes import ours, sweep_processes
 
 
 class Local(Cluster):
@@ -18,9 +18,6 @@ class Local(Cluster):
 
     def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
         """One mpiexec on this machine."""
-        from workbench.launch.client.pools import open_child
-        from workbench.launch.head import mpiexec
-
         mpiexec.check_room(ranks)
         return open_child(
             self, ranks, lambda pool: mpiexec.command(ranks, "workbench.launch.rank.main", pool)
@@ -28,8 +25,6 @@ class Local(Cluster):
 
     def holder_here(self, words: dict[str, Any]) -> Holder:
         """The supervisor, found by its process."""
-        from workbench.launch.client.pools import Supervised
-
         return Supervised(int(words["supervisor"]))
 
     def status_here(self, said: Said = quiet) -> Status:
@@ -39,13 +34,9 @@ class Local(Cluster):
 
         import psutil
 
-        from workbench.launch.hosts.processes import ours
-
         free = psutil.virtual_memory().available / 2**30
         return Status((HostState(socket.gethostname(), "up", len(ours(self.mark)), os.cpu_count(), free),))
 
     def down_here(self, said: Said = quiet) -> None:
         """End this user's ranks on this machine, those of other notebooks, too; not those of other clusters."""
-        from workbench.launch.hosts.processes import sweep_processes
-
         sweep_processes(self.mark)

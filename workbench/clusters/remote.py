@@ -7,18 +7,17 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.clusters.base import Finding, HostState, Status
+from workbench.clusters.base import Cluster, Finding, HostState, Status
+from workbench.clusters.survey import unreached
 from workbench.launch.client.gateway import Connection, Gateway, Lost
 from workbench.launch.client.mirror import Mirror
 from workbench.launch.client.pools import Pool, Said
 from workbench.launch.task import Task
+from workbench.problems.data.cache import root
 from workbench.trace.records import ENDED, STOP
-
-if TYPE_CHECKING:
-    from workbench.clusters.base import Cluster
 
 LOOK_EVERY = 0.1  # s
 AGAIN, GIVEN_UP = 3.0, 90.0  # s between attempts to connect anew, and after which a machine counts as lost
@@ -248,8 +247,6 @@ class RemotePool(Pool):
 
 def ship(link: Connection, data: Any, said: Said) -> None:
     """Bring prepared data to a machine, unless they are there or can be made there."""
-    from workbench.problems.data.cache import root
-
     if link.ask("have", **data)[0]["have"]:
         return
     files = sorted((root() / "data" / data["key"]).iterdir())
@@ -285,8 +282,6 @@ def held_there(cluster: Cluster, way: Gateway, words: dict[str, Any], home: Path
 
 def check_there(cluster: Cluster, way: Gateway, said: Said) -> list[Finding]:
     """See `Cluster.check`; a machine that is not reached is a finding, too."""
-    from workbench.clusters.survey import unreached
-
     said("connecting", 0, 1)
     try:
         with connect(cluster, way) as link:

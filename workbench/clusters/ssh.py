@@ -12,7 +12,7 @@ import contextlib
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, field_validator, model_validator
 
@@ -20,12 +20,14 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError, Settings, setting
 from workbench.clusters import hostfile
 from workbench.clusters.base import Cluster, Finding, HostName, Said, Status, Word, quiet, table
-
-if TYPE_CHECKING:
-    from workbench.launch.client.gateway import Gateway
-    from workbench.launch.client.package import Package
-    from workbench.launch.client.pools import FolderPool, Holder
-    from workbench.launch.client.spread import Fleet
+from workbench.clusters.bills import bill
+from workbench.clusters.survey import states, survey
+from workbench.launch.client.gateway import Gateway
+from workbench.launch.client.package import Package, packed
+from workbench.launch.client.pools import FolderPool, Holder, Supervised
+from workbench.launch.client.spread import Fleet, open_over
+from workbench.launch.client.sshconfig import command
+from workbench.launch.hosts.host import Host
 
 HERE = "here"  # a head that is this machine
 
@@ -132,8 +134,6 @@ class Ssh(Cluster):
     @property
     def package(self) -> Package:
         """What hosts are sent."""
-        from workbench.launch.client.package import Package, packed
-
         return packed() if self.path is None else Package(self.path)
 
     @property
@@ -143,9 +143,6 @@ class Ssh(Cluster):
 
     def way(self, host: str) -> Gateway:
         """How a host is reached from the machine on which this is called."""
-        from workbench.launch.client.gateway import Gateway
-        from workbench.launch.client.sshconfig import command
-
         return Gateway(host, command(self, host), self.python, self.package, 3 * self.timeout)
 
     def files(self) -> dict[str, str]:
@@ -166,8 +163,6 @@ class Ssh(Cluster):
     @property
     def fleet(self) -> Fleet:
         """The hosts besides the head, on the head."""
-        from workbench.launch.client.spread import Fleet
-
         return Fleet({member.host: self.way(member.host) for member in self.others}, self.cache)
 
     def placed(self, ranks: int) -> list[str]:
@@ -190,9 +185,6 @@ class Ssh(Cluster):
 
     def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
         """One mpiexec over the hosts, once there is nothing wrong with them."""
-        from workbench.clusters.survey import survey
-        from workbench.launch.client.spread import open_over
-
         found = survey(self, said)
         if findings := [*found.findings, *found.room(self.placed(ranks))]:
             raise ClusterError(f"{self.name}: runs cannot start\n{table(findings)}")
@@ -200,26 +192,18 @@ class Ssh(Cluster):
 
     def holder_here(self, words: dict[str, Any]) -> Holder:
         """The supervisor, found by its process."""
-        from workbench.launch.client.pools import Supervised
-
         return Supervised(int(words["supervisor"]))
 
     def check_here(self, said: Said = quiet) -> list[Finding]:
         """Is each host reached, and is everything there what it is on the head?"""
-        from workbench.clusters.survey import survey
-
         return survey(self, said).findings
 
     def status_here(self, said: Said = quiet) -> Status:
         """Each host and how many ranks of ours it has."""
-        from workbench.clusters.survey import states
-
         return Status(states(self, said))
 
     def down_here(self, said: Said = quiet) -> None:
         """End our processes on all hosts, then take away what was brought there."""
-        from workbench.launch.hosts.host import Host
-
         here, fleet = Host(), self.fleet
         here.do_sweep(b"", self.mark)
         fleet.each("sweep", said, "ending processes", pool=self.mark)
@@ -228,8 +212,6 @@ class Ssh(Cluster):
 
     def run_here(self, command: Sequence[str], said: Said = quiet) -> dict[str, tuple[int, str]]:
         """Run a command on every host: exit code and output of each."""
-        from workbench.launch.hosts.host import Host
-
         found = self.fleet.each("run", said, "running", command=list(command))
         here = Host().do_run(b"", list(command))
         results = {self.first: here, **found}
@@ -239,8 +221,6 @@ class Ssh(Cluster):
 
     def up(self, said: Said = quiet) -> None:
         """Check all hosts and bring the package there."""
-        from workbench.clusters.bills import bill
-
         opened = bill(self).since is None
         try:
             if findings := self.check(said):
@@ -254,14 +234,10 @@ class Ssh(Cluster):
 
     def down(self, said: Said = quiet) -> None:
         """See `Cluster.down`."""
-        from workbench.clusters.bills import bill
-
         super().down(said)
         bill(self).end()
 
     def status(self, said: Said = quiet) -> Status:
         """See `Cluster.status`."""
-        from workbench.clusters.bills import bill
-
         found = super().status(said)
         return bill(self).added(found, len(found.hosts))

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.base.errors import ClusterError
 from workbench.clusters.base import Cluster, Finding, HostState, Said, quiet
+from workbench.launch.client.gateway import Connection
 from workbench.launch.head.mpiexec import MEGABYTES_PER_RANK
 from workbench.launch.hosts.host import Host
 
 if TYPE_CHECKING:
     from workbench.clusters.ssh import Ssh
-    from workbench.launch.client.gateway import Connection
 
 SKEW = 2.0  # s that wall clocks may differ by
 EXCHANGES = 3

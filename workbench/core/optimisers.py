@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from itertools import product
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from workbench.base.settings import SettingError, Settings, setting, unknown_name
 from workbench.base.types import Array
-
-if TYPE_CHECKING:
-    from workbench.problems.base import Problem
+from workbench.problems.base import Problem
 
 State = dict[str, Any]
 STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness

@@ -17,6 +17,7 @@ from workbench.base.types import Array
 from workbench.core.plan import MASTER
 from workbench.core.protocol import LOST, MODEL, Commit, Compute, Match, Message, Node, Recv, Send, one_moment
 from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.figures.round_events import events_of
 from workbench.trace.trace import Trace
 
 
@@ -55,8 +56,6 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
     >>> decode_weights(trace, 1).weight.tolist()
     [[1.0, 1.0, 1.0]]
     """
-    from workbench.figures.round_events import events_of
-
     scheme, plan = trace.experiment.build_scheme(), trace.experiment.plan
     if scheme.numeric:
         raise SettingError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
@@ -25,9 +24,7 @@ from workbench.figures.style import (
     time_unit,
 )
 from workbench.planning.laws import drawn, straggling
-
-if TYPE_CHECKING:
-    from workbench.planning.profile import ClusterProfile, Recorded
+from workbench.planning.profile import ClusterProfile, Recorded
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_POINTS = 400

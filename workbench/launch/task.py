@@ -25,6 +25,7 @@ from workbench.engines.real.rank import Emulate, Setup
 from workbench.experiment import Experiment
 from workbench.problems import OnData, problem_from
 from workbench.problems.base import Problem
+from workbench.problems.data import PREPARED, catalogue
 
 _PLAN = ("sizes", "indptr", "indices", "coefficients", "parent")
 
@@ -131,8 +132,6 @@ def data_of(e: Experiment) -> dict[str, Any] | None:
     `key`: name of their folder in a host's cache; `make`: problem and its arguments where any host can make the same
     data by itself, else None.
     """
-    from workbench.problems.data import catalogue
-
     args = e.problem_spec
     if not isinstance(args, OnData):
         return None
@@ -178,8 +177,6 @@ def _plain(state: State) -> State:
 
 def _mapped(task: Task) -> dict[str, str]:
     """Data by their folder in this host's cache, where a task says so."""
-    from workbench.problems.data import PREPARED
-
     return {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
 
 

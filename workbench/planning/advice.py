@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from workbench.base.settings import unknown_name
 from workbench.experiment import Experiment
 from workbench.figures.contest import INEXACT, quantity_of
+from workbench.trace.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from workbench.trace.trace import Trace
 
 PARTS = {  # of a round's time, and what they are called in a sentence
     "computing": "computing",

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench import clusters, problems
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
+from workbench.clusters import Status
 from workbench.core.delays import Delays
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
@@ -22,12 +24,9 @@ from workbench.planning.laws import Law, assess, laws_of, refit
 from workbench.planning.linkfit import PortFit, fit_line, fit_port, fit_work
 from workbench.planning.observing import WARM, Observed, observe
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded, WayFit, WorkerLink
+from workbench.running.real import RealRun, start_real
 from workbench.running.start import Bar, timeline
 from workbench.trace.trace import event_table, versions
-
-if TYPE_CHECKING:
-    from workbench.clusters import Status
-    from workbench.running.real import RealRun
 
 WORKERS = 12  # by default
 FLOATS = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
@@ -72,8 +71,6 @@ def profile(
     SettingError
         A value that does not fit; `ClusterError`: the cluster's processes cannot be had.
     """
-    from workbench import clusters
-
     state = clusters.load(cluster).status()
     measured = grid(_count(workers, like), like, rounds, seed)
     with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
@@ -163,8 +160,6 @@ def _like(workers: int, like: Experiment) -> Iterator[Problem]:
 
 def _features(problem: str, args: dict[str, Any], floats: int) -> list[int]:
     """Numbers of columns to try: an eighth, and those that give such a model; one where the problem has its own."""
-    from workbench import problems
-
     cls = problems.get(problem)
     try:
         per_column = cls(**{**args, "samples": 10, "features": 100}).size(None) / 100
@@ -181,8 +176,6 @@ def _made_up(args: dict[str, Any]) -> dict[str, Any]:
 
 def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
     """Run on real processes, nothing emulated; the bar follows."""
-    from workbench.running.real import start_real
-
     before = 0
 
     def ran(e: Experiment) -> Outcome:

@@ -12,23 +12,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic.fields import FieldInfo
 
 from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, Settings, check_ending, path_of, setting
+from workbench.base.text import dump, read_text, read_yaml
 from workbench.base.types import Array
 from workbench.core.delays import Delays, DelayStream, Replay
 from workbench.core.links import BYTES_PER_FLOAT, Link
 from workbench.engines.real.learner import PIECE
+from workbench.experiment import Experiment
+from workbench.forecasting import Forecast, forecast
 from workbench.planning.laws import Law
 from workbench.planning.linkfit import PortFit, Work
-
-if TYPE_CHECKING:
-    from workbench.experiment import Experiment
-    from workbench.forecasting import Forecast
+from workbench.problems.data.cache import ours, root
 
 Row = tuple[float, ...]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -257,8 +257,6 @@ class ClusterProfile(Settings):
         self, e: Experiment, rounds: int | None = None, seed: int | None = None, cut: float = 1.0
     ) -> Forecast:
         """Forecast of an experiment that is on this cluster already, deaths left out. `cut`: see `Task`."""
-        from workbench.forecasting import forecast
-
         found = forecast(e.model_copy(update={"faults": ()}), rounds, seed)
         if not self.crowded:
             return found
@@ -313,8 +311,6 @@ class ClusterProfile(Settings):
 
     def table(self) -> Path:
         """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
-        from workbench.problems.data.cache import ours, root
-
         out = io.StringIO()
         out.write("experiment,worker,iteration,seconds\n")
         for place, each in enumerate(self.recorded):
@@ -332,8 +328,6 @@ class ClusterProfile(Settings):
 
     def save(self, path: str | Path) -> Path:
         """Write to a .json, .yaml or .yml file, whole or not at all. Raises `SettingError` for another name."""
-        from workbench.base.text import dump
-
         file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")
         if not file.parent.is_dir():
@@ -351,8 +345,6 @@ class ClusterProfile(Settings):
     @classmethod
     def load(cls, path: str | Path) -> ClusterProfile:
         """Read a profile; raises `SettingError` that names file, field and value."""
-        from workbench.base.text import read_text, read_yaml
-
         file = path_of(path, "path")
         if not file.is_file():
             raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")

@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from workbench.base.settings import SettingError, Settings, at_most, setting, unknown_name
 from workbench.core.plan import Plan
 from workbench.problems.base import Evaluation, Problem, Request
-
-if TYPE_CHECKING:
-    from workbench.problems.data import DataSet
+from workbench.problems.cnn import CLASSES, SIZE, Cnn, torch
+from workbench.problems.data import DataError, DataSet, catalogue, load
+from workbench.problems.linear import LeastSquares, Logistic, Softmax
+from workbench.problems.unit import Unit
 
 MOST_SAMPLES, MOST_FEATURES = 10**12, 10**8
 
@@ -75,8 +76,6 @@ class OnData(ProblemArgs):
 
     def open(self) -> DataSet:
         """Prepare the data once and map them into memory; raises `DataError`."""
-        from workbench.problems.data import DataError, load
-
         try:
             return load(
                 self.data,
@@ -93,8 +92,6 @@ class OnData(ProblemArgs):
 
     def known(self) -> tuple[int, int, int] | None:
         """(samples, columns, classes) where the arguments and the catalogue tell, else None."""
-        from workbench.problems.data import catalogue
-
         info = catalogue().get(self.data)
         samples = self.samples or (info.samples if info else None)
         features = self.features or (info.features if info else None)
@@ -131,8 +128,6 @@ class LeastSquaresArgs(OnData):
 
     def build(self, plan: Plan) -> Problem:
         """Open the data."""
-        from workbench.problems.linear import LeastSquares
-
         data = self.open()
         return LeastSquares(data.X, data.y, self.l2, data.truth)
 
@@ -145,8 +140,6 @@ class LogisticArgs(OnData):
 
     def build(self, plan: Plan) -> Problem:
         """Open the data. The truth of noisy labels is no minimiser, so no distance from it is reported."""
-        from workbench.problems.linear import Logistic
-
         data = self.open()
         return Logistic(data.X, data.y, self.l2)
 
@@ -167,8 +160,6 @@ class SoftmaxArgs(OnData):
 
     def build(self, plan: Plan) -> Problem:
         """Open the data."""
-        from workbench.problems.linear import Softmax
-
         data = self.open()
         return Softmax(data.X, data.y, data.classes, self.l2)
 
@@ -194,14 +185,10 @@ class CnnArgs(OnData):
 
     def size(self, plan: Plan | None) -> int:
         """117706, whatever the data."""
-        from workbench.problems.cnn import SIZE
-
         return SIZE
 
     def open(self) -> DataSet:
         """The samples and those held out, in one set."""
-        from workbench.problems.data import DataError, catalogue
-
         info = catalogue().get(self.data)
         if info and info.name != "synthetic" and self.features and info.features < self.features:
             raise DataError(
@@ -214,8 +201,6 @@ class CnnArgs(OnData):
 
     def build(self, plan: Plan) -> Problem:
         """Open the data; raises `SettingError` without PyTorch, or for data of another shape."""
-        from workbench.problems.cnn import CLASSES, Cnn, torch
-
         torch()  # before the data are prepared
         if self.intercept:
             raise SettingError(
@@ -248,8 +233,6 @@ class UnitArgs(ProblemArgs):
 
     def build(self, plan: Plan) -> Problem:
         """One coordinate per part."""
-        from workbench.problems.unit import Unit
-
         return Unit(plan.sizes)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
 from workbench.published.codedreduce import Preset
+from workbench.theory import cegc_table
 
 Make = Callable[[], tuple[Experiment, ...]]
 
@@ -27,8 +28,6 @@ T1, LAMBDA1, T2, LAMBDA2 = 1.6, 0.8, 6.0, 0.1  # s/part, parts/s, s, 1/s
 
 def _codes(parts: int) -> list[tuple[int, int, int]]:
     """(d, s, m): uncoded, the best with m = 1, the best of all, by expected time; a part is 8/n of table 3's."""
-    from workbench.theory import cegc_table
-
     share = PARTS / parts
     table = cegc_table(parts, t1=T1 * share, lambda1=LAMBDA1 / share, t2=T2, lambda2=LAMBDA2)
     rows = np.where(np.isnan(table), np.inf, table)

@@ -48,7 +48,7 @@ from workbench.running.holding import (
 )
 from workbench.running.precision import lost_digits
 from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows
-from workbench.running.start import diverged
+from workbench.running.start import Bar, diverged
 from workbench.trace import records
 from workbench.trace.assembled import put_together
 from workbench.trace.folder import claimed, new_folder
@@ -457,8 +457,6 @@ def _tell(run: RealRun) -> None:
 
 def watched(run: RealRun, progress: bool, stop: bool = True) -> Trace:
     """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching."""
-    from workbench.running.start import Bar
-
     try:
         with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
             while not run.wait(0.1):

@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, check_options, unknown_name
-
-if TYPE_CHECKING:
-    from workbench.experiment import Experiment
-    from workbench.trace.trace import Trace
+from workbench.experiment import Experiment
+from workbench.trace.trace import Trace
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Rows = dict[str, NDArray[Any]]
@@ -128,8 +126,6 @@ def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options:
 
 def checked(experiments: object) -> list[Experiment]:
     """Experiments as a list, one alone as well; raises `SettingError` for anything else."""
-    from workbench.experiment import Experiment
-
     alone = not isinstance(experiments, Iterable) or isinstance(experiments, Experiment | str | Mapping)
     found: list[Any] = [experiments] if alone else list(experiments)  # type: ignore[call-overload]
     for e in found:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.core.links import BYTES_PER_FLOAT
-from workbench.core.odds import Draws, Odds, Ties, order, port
-from workbench.forecasting import BATCH
+from workbench.core.odds import BATCH, Draws, Odds, Ties, order, port
 from workbench.schemes.many_messages import Clusters
 
 Ints = NDArray[np.int64]

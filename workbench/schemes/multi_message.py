@@ -22,6 +22,7 @@ from workbench.core.odds import Draws, Odds
 from workbench.core.plan import MASTER, Plan, even_sizes
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, divisors, kept_digits, some
+from workbench.schemes._message_odds import message_odds
 from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker
 
 
@@ -101,8 +102,6 @@ class MultiMessageScheme(Scheme):
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """When the last cluster's decisive message is through the port."""
-        from workbench.schemes._message_odds import message_odds
-
         portions = even_sizes(draws.samples, workers)[self.windows(workers)]
         return message_odds(draws, portions, self.build(workers))
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import click
 
+from workbench.base.settings import SettingError
+from workbench.launch.head.tied import tied
+
 
 @click.command()
 @click.option(
@@ -26,8 +29,6 @@ def lectures(port: int, browser: bool, token: bool, dark: bool) -> None:
 
     Without a token, whoever else is logged in on this machine can open them too.
     """
-    from workbench.base.settings import SettingError
-    from workbench.launch.head.tied import tied
     from workbench.straightline import ROOT
 
     folder = ROOT / "notebooks" / "lecture"

@@ -2,7 +2,7 @@
 
 `workbench reproduce all` on the command line; here, entries by name:
 
->>> from workbench import book
+>>> import workbench_book as book
 >>> book.get("table3").title
 'Table 3: expected iteration time for every load d and reduction m'
 """

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from workbench_book import Outcome, Setting
-
+import workbench_book as book
+from workbench.base.settings import check_writable
+from workbench_book import Outcome, Setting, notebook
 
 _HOW = (
     "nothing was started: `workbench reproduce NAME` recomputes one of these, `workbench reproduce all` every one"
@@ -47,9 +46,6 @@ def reproduce(
     Finished entries are kept and used again while what they depend on is the same, so a run that was broken off goes
     on where it stopped.
     """
-    import workbench_book as book
-    from workbench.base.settings import check_writable
-
     if listed or name is None:
         for entry in book.entries().values():
             click.echo(f"{entry.name:15} {entry.title}")
@@ -75,8 +71,6 @@ def reproduce(
 
 def _say(outcome: Outcome, alone: bool) -> None:
     """One line an entry; its numbers too if it is the only one."""
-    from workbench_book import notebook
-
     click.echo(notebook.summary(outcome))
     if alone and outcome.result is not None:
         for line in notebook.numbers(outcome.result):
@@ -85,7 +79,5 @@ def _say(outcome: Outcome, alone: bool) -> None:
 
 def _notebooks(setting: Setting, output: Path) -> None:
     """Execute the notebooks that are there; in an installation without a clone there are none."""
-    from workbench_book import notebook
-
     for path in notebook.execute_all(setting, output):
         click.echo(f"written to {path}")

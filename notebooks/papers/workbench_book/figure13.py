@@ -9,7 +9,7 @@ import numpy as np
 
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
-from workbench.problems.cnn import SIZE
+from workbench.problems.cnn import SIZE, torch
 from workbench.published.codedreduce import Preset, presets
 from workbench.running.start import compare
 from workbench.trace.trace import Trace
@@ -113,8 +113,6 @@ def _stepped(e: Experiment, whole: bool) -> Experiment:
 
 
 def _cuda() -> bool:
-    from workbench.problems.cnn import torch
-
     return bool(torch().cuda.is_available())
 
 

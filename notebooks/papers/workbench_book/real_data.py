@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.problems.data import DataError
+from workbench.problems.data.openml import find, placed_file
 from workbench.published.codedreduce import Preset
 from workbench_book.setting import Setting
 
@@ -15,8 +16,6 @@ def at_hand(source: str, setting: Setting) -> bool:
     >>> at_hand("openml:no-such-set", Setting())
     False
     """
-    from workbench.problems.data.openml import find, placed_file
-
     return setting.download or placed_file(find(source)) is not None
 
 

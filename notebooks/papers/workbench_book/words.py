@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from workbench.base.text import dump
 from workbench_book.running import Outcome
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Misprint, Picture, Result, number, printed
@@ -208,6 +209,4 @@ def _experiments(count: int) -> str:
 
 
 def _yaml(spec: Mapping[str, Any]) -> str:
-    from workbench.base.text import dump
-
     return dump(dict(spec), default_flow_style=None, width=110)

@@ -31,12 +31,12 @@ from workbench.clusters.ec2.requests import HEAD, Order, Part, bursts, part_of, 
 from workbench.clusters.ec2.settings import Ec2Settings
 from workbench.clusters.ec2.tagged import AT_ONCE, Machine
 from workbench.clusters.ssh import Ssh
+from workbench.launch.client.gateway import Gateway
+from workbench.launch.client.pools import FolderPool, Holder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workbench.launch.client.gateway import Gateway
-    from workbench.launch.client.pools import FolderPool, Holder
 
 _LATER = {"ssh_from", "prices", "price"}  # may change while the machines are up
 

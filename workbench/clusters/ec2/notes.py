@@ -17,6 +17,7 @@ from typing import Any
 from workbench.base.errors import ClusterError
 from workbench.base.files import atomic_write
 from workbench.clusters.ec2.prices import Price
+from workbench.problems.data.cache import root
 
 _FILE = "machines.json"
 
@@ -55,8 +56,6 @@ class Notes:
 
 def folder_of(name: str) -> Path:
     """Where the notes and keys of a cluster are; it need not be there."""
-    from workbench.problems.data.cache import root
-
     return root() / "clusters" / name
 
 

@@ -10,19 +10,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters.base import Finding, HostState, Said, Status
 from workbench.clusters.slurm.job import Job, script
+from workbench.clusters.slurm.kind import Slurm
 from workbench.clusters.slurm.pool import CANCELLING, LOOK_EVERY, NUMBER, SCRIPT, last_line, numbered, sbatch
 from workbench.clusters.slurm.queue import Ticket, look_up, node_names, ours
 from workbench.launch.client.pools import SETTINGS
 from workbench.launch.head.supervisor import LOG
-
-if TYPE_CHECKING:
-    from workbench.clusters.slurm.kind import Slurm
 
 EACH = '"$@"; echo "$?" > "$0/$SLURMD_NODENAME.code"'  # for bash, with a folder and a command behind it
 

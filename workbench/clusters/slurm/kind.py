@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -20,11 +20,12 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import setting
 from workbench.clusters.base import Cluster, Finding, HostName, Said, Status, Word, quiet, table
 from workbench.clusters.slurm.job import TIME, Wish, check_directive
-
-if TYPE_CHECKING:
-    from workbench.clusters.ssh import Ssh
-    from workbench.launch.client.gateway import Gateway
-    from workbench.launch.client.pools import FolderPool, Holder
+from workbench.clusters.slurm.pool import SlurmPool, open_job
+from workbench.clusters.slurm.queue import ticket
+from workbench.clusters.ssh import Ssh
+from workbench.launch.client.gateway import Gateway
+from workbench.launch.client.pools import FolderPool, Holder
+from workbench.launch.hosts.host import Host
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*")
 
@@ -94,8 +95,6 @@ class Slurm(Cluster):
     @property
     def head(self) -> Ssh:
         """The login host, as a cluster of one."""
-        from workbench.clusters.ssh import Ssh
-
         return Ssh(
             name=self.name,
             hosts=(self.login,),
@@ -193,15 +192,10 @@ class Slurm(Cluster):
 
     def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
         """Submit a job; see `Cluster.open_here`. Raises `SettingError` for what Slurm refuses."""
-        from workbench.clusters.slurm.pool import open_job
-
         return open_job(self, ranks)
 
     def holder_here(self, words: dict[str, Any]) -> Holder:
         """The job, found by its number."""
-        from workbench.clusters.slurm.pool import SlurmPool
-        from workbench.clusters.slurm.queue import ticket
-
         return SlurmPool(self, Path(words["pool"]), 0, ticket=ticket(str(words["job"])))
 
     # ---------------------------------------------------------------- for `workbench cluster`
@@ -226,7 +220,6 @@ class Slurm(Cluster):
     def down_here(self, said: Said = quiet) -> None:
         """Cancel our jobs, also those of other notebooks, and take their folders away."""
         from workbench.clusters.slurm.commands import cancel_all
-        from workbench.launch.hosts.host import Host
 
         cancel_all(self, said)
         if (

@@ -19,11 +19,11 @@ from workbench.launch.client.pools import SETTINGS, FolderPool, Said, make_folde
 from workbench.launch.head import mpiexec
 from workbench.launch.head.supervisor import GONE, LOG
 from workbench.launch.rank.watch import is_alive
+from workbench.launch.task import Task
 from workbench.trace.records import ENDED
 
 if TYPE_CHECKING:
     from workbench.clusters.slurm.kind import Slurm
-    from workbench.launch.task import Task
 
 # Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
 SCRIPT, NUMBER, RUN = "job.sh", "job", "run"

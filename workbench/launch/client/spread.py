@@ -13,6 +13,7 @@ from workbench.base.errors import ClusterError
 from workbench.launch.client.gateway import Connection, Gateway
 from workbench.launch.client.package import START
 from workbench.launch.client.pools import ChildPool, Said, make_folder, supervised, sweep
+from workbench.launch.client.sshconfig import for_mpiexec
 from workbench.launch.head import mpiexec
 from workbench.launch.hosts.host import Host
 from workbench.launch.task import Task
@@ -118,8 +119,6 @@ def open_over(cluster: Ssh, ranks: int, subnets: str) -> SpreadPool:
 
 def command(cluster: Ssh, ranks: int, subnets: str, pool: str) -> list[str]:
     """Command line of mpiexec over the hosts of a pool's host file."""
-    from workbench.launch.client.sshconfig import for_mpiexec
-
     passed = [word for name in exported(cluster) for word in ("-x", name)]
     nets = (
         ["--mca", "btl_tcp_if_include", subnets, "--prtemca", "prte_if_include", subnets] if subnets else []

@@ -29,6 +29,8 @@ from typing import IO, Any
 
 from workbench.base.files import atomic_write
 from workbench.launch.head.enclosed import enclose
+from workbench.launch.head.guards import Guards
+from workbench.launch.hosts.processes import end_daemons
 from workbench.launch.rank.main import DIES_WITH_PARENT, SAY
 
 GONE, PROGRESS, LOG = "gone.json", "progress", "log.txt"
@@ -105,7 +107,6 @@ class Supervisor:
         """Start guards on the other hosts, if there are any."""
         if not (ways := self.settings.get("ways")):
             return None
-        from workbench.launch.head.guards import Guards
 
         return Guards(self.folder, ways, f"prterun-{socket.gethostname()}-{pid}@")
 
@@ -113,7 +114,6 @@ class Supervisor:
         """Have the other hosts cleared; which of them are gone."""
         if guards is None:
             return []
-        from workbench.launch.hosts.processes import end_daemons
 
         end_daemons(guards.daemon)  # mpiexec's connections to hosts that are silent outlive it
         guards.close()

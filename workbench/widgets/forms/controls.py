@@ -14,6 +14,7 @@ from workbench.core.delays import delay_models
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
+from workbench.problems.data import catalogue
 from workbench.published.codedreduce import Preset, presets
 from workbench.published.others import others
 from workbench.widgets.forms.choice import ChoiceForm
@@ -202,6 +203,4 @@ def _problems() -> dict[str, Any]:
 
 
 def _known_data() -> tuple[str, ...]:
-    from workbench.problems.data import catalogue
-
     return tuple(catalogue())

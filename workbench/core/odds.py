@@ -1,0 +1,180 @@
+"""Rounds without an event loop: order statistics over drawn times, vectorised over rounds and workers.
+
+A scheme's `odds` says how a round ends. With the same seed these are the event engine's very own rounds (same draws,
+same rules, the same ties between what arrives at one moment), as long as rounds do not reach into one another; the
+ring's do, and carry their state from round to round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.types import Array
+from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.protocol import NEAR
+from workbench.core.ring import ring_finish
+
+Ready = Callable[[NDArray[np.int64]], NDArray[np.int64]]  # order of arrival (m, n) -> answers needed (m,)
+Ties = Callable[[NDArray[np.int64]], Array]
+BATCH = 2_000_000  # drawn times held at once
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Some rounds of drawn times: what a scheme's `odds` works on."""
+
+    seconds: Array  # (rounds, workers) to compute the whole load
+    send: Callable[[float], Array | float]  # floats -> extra seconds of sending, (rounds, workers) or 0
+    link: Link
+    floats: int  # model size p
+    ties: Ties  # which of these rounds -> who comes first at one moment, (those rounds, workers)
+    decode_rate: float | None = None
+    carry: Any = None  # what the rounds before left behind
+    samples: int = 0  # of the data set
+    progress: Callable[[NDArray[np.int64], slice], Array] | None = (
+        None  # portions (workers, m), which rounds -> seconds until each portion is done, (those rounds, workers, m)
+    )
+
+    def decode(self, answers: int) -> float:
+        """Seconds to combine so many messages."""
+        return 0.0 if self.decode_rate is None else answers * self.floats / self.decode_rate
+
+    @property
+    def down(self) -> float:
+        """Seconds for a model to go one hop down."""
+        return self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
+
+
+@dataclass(frozen=True)
+class Odds:
+    """Outcome of every round: seconds, gradient messages received, bytes received; each (rounds,)."""
+
+    seconds: Array
+    messages: Array
+    bytes: Array
+    carry: Any = None
+
+
+def port(arrivals: Array, transfer: float) -> Array:
+    """When each message has come through the port, in order of arrival; shape like `arrivals`, sorted.
+
+    The j-th arrival is through at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C).
+    """
+    ordered = np.sort(arrivals, axis=-1)
+    if transfer == 0.0:
+        return ordered
+    steps = transfer * np.arange(ordered.shape[-1])
+    return np.asarray(np.maximum.accumulate(ordered - steps, axis=-1) + steps + transfer)
+
+
+def star_odds(
+    draws: Draws, needed: int | Ready, floats: int | None = None, share: float | None = None
+) -> Odds:
+    """A master and its workers: the round ends when `needed` answers of `floats` numbers are through the port.
+
+    `share`: as in `Send`.
+    """
+    link, length = draws.link, draws.floats if floats is None else floats
+    arrivals = (
+        draws.seconds
+        + draws.send(length if share is None else share * draws.floats)
+        + link.latency
+        + draws.down
+    )
+    through = port(arrivals, link.transfer(length))
+    count = needed(order(arrivals, draws.ties)) if callable(needed) else np.full(len(arrivals), needed)
+    end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
+    end = end + (0.0 if draws.decode_rate is None else count * draws.floats / draws.decode_rate)
+    sent = count.astype(np.float64)
+    return Odds(end, sent, sent * (BYTES_PER_FLOAT * length))
+
+
+def order(arrivals: Array, ties: Ties) -> NDArray[np.int64]:
+    """Messages in order of arrival, (rounds, messages); those that come at one moment in the order of `ties`.
+
+    `arrivals` (rounds, workers * k): a worker's k messages stand side by side, in the order in which it sends them.
+    """
+    found = np.argsort(arrivals, axis=1, kind="stable")
+    ordered = np.take_along_axis(arrivals, found, axis=1)
+    apart = ordered[:, 1:] > ordered[:, :-1] * NEAR
+    which = np.flatnonzero(~apart.all(axis=1))
+    if len(which):
+        first = ties(which)
+        moment = np.zeros((len(which), arrivals.shape[1]))
+        np.put_along_axis(moment, found[which, 1:], np.cumsum(apart[which], axis=1), axis=1)
+        found[which] = np.lexsort([first.repeat(arrivals.shape[1] // first.shape[1], axis=1), moment], axis=1)
+    return found
+
+
+def deadline_odds(draws: Draws, deadline: float) -> Odds:
+    """A master that takes what is through the port `deadline` seconds after the round's start, be it nothing."""
+    link, floats = draws.link, draws.floats
+    arrivals = draws.seconds + draws.send(floats) + link.latency + draws.down
+    through = port(arrivals, link.transfer(floats))
+    count = np.count_nonzero(through <= deadline * NEAR, axis=1).astype(np.float64)
+    decode = 0.0 if draws.decode_rate is None else count * floats / draws.decode_rate
+    return Odds(np.full(len(count), deadline) + decode, count, count * (BYTES_PER_FLOAT * floats))
+
+
+def earlier(one: Odds, other: Odds) -> Odds:
+    """Two rules joined with |: of every round the outcome that comes first, which is the one with fewer messages."""
+    first = (one.messages < other.messages) | (
+        (one.messages == other.messages) & (one.seconds <= other.seconds)
+    )
+    return Odds(
+        np.where(first, one.seconds, other.seconds),
+        np.where(first, one.messages, other.messages),
+        np.where(first, one.bytes, other.bytes),
+    )
+
+
+def tree_odds(draws: Draws, children: int, layers: int, needed: int) -> Odds:
+    """A regular tree, ranks layer by layer: every parent goes on with `needed` of its children's sums."""
+    link, rounds = draws.link, len(draws.seconds)
+    transfer, hop = link.transfer(draws.floats), link.latency
+    send = draws.send(draws.floats)
+    bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
+    below: Array | None = None  # when the sums of the layer below are decoded, per parent
+    kept: list[tuple[Array, Array]] = []  # through the port at, and how many are taken in if the round lasts
+    for layer in range(layers, 0, -1):
+        here = slice(bounds[layer - 1], bounds[layer])
+        own = draws.seconds[:, here] + layer * draws.down
+        if below is not None:
+            through = kept[-1][0]
+            early = np.count_nonzero(
+                through <= own[:, :, None] * NEAR, axis=2
+            )  # it is not through with its own
+            kept[-1] = (through, np.maximum(early, needed))
+            own = np.maximum(own, below) + draws.decode(needed)
+        leaves = own + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
+        through = port(leaves.reshape(rounds, -1, children), transfer)
+        below = through[:, :, needed - 1]
+        kept.append((through, np.full(below.shape, needed)))
+    assert below is not None
+    end = below[:, 0]
+    messages = sum(
+        np.minimum(np.count_nonzero(through <= end[:, None, None] * NEAR, axis=2), taken).sum(axis=1)
+        for through, taken in kept
+    )
+    count = np.asarray(messages, dtype=float)
+    return Odds(end + draws.decode(needed), count, count * BYTES_PER_FLOAT * draws.floats)
+
+
+def ring_odds(draws: Draws) -> Odds:
+    """The ring: a worker starts its next round as soon as it has the sum, so rounds overlap a little."""
+    rounds, n = draws.seconds.shape
+    free, ports = draws.carry or (np.zeros(n), np.zeros(n))
+    ends = np.empty(rounds + 1)
+    ends[0] = free.max()
+    for r in range(rounds):
+        free, ports = ring_finish(free + draws.seconds[r], ports, draws.floats, draws.link)
+        ends[r + 1] = free.max()
+    steps = 2 * (n - 1)
+    messages = np.full(rounds, float(n * steps))
+    size = np.full(rounds, float(steps * draws.floats * BYTES_PER_FLOAT))
+    return Odds(np.diff(ends), messages, size, (free, ports))

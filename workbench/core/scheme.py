@@ -1,0 +1,128 @@
+"""What a scheme is: numbers, a plan, a program, and round times; and what schemes declare their numbers with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.settings import Settings, setting
+from workbench.base.types import Array
+from workbench.codes import GradientCode
+from workbench.core.odds import Draws, Odds
+from workbench.core.plan import Plan
+from workbench.core.protocol import Node, Program
+
+LEAST_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
+
+
+class Scheme(Settings):
+    """A frozen, validated bag of numbers; defining a subclass with a `name` registers it."""
+
+    name: ClassVar[str] = ""  # what users see: "CR", "GC" ...
+    title: ClassVar[str] = ""  # a few words
+    paper: ClassVar[str] = ""  # source
+    exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
+    numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
+    optimiser: ClassVar[str] = "gd"  # that its paper defines it with; experiments may take another
+    eases: ClassVar[tuple[str, int] | None] = (
+        None  # number, and its direction, in which codes keep more digits
+    )
+    selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
+    catalogue: ClassVar[dict[str, type[Scheme]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register under the class's own name."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            Scheme.catalogue[cls.name] = cls
+
+    @classmethod
+    def candidates(cls, workers: int) -> Iterable[dict[str, Any]]:
+        """Numbers (`scheme_args`) that the planner tries with so many workers; `check` refuses what does not fit.
+
+        Schemes with numbers of their own override it; see `some` and `divisors`.
+        """
+        return [{}]
+
+    def check(self, workers: int) -> None:
+        """Raise `SettingError` if this many workers do not fit; the message lists what would."""
+
+    def check_problem(self, problem: str) -> None:
+        """Raise `SettingError` if the scheme is not made for the problem of that name; the message says why."""
+
+    def check_samples(self, workers: int, samples: int) -> None:
+        """Raise `SettingError` if so many samples cannot be shared out; the message says how many could."""
+
+    @abstractmethod
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Say who holds which parts of a data set of that many samples, and who talks to whom."""
+
+    @abstractmethod
+    def program(self, node: Node) -> Program:
+        """Say what one node does, as a generator of effects."""
+
+    @abstractmethod
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """Round times over drawn compute times, vectorised: what `forecast` shows."""
+
+    def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
+        """Worker of the plan whose parts each worker takes in a round, (workers,); None: its own, always.
+
+        Counted from 0. Schemes that shuffle override it; `held` and `encoding`, delays and forecasts follow.
+        """
+        return None
+
+    def held(self, plan: Plan, round: int) -> Plan:
+        """Plan as it is in one round."""
+        rows = self.rows(plan.workers, round)
+        return plan if rows is None else plan.shuffled(rows)
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """Codes whose decoding may cost digits; `wb.run` warns beforehand where it costs too many."""
+        return []
+
+    def encoding(self, plan: Plan, round: int) -> Array:
+        """Encoding matrix of a round, shape (ranks, parts)."""
+        return self.held(plan, round).matrix()
+
+    def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
+        """Samples that each worker goes through per round, shape (workers,), without drawing the whole plan."""
+        return self.plan(workers, samples).loads[1:]
+
+
+def kept_digits() -> Any:
+    """Declare the field `least_digits` of a scheme with codes that may keep too few digits; see `precision`."""
+    return setting(
+        LEAST_DIGITS,
+        "of the 16 decimal digits of a number, how many decoding must keep; before a run, a code that keeps"
+        " fewer is refused. 0 = run it all the same",
+        "digits",
+        ge=0,
+        le=15,
+    )
+
+
+def some(low: int, high: int, count: int = 8) -> list[int]:
+    """Whole numbers from low to high, ends included, denser at the low end; none where high is below low.
+
+    >>> some(1, 100, 5)
+    [1, 3, 10, 32, 100]
+    """
+    if high < low:
+        return []
+    steps = np.geomspace(1, high - low + 1, count)
+    return sorted({low - 1 + round(float(x)) for x in steps})
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    return [k for k in range(1, number + 1) if number % k == 0]
