@@ -12,6 +12,7 @@ import yaml
 
 import workbench as wb
 from workbench.base.settings import SettingError
+from workbench.experiment import put
 
 
 def example() -> dict[str, Any]:
@@ -86,24 +87,24 @@ def test_it_is_frozen() -> None:
     ("change", "words"),
     [
         ({"round": 3}, ["round:", "no such field", "'rounds'"]),
-        ({"rounds": 0}, ["rounds = 0", "greater than or equal to 1"]),
+        ({"rounds": 0}, ["rounds = 0", "take 1 or more"]),
         ({"rounds": 1.5}, ["rounds = 1.5", "whole number", "the nearest are 1 and 2"]),
         ({"seed": -1}, ["seed = -1"]),
         ({"scheme": "CRR"}, ["scheme = 'CRR'", "'CR'", "UMW"]),
         ({"problem": "logistics"}, ["problem = 'logistics'", "'logistic'"]),
         ({"optimiser": "sgd"}, ["optimiser = 'sgd'", "gd"]),
-        ({"optimiser_args": {"step": -1}}, ["optimiser_args.step = -1", "greater than 0"]),
+        ({"optimiser_args": {"step": -1}}, ["optimiser_args.step = -1", "take a number above 0"]),
         ({"problem_args": {"sample": 3}}, ["problem_args.sample", "'samples'"]),
         ({"workers": 155}, ["workers = 155", "156"]),
         ({"delays": {"kind": "gauss"}}, ["delays.kind = 'gauss'", "pareto"]),
-        ({"delays": {"kind": "pareto", "shape": 0.5}}, ["shape = 0.5", "greater than 1"]),
+        ({"delays": {"kind": "pareto", "shape": 0.5}}, ["shape = 0.5", "take a number above 1"]),
         ({"delays": {}}, ["delays", "kind"]),
         ({"delays": "pareto"}, ["delays = 'pareto'", "fields and values"]),
         ({"scheme_args": 5}, ["scheme_args = 5", "fields and values"]),
         ({"faults": {"worker": 1}}, ["faults = {'worker': 1}", "is no list"]),
         ({"rounds": "3"}, ["rounds = '3'", "write 3 without quotes"]),
         ({"rounds": 3.0}, ["rounds = 3.0", "write 3"]),
-        ({"link": {"bandwidth": 0}}, ["link.bandwidth = 0", "greater than 0"]),
+        ({"link": {"bandwidth": 0}}, ["link.bandwidth = 0", "take a number above 0"]),
         ({"link": {"latency": float("nan")}}, ["link.latency = nan", "finite"]),
         ({"faults": [{"worker": 157, "round": 0}]}, ["faults.worker = 157", "1 to 156"]),
         ({"faults": [{"worker": 1, "round": 7}], "rounds": 7}, ["faults.round = 7", "0 to 6"]),
@@ -245,3 +246,21 @@ def test_numbers_that_nothing_could_hold_are_refused_at_once(fields: dict[str, A
 def test_large_numbers_leave_the_sliders_as_they_are() -> None:
     limits = {f["name"]: f for f in wb.Experiment.fields()}
     assert not {"maximum", "exclusiveMaximum"} & {*limits["rounds"], *limits["workers"]}
+
+
+def test_fields_are_set_by_their_dotted_names() -> None:
+    """As `--set` and sweeps write them; what has no fields of its own is named."""
+    spec: dict[str, Any] = {"workers": 6}
+    put(spec, "scheme_args.stragglers", 2)
+    put(spec, "delays", {"rate": 3.0})
+    assert spec == {
+        "workers": 6,
+        "scheme_args": {"stragglers": 2},
+        "delays": {"kind": "shifted_exponential", "rate": 3.0},
+    }
+    put(spec, "delays.kind", "constant")
+    assert spec["delays"] == {"kind": "constant", "rate": 3.0}
+    with pytest.raises(
+        SettingError, match=r"^workers\.x\.y = 3: workers has no fields of its own; set workers itself$"
+    ):
+        put(spec, "workers.x.y", 3)

@@ -155,6 +155,12 @@ def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
+        (lambda: wb.Experiment(5), "Experiment(5): has no field's name; write Experiment(name=value)"),
+        (lambda: wb.batch.Sweep({}), "Sweep({}): has no field's name"),
+        (lambda: E.replace(5), "replace(5): has no field's name; write replace(name=value)"),
+        (lambda: wb.run(E).same(5), "other = 5: give a wb.Trace"),
+        (lambda: wb.straightline.keep(5, "kept"), "traces = 5: is no list of traces; give what wb.run"),
+        (lambda: wb.straightline.keep([5], "kept"), "traces = [5]: is no list of traces"),
         (lambda: wb.tune(5), "experiment = 5: give a wb.Experiment"),
         (lambda: wb.tune(E, progress="x"), "progress = 'x': is neither true nor false"),
         (lambda: wb.explore([E, 5]), "experiment = 5: give a wb.Experiment"),

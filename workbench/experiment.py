@@ -141,6 +141,31 @@ class Experiment(Settings):
         return file
 
 
+def put(fields: dict[str, Any], name: str, value: Any) -> None:
+    """Set a field of a spec by its dotted name, in place; raises `SettingError`.
+
+    Where no kind of delays is named, numbers of theirs belong to the default's.
+
+    >>> spec = {"workers": 6}
+    >>> put(spec, "delays.rate", 2.0)
+    >>> spec
+    {'workers': 6, 'delays': {'kind': 'shifted_exponential', 'rate': 2.0}}
+    """
+    *outer, last = name.split(".")
+    place: Any = fields
+    for depth, key in enumerate(outer, 1):
+        place = place.setdefault(key, {})
+        if not isinstance(place, dict):
+            owner = ".".join(outer[:depth])
+            raise SettingError(
+                f"{name} = {value!r:.60}: {owner} has no fields of its own; set {owner} itself"
+            )
+    place[last] = value
+    delays = fields.get("delays")
+    if name.partition(".")[0] == "delays" and isinstance(delays, dict) and "kind" not in delays:
+        fields["delays"] = {"kind": Experiment.model_fields["delays"].default.kind, **delays}
+
+
 def _tuples(value: Any) -> Any:
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays
         value = value.tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +60,10 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
     from workbench import figures
 
     target = path_of(folder, "folder")
+    if not isinstance(traces, Collection) or not all(isinstance(trace, Trace) for trace in traces):
+        raise SettingError(
+            f"traces = {traces!r:.60}: is no list of traces; give what wb.run and wb.compare return"
+        )
     paths = [trace.save(target / trace.label) for trace in traces]
     figure = figures.convergence(traces, target=common_target(traces))
     for suffix in (".html", ".png", ".svg", ".pdf"):

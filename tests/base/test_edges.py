@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.base.settings import SettingError
+from workbench.base.settings import SettingError, user_path
+from workbench.problems.data.cache import root
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
@@ -130,3 +131,25 @@ def test_a_damaged_run_folder_is_one_sentence(tmp_path: Path, name: str) -> None
     (folder / name).write_bytes(b"no")
     with pytest.raises(SettingError, match="damaged"):
         wb.Trace.load(folder)
+
+
+def test_homes_of_nobody_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that stands for no place is refused where it is used, by its field."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert user_path("~/times.csv", "delays.path") == tmp_path / "times.csv"
+    e = wb.Experiment(delays={"kind": "replay", "path": "~no-such-user/times.csv"})
+    with pytest.raises(
+        SettingError, match=r"^delays\.path = '~no-such-user/times\.csv': there is no such user's home; write"
+    ):
+        wb.run(e)
+    monkeypatch.setenv("WORKBENCH_CACHE", "~no-such-user")
+    with pytest.raises(
+        SettingError, match=r"^WORKBENCH_CACHE = '~no-such-user': there is no such user's home"
+    ):
+        root()
+
+
+def test_a_number_out_of_range_says_once_what_would_work() -> None:
+    with pytest.raises(SettingError) as error:
+        wb.Experiment(rounds=0)
+    assert str(error.value) == "rounds = 0: take 1 or more"

@@ -10,20 +10,14 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.kinds import quick
 from workbench.base.sums import SUMS, check_sums, unchanged, write_sums
 from workbench.running.real import attach, start_real
 from workbench.running.replay import replay_arrivals
 from workbench.trace import records
 from workbench.trace.trace import FILES
 
-REAL = {
-    "scheme": "GC-MMC",
-    "workers": 4,
-    "rounds": 6,
-    "problem": "least_squares",
-    "problem_args": {"samples": 40, "features": 3},
-    "delays": {"kind": "constant", "shift": 1e-4},
-}
+REAL = quick("GC-MMC", rounds=6, samples=40, features=3)
 
 
 @pytest.fixture(scope="module")

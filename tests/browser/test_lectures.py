@@ -292,7 +292,7 @@ def test_what_is_typed_wrong_is_told_at_the_slider(page: Page, noise: Noise, ser
     voila(page, server, NAMES[2])
     field = page.get_by_label("children n", exact=True).first
     field.fill("99")
-    page.get_by_text("children = 99: input should be less than or equal to 6").first.wait_for()
+    page.get_by_text("children = 99: take 2 to 6, the nearest is 6").first.wait_for()
     assert field.get_attribute("aria-invalid") == "true"
     field.fill("3")
     page.wait_for_function("() => !document.querySelector('[aria-invalid=true]')")

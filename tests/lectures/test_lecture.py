@@ -127,5 +127,5 @@ def test_what_cannot_be_remembered_is_left_alone(text: str) -> None:
 
 
 def test_a_parameter_that_cannot_be_used_is_one_sentence() -> None:
-    with pytest.raises(SettingError, match="workers = 1: input should be greater than or equal to 2"):
+    with pytest.raises(SettingError, match="workers = 1: take 2"):
         stragglers.lecture(workers=1)

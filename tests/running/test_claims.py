@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.kinds import quick
 from workbench.base.locks import RUN_LOCK, Lock
 from workbench.running.holding import reclaimed
 from workbench.running.real import RealRun, attach, resume, start_real
@@ -20,14 +21,7 @@ from workbench.trace import records
 
 COMMAND = "from workbench.cli.main import main; main()"
 mpi = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
-SPEC: dict[str, Any] = {
-    "scheme": "UMW",
-    "workers": 4,
-    "rounds": 300,
-    "problem": "least_squares",
-    "problem_args": {"samples": 120, "features": 20},
-    "delays": {"kind": "constant", "shift": 1e-4},
-}
+SPEC = quick("UMW", rounds=300, samples=120, features=20)
 
 
 def going(run: RealRun, rounds: int = 5) -> RealRun:

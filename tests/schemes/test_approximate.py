@@ -149,7 +149,7 @@ def test_shuffling_learns_better(scheme: str) -> None:
             {"wait_for": 3, "deadline": 1.0},
             ["scheme_args.deadline = 1", "wait_for = 3", "one of the two"],
         ),
-        ("FRC", {"deadline": 0.0}, ["scheme_args.deadline = 0.0", "greater than 0"]),
+        ("FRC", {"deadline": 0.0}, ["scheme_args.deadline = 0.0", "take a number above 0"]),
         ("CRC", {"shuffle": "some"}, ["scheme_args.shuffle = 'some'", "'cyclic'"]),
     ],
 )

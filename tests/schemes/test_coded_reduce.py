@@ -120,7 +120,7 @@ def test_the_nearest_trees_are_trees(workers: int) -> None:
     [
         ({"children": 12, "layers": 2}, 150, ["workers = 150", "156 workers", "children 12, layers 2"]),
         ({"children": 4, "layers": 1, "stragglers": 4}, 4, ["scheme_args.stragglers = 4", "0 to 3"]),
-        ({"children": 0, "layers": 1}, 4, ["scheme_args.children = 0", "greater than or equal to 1"]),
+        ({"children": 0, "layers": 1}, 4, ["scheme_args.children = 0", "take 1 or more"]),
         (
             {"children": 2, "layers": 1, "stragglers": 1, "matrix": ((1, 0), (0, 1))},
             2,

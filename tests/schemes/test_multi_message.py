@@ -335,7 +335,7 @@ def test_deaths(args: dict[str, Any], workers: int, dead: list[int], missing: li
         ({"load": 3, "order": [2, 2, 3]}, ["scheme_args.order = [2, 2, 3]", "[2, 3]"]),
         ({"load": 4, "order": [2, 3]}, ["scheme_args.order = [2, 3]", "load = 3", "[2, 3, 4]"]),
         ({"load": 3, "order": "two"}, ["scheme_args.order", "'two'"]),
-        ({"load": 0}, ["scheme_args.load = 0", "greater than or equal to 1"]),
+        ({"load": 0}, ["scheme_args.load = 0", "take 1 or more"]),
         ({"load": 3, "order": 2, "hybrid": True}, ["scheme_args.hybrid = True", "load = 12"]),
         ({"when_done": "sleep"}, ["scheme_args.when_done = 'sleep'", "'stop'"]),
     ],

@@ -93,8 +93,8 @@ def _text(kind: Any, value: str | bytes) -> str | None:
 def range_of(field: FieldInfo, value: Any) -> str:
     """Say what would work in a field of numbers, and what of that is nearest to a value that does not.
 
-    >>> from workbench.core.links import Link
-    >>> range_of(Link.model_fields["latency"], -0.5)
+    >>> from pydantic import Field
+    >>> range_of(Field(default=0.0, ge=0), -0.5)
     'take 0 or more'
     """
     limits = {name: _limit(field, name) for name in ("ge", "gt", "le", "lt")}

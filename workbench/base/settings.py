@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from pydantic import (
     AfterValidator,
@@ -33,9 +34,8 @@ _RANGES = (
     "greater_than_equal",
     "less_than",
     "less_than_equal",
-    "finite_number",
-    "float_type",
 )
+_NUMBERS = (*_RANGES, "finite_number", "float_type")  # what the field's range helps with
 _PLAIN = {  # pydantic's words are a programmer's
     "tuple_type": "is no list; write one in brackets",
     "list_type": "is no list; write one in brackets",
@@ -85,13 +85,10 @@ class Settings(BaseModel):
                 raise ValueError(f"{name}{wrong.where} = {_short(wrong.value)}: {wrong.words}{hint}")
         return data
 
-    def __init__(self, **data: Any) -> None:
-        try:
+    def __init__(self, *given: Never, **data: Any) -> None:
+        _refuse_unnamed(type(self).__name__, given)
+        with _one_sentence(type(self)):
             super().__init__(**data)
-        except ValidationError as error:
-            raise SettingError(sentence(error, type(self))) from None
-        except RecursionError:
-            raise SettingError(_too_deep(type(self))) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
@@ -103,23 +100,18 @@ class Settings(BaseModel):
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
         """Build from a dict (or pass an instance through); raises `SettingError`."""
-        try:
+        with _one_sentence(cls):
             return super().model_validate(obj, **options)
-        except ValidationError as error:
-            raise SettingError(sentence(error, cls)) from None
-        except RecursionError:
-            raise SettingError(_too_deep(cls)) from None
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
         """Build from JSON text; raises `SettingError`."""
-        try:
+        with _one_sentence(cls):
             return super().model_validate_json(json_data, **options)
-        except ValidationError as error:
-            raise SettingError(sentence(error, cls)) from None
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, *given: Never, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated anew."""
+        _refuse_unnamed("replace", given)
         return type(self)(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
 
     @classmethod
@@ -127,6 +119,24 @@ class Settings(BaseModel):
         """Describe every field as a plain dict: name, type, default, unit, range, choices, description."""
         properties = cls.model_json_schema()["properties"]
         return [{"name": name, **spec} for name, spec in properties.items()]
+
+
+def _refuse_unnamed(what: str, given: tuple[object, ...]) -> None:
+    if given:
+        raise SettingError(f"{what}({_short(given[0])}): has no field's name; write {what}(name=value)")
+
+
+@contextmanager
+def _one_sentence(cls: type[BaseModel]) -> Iterator[None]:
+    """Say in one sentence what pydantic says in several lines."""
+    try:
+        yield
+    except ValidationError as error:
+        raise SettingError(sentence(error, cls)) from None
+    except RecursionError:
+        raise SettingError(
+            f"{cls.__name__}: its lists and fields lie too deep in one another; write them flatter"
+        ) from None
 
 
 def path_of(value: object, field: str) -> Path:
@@ -142,6 +152,16 @@ def path_of(value: object, field: str) -> Path:
             f"{field} = {_short(str(value))}: has a name of {longest} bytes; take at most {LONGEST_NAME}"
         )
     return path
+
+
+def user_path(value: object, field: str) -> Path:
+    """The same, where ~ stands for a home; raises `SettingError` where that user has none."""
+    try:
+        return path_of(value, field).expanduser()
+    except RuntimeError:
+        raise SettingError(
+            f"{field} = {_short(str(value))}: there is no such user's home; write the whole path"
+        ) from None
 
 
 def check_kind(field: str, value: object, kind: type) -> None:
@@ -200,10 +220,6 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
         ) from None
 
 
-def _too_deep(cls: type[BaseModel]) -> str:
-    return f"{cls.__name__}: its lists and fields lie too deep in one another; write them flatter"
-
-
 def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     """Turn the first complaint of a ValidationError into one sentence."""
     first = error.errors(include_url=False)[0]
@@ -223,11 +239,10 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
         return f"{where}.{ctx['discriminator'].strip(chr(39))} = {ctx['tag']!r}: choose one of {ctx['expected_tags']}"
     if first["type"] == "union_tag_not_found":
         return f"{where}: has no kind; give one, e.g. {{kind: constant}}"
-    words = _PLAIN.get(first["type"], _lower(first["msg"]))
-    field = cls.model_fields.get(str(first["loc"][0])) if first["type"] in _RANGES else None
-    return f"{where} = {_short(first['input'])}: {words}" + (
-        f"; {range_of(field, first['input'])}" if field else ""
-    )
+    words = [_PLAIN.get(first["type"], _lower(first["msg"]))]
+    if (field := cls.model_fields.get(str(first["loc"][0]))) and first["type"] in _NUMBERS:
+        words = [*(words if first["type"] not in _RANGES else []), range_of(field, first["input"])]
+    return f"{where} = {_short(first['input'])}: {'; '.join(words)}"
 
 
 def _own(loc: tuple[int | str, ...], cls: type[BaseModel]) -> tuple[int | str, ...]:

@@ -15,8 +15,11 @@ from typing import Any
 
 import numpy as np
 import yaml
+from yaml import YAMLError
 
 from workbench.base.settings import SettingError, Settings, path_of
+
+__all__ = ["YAMLError", "dump", "in_seconds", "parse", "plain", "read_json", "read_text", "read_yaml"]
 
 DEEPEST = 50  # levels of lists and fields in one another: no experiment has ten
 REPEATED = 10_000  # values that the aliases of one text may stand for
@@ -71,7 +74,7 @@ class Loader(yaml.SafeLoader):
             raise self._refusal(node, f"{str(node.value)!r:.40} cannot be read as {kind}") from None
 
     @staticmethod
-    def _refusal(where: Any, words: str) -> yaml.YAMLError:
+    def _refusal(where: Any, words: str) -> YAMLError:
         return yaml.constructor.ConstructorError(None, None, words, where.start_mark)
 
 
@@ -120,7 +123,7 @@ def dump(value: Any, **options: Any) -> str:
 
 
 def parse(text: str) -> Any:
-    """Read one document; raises `yaml.YAMLError`, whatever is wrong with it.
+    """Read one document; raises `YAMLError`, whatever is wrong with it.
 
     >>> parse("{rate: 1e-3, name: no, time: 1:30}")
     {'rate': 0.001, 'name': 'no', 'time': '1:30'}
@@ -158,7 +161,7 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
         )
     try:
         content = parse(read_text(file))
-    except yaml.YAMLError as error:
+    except YAMLError as error:
         raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
     if not isinstance(content, dict):
         kind = "nothing" if content is None else f"a {type(content).__name__}"

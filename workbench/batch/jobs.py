@@ -11,7 +11,7 @@ from typing import Any
 from workbench import schemes
 from workbench.base.errors import RunError
 from workbench.base.settings import SettingError, unknown_name
-from workbench.base.text import parse
+from workbench.base.text import YAMLError, parse
 from workbench.batch.sweeps import cluster_of
 from workbench.experiment import Experiment
 from workbench.problems.data import DataError
@@ -88,11 +88,9 @@ def _scheme_args(
 def _value(name: str, value: Any) -> Any:
     default = Experiment.model_fields[name].default
     if isinstance(value, str) and not isinstance(default, str | int | float | None):
-        import yaml
-
         try:
             return parse(value)
-        except yaml.YAMLError:
+        except YAMLError:
             raise SettingError(f"{name} = {value!r:.60}: is no YAML, such as {{stragglers: 2}}") from None
     return value
 

@@ -19,7 +19,7 @@ from workbench import clusters
 from workbench.base.settings import SettingError, Settings, setting, unknown_name
 from workbench.base.text import plain, read_yaml
 from workbench.batch.sampling import Sample, listed
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, put
 from workbench.running.start import ENGINES
 
 Changes = dict[str, Any]
@@ -205,28 +205,11 @@ def make_item(base: Mapping[str, Any], changes: Changes, engine: str = "sim", cl
     """
     fields = _copied(base)
     for name, value in changes.items():
-        _put(fields, name, value)
+        put(fields, name, _copied(value))
     for name in fields:
         if name not in Experiment.model_fields:
             raise unknown_name("field", name, list(Experiment.model_fields))
     return Item(changes, Experiment(**fields), engine, cluster)
-
-
-def _put(fields: dict[str, Any], name: str, value: Any) -> None:
-    *outer, last = name.split(".")
-    place: Any = fields
-    for depth, key in enumerate(outer, 1):
-        place = place.setdefault(key, _kind(key) if depth == 1 else {})
-        if not isinstance(place, dict):
-            raise SettingError(f"{name}: {'.'.join(outer[:depth])} has no fields of its own")
-    place[last] = _copied(value)
-
-
-def _kind(field: str) -> dict[str, Any]:
-    """Which kind of delays a number of theirs belongs to where none is named: the default's."""
-    known = Experiment.model_fields.get(field)
-    kind = getattr(known and known.default, "kind", None)
-    return {} if kind is None else {"kind": kind}
 
 
 def _copied(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from workbench.base.settings import SettingError, check_writable
-from workbench.base.text import parse
+from workbench.base.text import YAMLError, parse
 from workbench.trace.table import Runs, export
 from workbench.trace.table import runs as read
 
@@ -125,9 +125,7 @@ def _filtered(found: Runs, where: tuple[str, ...]) -> Runs:
 
 
 def _value(text: str) -> Any:
-    import yaml
-
     try:
         return parse(text)
-    except yaml.YAMLError:
+    except YAMLError:
         return text

@@ -17,14 +17,14 @@ from workbench_lectures import command as cli_lectures
 from workbench import schemes as known
 from workbench.base.errors import RunError
 from workbench.base.settings import SettingError, Settings, check_writable, path_of, unknown_name
-from workbench.base.text import in_seconds, parse
+from workbench.base.text import YAMLError, in_seconds, parse
 from workbench.cli import batch as cli_batch
 from workbench.cli import cluster as cli_cluster
 from workbench.cli import plan as cli_plan
 from workbench.cli import real as cli_real
 from workbench.codes import report, warning
 from workbench.core.delays import delay_models
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, put
 from workbench.forecasting import forecast as expect
 from workbench.published.codedreduce import presets as published
 from workbench.running.start import run as run_experiment
@@ -162,27 +162,18 @@ def run(
 
 
 def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
-    import yaml
-
     for change in changes:
         path, equals, text = change.partition("=")
         if not equals or not all(path.split(".")):
             raise SettingError(f"--set {change:.60}: write FIELD=VALUE, e.g. scheme_args.stragglers=2")
-        place: Any = base
-        *outer, last = path.split(".")
-        for key in outer:
-            place = place.setdefault(key, {})
-            if not isinstance(place, dict):
-                raise SettingError(f"--set {change:.60}: {key} has no fields of its own; write {key}=VALUE")
         try:
-            place[last] = parse(text)
-        except yaml.YAMLError:
+            put(base, path, parse(text))
+        except YAMLError:
             raise SettingError(
                 f"--set {change:.60}: {text!r:.60} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
             ) from None
-    if isinstance(delays := base.get("delays"), dict):
-        # of the default, some numbers were changed
-        delays.setdefault("kind", Experiment.model_fields["delays"].default.kind)
+        except SettingError as error:
+            raise SettingError(f"--set {error}") from None
     return base
 
 

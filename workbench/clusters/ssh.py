@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, field_validator, model_validator
 
 from workbench.base.errors import ClusterError
-from workbench.base.settings import SettingError, Settings, setting
+from workbench.base.settings import SettingError, Settings, setting, user_path
 from workbench.clusters import hostfile
 from workbench.clusters.base import Cluster, Finding, HostName, Said, Status, Word, quiet, table
 from workbench.clusters.bills import bill
@@ -104,14 +104,17 @@ class Ssh(Cluster):
         changes: dict[str, Any] = {}
         for name in ("identity", "config", "known_hosts"):
             if (value := getattr(self, name)) is not None:
-                changes[name] = str(folder / Path(value).expanduser())
+                changes[name] = str(folder / user_path(value, name))
                 if not Path(changes[name]).is_file():
                     raise SettingError(f"{name} = {value!r}: no such file")
         beside = folder / f"{self.name}.known_hosts"
         if self.known_hosts is None and beside.is_file():
             changes["known_hosts"] = str(beside)
         if self.hostfile is not None:
-            changes |= {"hosts": hostfile.read(folder / Path(self.hostfile).expanduser()), "hostfile": None}
+            changes |= {
+                "hosts": hostfile.read(folder / user_path(self.hostfile, "hostfile")),
+                "hostfile": None,
+            }
         return self.replace(**changes) if changes else self
 
     # ---------------------------------------------------------------- where things are

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from workbench.base.settings import SettingError, Settings, setting
+from workbench.base.settings import SettingError, Settings, setting, user_path
 from workbench.base.types import Array
 from workbench.core.plan import Plan
 
@@ -262,7 +262,7 @@ def recorded(path: str, experiment: str | None = None) -> tuple[Array, NDArray[n
 
     Raises `SettingError` where the table is missing or does not fit.
     """
-    file = Path(path).expanduser()
+    file = user_path(path, "delays.path")
     if not file.is_file():
         raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
     state = file.stat()

@@ -146,6 +146,8 @@ class Trace:
 
     def same(self, other: Trace) -> bool:
         """Are rounds, events and model equal bit by bit?"""
+        if not isinstance(other, Trace):
+            raise SettingError(f"other = {other!r:.60}: give a wb.Trace")
         tables = (self.rounds.equals(other.rounds), self.events.equals(other.events))
         return all(tables) and np.array_equal(self.model, other.model)
 

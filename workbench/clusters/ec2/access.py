@@ -22,10 +22,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from workbench.base.errors import ClusterError
 from workbench.base.files import atomic_write
+from workbench.base.text import dump
 from workbench.clusters.base import Said, quiet
 
 OWN, INNER, HEAD_HOST, WORKERS_HOST = (
@@ -90,7 +89,7 @@ def user_data(folder: Path, host: str, deadline: float, opens: Sequence[str] = (
         "ssh_pwauth": False,
         "write_files": [{"path": _END, "permissions": "0755", "content": end}],
     }
-    return "#cloud-config\n" + yaml.safe_dump(words, sort_keys=False)
+    return "#cloud-config\n" + dump(words)
 
 
 def write_access(folder: Path, user: str, address: str, head: str, workers: Sequence[str]) -> None:

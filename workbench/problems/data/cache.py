@@ -14,6 +14,7 @@ import numpy as np
 import platformdirs
 
 from workbench.base.files import atomic_folder, private_folder, sha256, temporary_name
+from workbench.base.settings import user_path
 
 from .options import DataError, Options
 from .prepare import FORMAT, digest
@@ -39,7 +40,7 @@ class Prepared:
 def root() -> Path:
     """Where prepared and downloaded data lie: WORKBENCH_CACHE, or the user's cache folder."""
     chosen = os.environ.get("WORKBENCH_CACHE")
-    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("workbench")
+    return user_path(chosen, "WORKBENCH_CACHE") if chosen else platformdirs.user_cache_path("workbench")
 
 
 def ours(folder: Path) -> Path:

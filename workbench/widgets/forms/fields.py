@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import yaml
-
 from workbench.base.settings import Settings
-from workbench.base.text import dump, parse
+from workbench.base.text import YAMLError, dump, parse
 
 Kind = Literal["whole", "number", "text", "choice", "flag", "list"]
 
@@ -183,7 +181,7 @@ def _listed(text: str) -> Any:
     bare = "," in text and text[0] not in "[{"
     try:
         return parse(f"[{text}]" if bare else text)
-    except yaml.YAMLError:
+    except YAMLError:
         return text
 
 

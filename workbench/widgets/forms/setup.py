@@ -96,7 +96,7 @@ def _verdict(spec: Mapping[str, Any]) -> Verdict:
 def blamed(sentence: str) -> tuple[str, str]:
     """The form and the field that a sentence begins with.
 
-    >>> blamed("delays.pareto.shape = 0.5: input should be greater than 1")
+    >>> blamed("delays.pareto.shape = 0.5: take a number above 1")
     ('delays', 'shape')
     >>> blamed("workers = 13: the (3,2) tree has 12 workers")
     ('', 'workers')
