@@ -14,6 +14,15 @@ import numpy as np
 from workbench.base.types import Array
 from workbench.theory._checks import probability, real, whole
 
+__all__ = [
+    "expected_accesses",
+    "missed_given_slow",
+    "missed_shuffled",
+    "missed_unshuffled",
+    "straggler_probability",
+    "survivor_distribution",
+]
+
 
 def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
     """P_r: the probability that r of n workers answer, when `slow` of them are slow.
@@ -31,11 +40,6 @@ def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
     -------
     Array
         (n + 1,): P_0, ..., P_n.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
@@ -71,11 +75,6 @@ def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> fl
     float
         Probability per iteration.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 4, proposition 1, without shuffling.
@@ -106,11 +105,6 @@ def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
     -------
     float
         Probability per iteration, the same for every part.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
@@ -147,11 +141,6 @@ def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> fl
     float
         Probability per iteration, the same for every part.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     What proposition 1 of paper 4 says within one run; its mean over m ~ Binomial(n, p-hat) is
@@ -184,11 +173,6 @@ def expected_accesses(iterations: float, missed: float) -> float:
     -------
     float
         Iterations; L minus this is the count that paper 4 states.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

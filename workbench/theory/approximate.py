@@ -40,11 +40,6 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
         Mean of the squared distance to the all-ones vector, 0 to n (parts): n q^s, with q from
         `straggler_probability`.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 4, theorem 1 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as = 0.01 it prints 1.976,
@@ -75,11 +70,6 @@ def frc_error_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) ->
     -------
     float
         n * sum over r of P_r C(n-s, r) / C(n, r): squared distance, in parts.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

@@ -26,11 +26,6 @@ def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: 
     float
         Seconds: load d (a + H_(N/(S+1)) / (mu (S + 1))).
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Tandon et al. 2017; paper 5, section III-C, names it as the clustered code with one worker needed per
@@ -64,11 +59,6 @@ def umw_time(workers: int, samples: float, shift: float, rate: float, transfer: 
     float
         E[T_UMW], s; without transfer times d / N (a + H_N / mu).
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 1, section IV-A (UMW): gradient coding with S = 0.
@@ -97,11 +87,6 @@ def sgd_time(
     -------
     float
         E[T_SGD], s; without transfer times d / N (a + (H_N - H_S) / mu).
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
@@ -136,11 +121,6 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
     -------
     float
         E[T_RAR], s.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

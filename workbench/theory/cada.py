@@ -101,11 +101,6 @@ def dadam_time(workers: int, mean: float = 1.0) -> float:
     float
         Seconds.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 3, equation (11).
@@ -133,11 +128,6 @@ def cada_time(selected: float, mean: float = 1.0) -> float:
     float
         Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
         concave.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
@@ -168,11 +158,6 @@ def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
     float
         Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
         concave.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

@@ -24,11 +24,6 @@ def gcada_communication(selected: float, group_size: int = 1) -> float:
     float
         Model downloads plus gradient uploads.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 3, equations (17), (18) and (19).
@@ -58,11 +53,6 @@ def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) 
     -------
     float
         Samples (mini-batches with batch=1).
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

@@ -13,6 +13,8 @@ from fractions import Fraction
 from workbench.base.settings import SettingError
 from workbench.theory._checks import real, whole
 
+__all__ = ["cr_load", "cr_resiliency", "cr_stragglers", "cr_workers", "gc_load"]
+
 MOST_LAYERS = 1000  # two children each are 2^1001 workers by then
 
 
@@ -66,11 +68,6 @@ def cr_load(children: int, layers: int, stragglers: int) -> float:
     float
         Share of the data set that every worker computes on per round (0 to 1), from an exact fraction.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 1, theorem 1 (equation 5): no scheme on this tree with this resiliency has a smaller load.
@@ -97,11 +94,6 @@ def gc_load(workers: int, stragglers: int) -> float:
     -------
     float
         Share of the data set that every worker computes on per round.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
@@ -169,11 +161,6 @@ def cr_resiliency(load: float, layers: int) -> float:
     -------
     float
         Share of the children of every parent that may straggle. `cr_stragglers` is exact for a given tree.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

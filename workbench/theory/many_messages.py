@@ -56,11 +56,6 @@ def mmc_completion(
     float
         Seconds until the last cluster is done.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 5, sections III-A to III-D and figure 1. Section III-A prints K - m - 1 = 5 for K = 6, m = 2: it is

@@ -14,6 +14,8 @@ from workbench.base.types import Array
 from workbench.theory._checks import divides, positive, real, whole
 from workbench.theory.order_statistics import exponential_order_mean, grouped_order_mean
 
+__all__ = ["clustered_gc_completion", "gc_completion", "lcc_completion", "lcc_threshold"]
+
 
 def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
     """Expected completion time of cyclic gradient coding: K - r + 1 workers with all their r parts.
@@ -31,11 +33,6 @@ def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
     -------
     float
         Seconds: r (alpha + (H_K - H_(r-1)) / mu).
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
@@ -69,11 +66,6 @@ def clustered_gc_completion(workers: int, load: int, clusters: int, shift: float
     -------
     float
         Seconds until the last cluster is done: exact for one cluster, else by quadrature.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
@@ -140,11 +132,6 @@ def lcc_completion(workers: int, load: int, shift: float, rate: float) -> float:
     -------
     float
         Seconds: r (alpha + (H_K - H_(K-k)) / mu), k the threshold.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

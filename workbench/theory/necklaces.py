@@ -76,11 +76,6 @@ def necklace_count(n: int, weight: int, order: int) -> int:
     int
         N(r, e).
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 4, lemma 1 (its definition of mu, garbled there: mu(1) = 1, 0 if a square divides, else

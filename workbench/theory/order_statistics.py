@@ -14,6 +14,15 @@ from workbench.base.types import Array
 from workbench.theory._checks import positive, real, whole
 from workbench.theory._quadrature import Survival, mean_time
 
+__all__ = [
+    "exponential_order_mean",
+    "exponential_order_std",
+    "grouped_order_mean",
+    "harmonic",
+    "max_of_minima_mean",
+    "order_statistic_mean",
+]
+
 
 def harmonic(n: float) -> float:
     """Harmonic number H_n, for real n by H_x = digamma(x + 1) + Euler's constant.

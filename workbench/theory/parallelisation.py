@@ -25,11 +25,6 @@ def cr_parallelisation(children: int, layers: int) -> int:
     int
         beta: every parent, the master among them, receives one message at a time.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 1, remark 4: beta = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. With one layer
@@ -87,11 +82,6 @@ def parallelisation_order(workers: int, layers: int) -> float:
     -------
     float
         The expression inside the paper's Theta; the exact count is `cr_parallelisation`.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

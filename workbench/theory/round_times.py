@@ -18,6 +18,8 @@ from workbench.theory._quadrature import mean_time
 from workbench.theory.coded_reduce import checked_tree, cr_load, gc_load
 from workbench.theory.order_statistics import exponential_order_mean
 
+__all__ = ["cr_time", "gc_time"]
+
 MOST_STAR, MOST_TREE = 400, 64  # children per parent, where the port is a bottleneck: half a minute each
 
 
@@ -88,11 +90,6 @@ def gc_time(
     -------
     float
         E[T_GC], s; without transfer times load d (a + (H_N - H_S) / mu).
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----

@@ -35,11 +35,6 @@ def cegc_achievable(n: int, d: int, s: int, m: int, parts: int | None = None) ->
     bool
         True if (d, s, m) is achievable.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 2, theorem 1; with k = n it reads d >= s + m (equation 5).
@@ -76,11 +71,6 @@ def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: 
     -------
     Array
         Probabilities, shape of t.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
@@ -178,11 +168,6 @@ def cegc_table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> 
     Array
         (n, n), s; row m - 1, column d - 1; not-a-number where m > d.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
     Notes
     -----
     Paper 2, table 3.
@@ -215,11 +200,6 @@ def cegc_best(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> t
     -------
     (int, int)
         d, m.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
 
     Notes
     -----
