@@ -8,13 +8,15 @@ puts the real one in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import MappingProxyType
+from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 from workbench.base.settings import SettingError, unknown_name
+from workbench.base.text import read_yaml
 from workbench.experiment import Experiment
 from workbench.schemes.coded_reduce import CR, tree_size
 
@@ -87,83 +89,38 @@ def rivals(children: int, layers: int, stragglers: int, **common: Any) -> tuple[
     )
 
 
-def _preset(
-    name: str, title: str, tree: tuple[int, int, int], floats: int, speedups: Sequence[float], **common: Any
-) -> Preset:
+def _rivals(tree: Sequence[int], floats: int, common: Mapping[str, Any], **_: Any) -> tuple[Experiment, ...]:
+    """Paper 1's five schemes on the cluster of its model."""
     link = {"bandwidth": 8 * floats / MESSAGE}
     delays = {"kind": "shifted_exponential", "shift": SHIFT, "rate": RATE}
-    experiments = rivals(*tree, delays=delays, link=link, **common)
-    return Preset(name, title, experiments, dict(zip(SCHEMES, speedups, strict=False)))
+    children, layers, stragglers = tree
+    return rivals(children, layers, stragglers, delays=delays, link=link, **common)
 
 
-def _gisette(name: str, tree: tuple[int, int, int], speedups: Sequence[float]) -> Preset:
-    args = {"data": "synthetic", "samples": 6552, "features": 5000, "intercept": True}
-    title = f"Figure {name[3:]}: logistic regression, GISETTE's size, {_alpha(tree)}"
-    return _preset(name, title, tree, 5001, speedups, problem="logistic", problem_args=args, rounds=300)
+class Presets(Mapping[str, Preset]):
+    """Presets of a file beside this one by name, made when they are asked for; an unknown name lists the known ones."""
 
+    def __init__(self, file: str, make: Callable[..., tuple[Experiment, ...]]) -> None:
+        self._file, self._make = file, make
+        self._made: dict[str, Preset] = {}
 
-def _linear(
-    name: str,
-    tree: tuple[int, int, int],
-    speedups: Sequence[float],
-    samples: int = 7644,
-    features: int = 6500,
-    rounds: int = 300,
-) -> Preset:
-    args = {"data": "synthetic", "samples": samples, "features": features}
-    title = f"Figure {name[3:]}: linear regression, {samples} x {features}, {_alpha(tree)}"
-    return _preset(
-        name, title, tree, features, speedups, problem="least_squares", problem_args=args, rounds=rounds
-    )
+    @cached_property
+    def _found(self) -> dict[str, Any]:
+        return read_yaml(Path(__file__).with_name(self._file), "fig2: {title: ...}")
 
-
-def _alpha(tree: tuple[int, int, int]) -> str:
-    return f"{tree_size(*tree[:2])} workers, alpha = {tree[2]}/{tree[0]}"
-
-
-def _figure13() -> Preset:
-    """Softmax on CIFAR-10's shape: the round times do not depend on the network, only on d and t_c."""
-    args = {"data": "synthetic", "samples": 49920, "features": 3072, "intercept": True}
-    title = "Figure 13: 10 classes, CIFAR-10's size, 156 workers, alpha = 5/12 (softmax in the CNN's place)"
-    step = {"step": 0.02, "decay": 0.7, "milestones": (1300, 2100)}
-    speedups = (6.6, 4.8, 1.8, 4.0)
-    return _preset(
-        "fig13",
-        title,
-        (12, 2, 5),
-        30730,
-        speedups,
-        problem="softmax",
-        problem_args=args,
-        rounds=2500,
-        optimiser_args=step,
-    )
-
-
-def _all() -> Iterator[Preset]:
-    yield _linear("fig2", (4, 3, 1), (22.5, 6.4, 4.3))
-    yield _gisette("fig8", (4, 3, 1), (32.8, 5.3, 3.8, 3.2))
-    yield _gisette("fig9a", (12, 2, 1), (32.3, 27.2, 7.0, 25.4))
-    yield _gisette("fig9b", (12, 2, 2), (29.3, 23.3, 6.4, 21.9))
-    yield _gisette("fig9c", (12, 2, 3), (25.0, 16.8, 5.4, 15.4))
-    yield _linear("fig10", (4, 3, 1), (24.1, 4.6, 3.0, 2.8))
-    yield _linear("fig11a", (12, 2, 1), (31.7, 22.0, 5.2, 20.7))
-    yield _linear("fig11b", (12, 2, 2), (27.1, 18.1, 4.4, 16.8))
-    yield _linear("fig11c", (12, 2, 3), (22.2, 13.7, 3.6, 13.0))
-    yield _linear("fig12", (12, 2, 3), (11.3, 9.7, 1.69, 6.1), samples=32760, features=5000, rounds=50)
-    yield _figure13()
-
-
-class _Presets(Mapping[str, Preset]):
-    """Presets by name; an unknown name lists the known ones."""
-
-    def __init__(self, found: Iterator[Preset]) -> None:
-        self._found = MappingProxyType({preset.name: preset for preset in found})
+    @property
+    def titles(self) -> dict[str, str]:
+        """What every preset shows, by name."""
+        return {name: words["title"] for name, words in self._found.items()}
 
     def __getitem__(self, name: str) -> Preset:
         if name not in self._found:
             raise SettingError(f"preset = {name!r}: no such preset; choose one of {', '.join(self._found)}")
-        return self._found[name]
+        if name not in self._made:
+            words = self._found[name]
+            speedups = dict(zip(SCHEMES, words.get("speedups", ()), strict=False))
+            self._made[name] = Preset(name, words["title"], self._make(**words), speedups)
+        return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
@@ -175,4 +132,4 @@ class _Presets(Mapping[str, Preset]):
         return name in self._found
 
 
-presets = _Presets(_all())
+presets = Presets("codedreduce.yaml", _rivals)

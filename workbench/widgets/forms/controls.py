@@ -153,8 +153,8 @@ class Controls(w.VBox):
 
 
 def preset_titles() -> dict[str, str]:
-    """Every published experiment by name, with what it is; those of papers 2 to 5 are made when they are chosen."""
-    found = {name: preset.title for name, preset in presets.items()} | dict(others.titles)
+    """Every published experiment by name, with what it is, none of which is made for that."""
+    found = presets.titles | others.titles
     return {name: f"{name}: {title}" for name, title in found.items()}
 
 
