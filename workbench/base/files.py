@@ -19,22 +19,9 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
     the old file or the new one, never half of either. When the block raises, the temporary file is
     removed and what stood at `path` stays.
 
-    Parameters
-    ----------
-    path
-        The final name; its folder must exist.
-    mode
-        "wb", or "w" for text in UTF-8.
+    The folder of `path` must exist; `mode` is "wb", or "w" for text in UTF-8. Raises `ValueError` for another mode and
+    `OSError` where the file cannot be written.
 
-    Raises
-    ------
-    ValueError
-        `mode` is neither "wb" nor "w".
-    OSError
-        The file cannot be written.
-
-    Examples
-    --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "note.txt"
     >>> with atomic_write(path, "w") as file:
@@ -67,27 +54,9 @@ def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[P
     the folder is renamed. When another process was faster (or `path` has content already), theirs
     stays and ours is removed, without an error unless `new`. When the block raises, ours is removed as well.
 
-    Parameters
-    ----------
-    path
-        The final name; its parent must exist.
-    new
-        Only ours will do.
+    The parent of `path` must exist. Raises `FileExistsError` where another process was faster and ours was to be
+    `new`, and `OSError` where the folder cannot be written or `path` is a file.
 
-    Yields
-    ------
-    Path
-        The folder to fill.
-
-    Raises
-    ------
-    FileExistsError
-        Another process was faster, and ours was to be `new`.
-    OSError
-        The folder cannot be written, or `path` is a file.
-
-    Examples
-    --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "run"
     >>> with atomic_folder(path) as folder:
@@ -115,25 +84,8 @@ def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[P
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
-    """Hash a file's content.
+    """Hash a file's content: 64 hexadecimal digits. Raises `OSError` where the file cannot be read.
 
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-
-    Examples
-    --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "empty"
     >>> path.touch()

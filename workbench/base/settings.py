@@ -39,7 +39,7 @@ _NUMBERS = (*_RANGES, "finite_number", "float_type")  # what the field's range h
 _PLAIN = {  # pydantic's words are a programmer's
     "tuple_type": "is no list; write one in brackets",
     "list_type": "is no list; write one in brackets",
-    "dict_type": "must be fields and values, such as {stragglers: 1}",
+    "dict_type": "must be fields and values, such as {name: value}",
     "model_attributes_type": "must be fields and values, such as {kind: constant}",
     "string_type": "must be text; put it in quotes",
 }

@@ -1,4 +1,4 @@
-"""Hashes of the files that a run folder keeps: what was changed since is refused, and named.
+"""Hashes of the files that a folder keeps: what was changed since is refused, and named.
 
 They stand in a file as `sha256sum -c` reads it. A folder without one, of an older version, is taken as it is.
 """

@@ -170,29 +170,13 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
 
 
 def read_json(path: str | Path, *needed: str) -> dict[str, Any]:
-    """Read the fields of a JSON file.
+    """Read a JSON file of fields, some of them `needed`; raises `SettingError` for another, OSError without a file.
 
-    Parameters
-    ----------
-    path
-        The file.
-    needed
-        Fields that it must have.
-
-    Raises
-    ------
-    SettingError
-        It holds something else.
-    OSError
-        It cannot be read.
-
-    Examples
-    --------
     >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "run.json"
-    >>> _ = path.write_text('{"engine": "sim"}')
-    >>> read_json(path, "engine")
-    {'engine': 'sim'}
+    >>> path = Path(tempfile.mkdtemp()) / "note.json"
+    >>> _ = path.write_text('{"name": "first"}')
+    >>> read_json(path, "name")
+    {'name': 'first'}
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -65,10 +65,7 @@ def ensure(folder: Path, build: Callable[[Path], None]) -> Prepared:
     RuntimeWarning
         The folder was damaged and is built again.
 
-    Raises
-    ------
-    DataError
-        The cache cannot be written.
+    Raises `DataError` where the cache cannot be written.
     """
     for _ in range(ATTEMPTS):
         if folder.exists():
@@ -88,10 +85,7 @@ def ensure(folder: Path, build: Callable[[Path], None]) -> Prepared:
 def open_folder(folder: Path) -> Prepared:
     """Map the arrays of a prepared folder into memory, checked once per process.
 
-    Raises
-    ------
-    DamagedError
-        Something is missing or differs from what was written.
+    Raises `DamagedError` where something is missing or differs from what was written.
     """
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))

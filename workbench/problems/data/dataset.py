@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import cache
 from .locate import locate
 from .options import DataError, Options, known_task, whole
 from .prepare import prepare
 from .sources import SYNTHETIC
+from .table import Floats
 
 PREPARED = (
-    "prepared:"  # begins the source of data that lie in this host's cache already; a folder's name follows
+    "prepared:"  # begins the source of data that this host's cache holds already; a folder's name follows
 )
 
 
@@ -22,41 +22,22 @@ PREPARED = (
 class DataSet:
     """Samples ready to be cut into parts.
 
-    Attributes
-    ----------
-    name
-        What the user asked for, e.g. "digits", "synthetic", "openml:gisette".
-    X
-        (samples, features) float64 in C order, a read-only memory map; with `intercept` its last column is 1.
-    y
-        (samples,) float64: the regression target, 0 or 1 for two classes, 0 ... K-1 for K.
-    classes
-        0 for regression, 2 for binary, K for multi-class.
-    truth
-        (features,) the true model of a synthetic set in the columns of X, else None. Regression:
-        y = X @ truth + N(0, 1). Binary: P(y = 1) = sigmoid(X @ truth).
-    folder
-        Where the prepared arrays lie: other processes of this machine map them from there (`reopen`).
-    digest
-        Hash of the prepared content: equal digests mean equal X, y and truth.
-    note
-        One sentence naming what the data are; a stand-in says so.
+    `truth` is the true model of a synthetic set in the columns of X, else None. Regression: y = X @ truth + N(0, 1).
+    Binary: P(y = 1) = sigmoid(X @ truth).
 
-    Examples
-    --------
     >>> data = load("iris", "multiclass")
     >>> data.X.shape, data.classes, data.truth
     ((150, 4), 3, None)
     """
 
-    name: str
-    X: NDArray[np.float64]
-    y: NDArray[np.float64]
-    classes: int
-    truth: NDArray[np.float64] | None
-    folder: Path
-    digest: str
-    note: str
+    name: str  # what the user asked for, e.g. "digits", "synthetic", "openml:gisette"
+    X: Floats  # (samples, features) in C order, a read-only memory map; with `intercept` its last column is 1
+    y: Floats  # (samples,): the regression target, 0 or 1 for two classes, 0 ... K-1 for K
+    classes: int  # 0 for regression, 2 for binary, K for multi-class
+    truth: Floats | None  # (features,)
+    folder: Path  # of the prepared arrays: other processes of this machine map them from there (`reopen`)
+    digest: str  # of the prepared content: equal digests mean equal X, y and truth
+    note: str  # one sentence naming what the data are; a stand-in says so
 
 
 def load(
@@ -72,6 +53,9 @@ def load(
 ) -> DataSet:
     """Prepare a data set once, and map it into memory ever after.
 
+    Raises `DataError` where a parameter or the source's content does not fit, in one sentence that says what would;
+    warns where prepared data had been damaged and were built again.
+
     Parameters
     ----------
     source
@@ -82,30 +66,16 @@ def load(
         first, so that `features` bounds them.
     task
         "regression", "binary" or "multiclass".
-    samples
-        How many rows, the first of the shuffled ones. Default: all; 1000 for "synthetic".
-    features
-        How many columns, the first ones. Default: all; 20 for "synthetic".
-    intercept
-        Append a column of ones.
-    scale
-        Standardise the columns (mean 0, variance 1; a constant column becomes 0). Default: yes, except
-        for "synthetic".
+    samples, features
+        How many rows, the first of the shuffled ones, and columns, the first. Default: all; of "synthetic" 1000, 20.
+    intercept, scale
+        Append a column of ones; standardise the columns (mean 0, variance 1; a constant column becomes 0). Default
+        for `scale`: yes, except for "synthetic".
     seed
         Shuffles the rows; draws the synthetic samples.
     target
         Column of a .csv or .parquet that is to be learnt. Default: the only one called target, label, class or y,
         in whatever case. The other kinds of files, and named sets, have their own.
-
-    Raises
-    ------
-    DataError
-        A parameter or the source's content does not fit, in one sentence that says what would.
-
-    Warns
-    -----
-    RuntimeWarning
-        Prepared data had been damaged and were built again.
 
     Examples
     --------
@@ -144,13 +114,8 @@ def _size(field: str, wanted: int | None, default: int | None) -> int | None:
 def reopen(folder: Path) -> DataSet:
     """Map a set that `load` prepared, from its folder: for the other processes of a machine.
 
-    Raises
-    ------
-    DataError
-        The folder is missing or damaged.
+    Raises `DataError` where the folder is missing or damaged.
 
-    Examples
-    --------
     >>> data = load("wine", "multiclass")
     >>> reopen(data.folder).digest == data.digest
     True
@@ -164,13 +129,7 @@ def reopen(folder: Path) -> DataSet:
 
 def _dataset(name: str, folder: Path, prepared: cache.Prepared) -> DataSet:
     meta, arrays = prepared.meta, prepared.arrays
+    truth = arrays.get("truth")
     return DataSet(
-        name=name,
-        X=arrays["X"],
-        y=arrays["y"],
-        classes=meta["classes"],
-        truth=arrays.get("truth"),
-        folder=folder,
-        digest=meta["digest"],
-        note=meta["note"],
+        name, arrays["X"], arrays["y"], meta["classes"], truth, folder, meta["digest"], meta["note"]
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from workbench.base.files import sha256
 
-from .frames import Columns, frame_raw, read_csv, read_parquet
+from .frames import Columns, frame_raw, read_csv
 from .options import DataError
 from .table import Raw
 
@@ -28,10 +28,7 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
     columns
         How to understand the columns of a .csv or .parquet.
 
-    Raises
-    ------
-    DataError
-        The file is missing, damaged, or holds something else.
+    Raises `DataError` where the file is missing, damaged, or holds something else.
     """
     check_file(path)
     try:
@@ -60,10 +57,7 @@ def check_file(path: Path) -> None:
 def content(path: Path, target: str | None) -> str:
     """Say what a file holds, for the name of its cache: its hash and, of named columns, which is the target.
 
-    Raises
-    ------
-    DataError
-        A target is named where columns have no names.
+    Raises `DataError` where a target is named where columns have no names.
     """
     named = path.suffix.lower() in NAMED
     if target is not None and not named:
@@ -71,7 +65,6 @@ def content(path: Path, target: str | None) -> str:
             f"target: {target!r} names a column, and {path.name!r} has no names of columns; leave it empty: the "
             "target of a .npy is its last column, of a .npz the array y, of a .svmlight what begins the lines"
         )
-
     return sha256(path) + (f":target={target!r}" if named else "")
 
 
@@ -119,12 +112,11 @@ def _svmlight(path: Path, columns: Columns) -> Raw:
     return Raw(lambda rows, width: X[rows][:, :width].toarray(), X.shape[1], y, f"The file {path.name}.")
 
 
-def _csv(path: Path, columns: Columns) -> Raw:
-    return frame_raw(read_csv(path), path.name, f"The file {path.name}.", columns)
+def _frame(path: Path, columns: Columns) -> Raw:
+    import pandas as pd
 
-
-def _parquet(path: Path, columns: Columns) -> Raw:
-    return frame_raw(read_parquet(path), path.name, f"The file {path.name}.", columns)
+    frame = read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path, engine="pyarrow")
+    return frame_raw(frame, path.name, f"The file {path.name}.", columns)
 
 
 NAMED = (".csv", ".parquet")  # their columns have names
@@ -132,8 +124,8 @@ Reader = Callable[[Path, Columns], Raw]
 READERS: dict[str, Reader] = {
     ".npy": _npy,
     ".npz": _npz,
-    ".csv": _csv,
-    ".parquet": _parquet,
+    ".csv": _frame,
+    ".parquet": _frame,
     ".svmlight": _svmlight,
     ".libsvm": _svmlight,
     ".svm": _svmlight,

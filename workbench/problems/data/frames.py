@@ -25,32 +25,24 @@ LISTED = 24  # columns that a sentence names
 class Columns:
     """How to understand the columns of a table.
 
-    Attributes
-    ----------
-    target
-        Name of the target column; None: the one that has one of the names in `targets`.
-    targets
-        Names, in small letters, that a target goes by. A table with none of them, or with several (points: x, y,
-        label), does not say what is to be learnt: its owner has to.
-    encode
-        Turn text and categories into one column of 0 and 1 per value; otherwise they are an error.
-    categorical
-        Take every feature for a category, numbers (of departments, say) as well.
+    A table with none of the names in `targets`, or with several (points: x, y, label), does not say what is to be
+    learnt: its owner has to.
     """
 
-    target: str | None = None
-    targets: tuple[str, ...] = TARGETS
-    encode: bool = False
-    categorical: bool = False
+    target: str | None = (
+        None  # name of the target column; None: the one that has one of the names in `targets`
+    )
+    targets: tuple[str, ...] = TARGETS  # names, in small letters, that a target goes by
+    encode: bool = (
+        False  # text and categories become one column of 0 and 1 per value; otherwise they are an error
+    )
+    categorical: bool = False  # take every feature for a category, numbers (of departments, say) as well
 
 
 def read_csv(path: Path) -> "pd.DataFrame":
     """Read a .csv with a header line; floats come back to the last bit.
 
-    Raises
-    ------
-    DataError
-        There is no header line.
+    Raises `DataError` where there is no header line.
     """
     import pandas as pd
 
@@ -83,20 +75,11 @@ def _own_names(frame: "pd.DataFrame", path: Path) -> None:
         )
 
 
-def read_parquet(path: Path) -> "pd.DataFrame":
-    """Read a .parquet file."""
-    import pandas as pd
-
-    return pd.read_parquet(path, engine="pyarrow")
-
-
 def frame_raw(frame: "pd.DataFrame", name: str, note: str, columns: Columns) -> Raw:
     """Separate the target column from the features.
 
-    Raises
-    ------
-    DataError
-        There are too few rows or columns, no column or several may be the target, or a feature is text.
+    Raises `DataError` where there are too few rows or columns, no column or several may be the target, or a
+    feature is text.
     """
     if frame.shape[0] < 1 or frame.shape[1] < 2:
         rows, wide = (
@@ -114,10 +97,7 @@ def frame_raw(frame: "pd.DataFrame", name: str, note: str, columns: Columns) -> 
 def target_place(names: Sequence[str], table: str, columns: Columns) -> int:
     """Which column is the target: the one asked for, else the only one whose name says so, in whatever case.
 
-    Raises
-    ------
-    DataError
-        There is none, or more than one.
+    Raises `DataError` where there is none, or more than one.
 
     Examples
     --------
@@ -152,10 +132,7 @@ def features_raw(
     One-hot columns stand most frequent value first, over all features, so that `features=1000` keeps
     what says most even where a column has thousands of values. A missing category is 0 everywhere.
 
-    Raises
-    ------
-    DataError
-        A feature is text and `columns.encode` is off.
+    Raises `DataError` where a feature is text and `columns.encode` is off.
     """
     numeric = [not columns.categorical and _is_numeric(features.iloc[:, i]) for i in range(features.shape[1])]
     if not (columns.encode or all(numeric)):

@@ -62,10 +62,7 @@ INFO = {
 def find(source: str) -> OpenMLSet:
     """Understand "openml:NAME" or "openml:NUMBER".
 
-    Raises
-    ------
-    DataError
-        There is no name, or no data set can have it.
+    Raises `DataError` where there is no name, or no data set can have it.
     """
     name = source.removeprefix(PREFIX).strip()
     if not re.fullmatch(r"[\w.,()-]+", name, flags=re.ASCII):
@@ -90,10 +87,8 @@ def read(entry: OpenMLSet, target: str | None = None) -> Raw:
 
     `target` is the column of a placed file; what OpenML delivers has its own.
 
-    Raises
-    ------
-    DataError
-        No file and no network, or OpenML has no such data set, or another target is asked of it.
+    Raises `DataError` where there is neither file nor network, or OpenML has no such data set, or another target is asked of
+    it.
     """
     file = placed_file(entry)
     if file is None and target is not None:

@@ -22,10 +22,7 @@ FORMAT = 1  # raise it when the same options give other arrays: older caches are
 def prepare(table: Table, options: Options, folder: Path) -> None:
     """Write X.npy, y.npy, truth.npy (where there is a true model) and meta.json to an empty folder.
 
-    Raises
-    ------
-    DataError
-        A column has missing or infinite values, or the disk is too small.
+    Raises `DataError` where a column has missing or infinite values, or the disk is too small.
     """
     width = table.features + options.intercept
     _check_space(8 * table.samples * width, folder)

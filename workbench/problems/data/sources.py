@@ -16,34 +16,17 @@ SHARPNESS = 3.0  # standard deviation of the logits: most labels follow the mode
 class SourceInfo:
     """What a menu shows of a source.
 
-    Attributes
-    ----------
-    name
-        What to pass to `load`.
-    samples, features
-        Its size; for "synthetic" the default size.
-    tasks
-        The tasks that it suits.
-    classes
-        How many classes it has; 0 for a regression target or, for "synthetic", by task.
-    note
-        One sentence naming the data.
-    bundled
-        False when it must be downloaded, or placed by hand, first.
-
-    Examples
-    --------
     >>> SourceInfo("iris", 150, 4, ("multiclass",), 3, "Iris flowers.").bundled
     True
     """
 
-    name: str
-    samples: int
+    name: str  # what to pass to `load`
+    samples: int  # for "synthetic" the default size
     features: int
-    tasks: tuple[str, ...]
-    classes: int
-    note: str
-    bundled: bool = True
+    tasks: tuple[str, ...]  # that it suits
+    classes: int  # 0 for a regression target or, for "synthetic", by task
+    note: str  # one sentence naming the data
+    bundled: bool = True  # False when it must be downloaded, or placed by hand, first
 
 
 BINARY = ("binary", "multiclass")  # the tasks that two classes suit
@@ -81,10 +64,7 @@ BUNDLED = {
 def bundled_table(options: Options) -> Table:
     """Read a set that scikit-learn ships.
 
-    Raises
-    ------
-    DataError
-        More samples or features than there are.
+    Raises `DataError` for more samples or features than there are.
     """
     from sklearn import datasets  # here and elsewhere inside functions: importing it takes a second
 

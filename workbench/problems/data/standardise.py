@@ -33,10 +33,7 @@ class Standard:
 def ranges(table: Table, source: str) -> tuple[Floats, Floats]:
     """Find the least and the greatest value of every column.
 
-    Raises
-    ------
-    DataError
-        A column has missing or infinite values; the first such column is named.
+    Raises `DataError` where a column has missing or infinite values; the first such column is named.
     """
     low, high = np.full(table.features, np.inf), np.full(table.features, -np.inf)
     gaps = np.zeros(table.features, dtype=bool)
@@ -57,10 +54,7 @@ def ranges(table: Table, source: str) -> tuple[Floats, Floats]:
 def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
     """Measure mean and deviation of every column, in one pass.
 
-    Raises
-    ------
-    DataError
-        The range of a column is beyond the largest number.
+    Raises `DataError` where the range of a column is beyond the largest number.
     """
     with np.errstate(over="ignore"):
         span = high - low

@@ -86,10 +86,7 @@ def as_target(values: NDArray[Any], options: Options) -> tuple[Floats, int]:
     tuple
         y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression).
 
-    Raises
-    ------
-    DataError
-        A value is missing, or the values do not suit the task.
+    Raises `DataError` where a value is missing, or the values do not suit the task.
     """
     numbers = _as_numbers(values)
     if numbers is not None:
