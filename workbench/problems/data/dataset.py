@@ -4,8 +4,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from . import cache
 from .locate import locate
 from .options import DataError, Options, known_task, whole

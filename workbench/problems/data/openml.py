@@ -85,10 +85,8 @@ def placed_file(entry: OpenMLSet) -> Path | None:
 def read(entry: OpenMLSet, target: str | None = None) -> Raw:
     """Read the placed file, or else what scikit-learn downloads (and keeps in our cache).
 
-    `target` is the column of a placed file; what OpenML delivers has its own.
-
-    Raises `DataError` where there is neither file nor network, or OpenML has no such data set, or another target is asked of
-    it.
+    `target` is the column of a placed file; what OpenML delivers has its own. Raises `DataError` where there is neither
+    file nor network, or OpenML has no such data set, or another target is asked of it.
     """
     file = placed_file(entry)
     if file is None and target is not None:
