@@ -18,6 +18,7 @@ from workbench.base.settings import (
     check_writable,
     path_of,
     setting,
+    within,
 )
 from workbench.base.text import dump, read_yaml
 from workbench.core.delays import Delays, ShiftedExponential
@@ -177,8 +178,5 @@ S = TypeVar("S", bound=Settings)
 
 def _within(field: str, cls: type[S], args: dict[str, Any]) -> S:
     """Build from a nested dict; an error names the whole way to the field."""
-    try:
+    with within(field):
         return cls(**args)
-    except SettingError as error:
-        text = str(error)
-        raise SettingError(text if text.startswith(field) else f"{field}.{text}") from None

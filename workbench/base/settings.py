@@ -139,6 +139,16 @@ def _one_sentence(cls: type[BaseModel]) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def within(field: str) -> Iterator[None]:
+    """Put a field before what is said of a part of it, so that an error names the whole way."""
+    try:
+        yield
+    except SettingError as error:
+        text = str(error)
+        raise SettingError(text if text.startswith(field) else f"{field}.{text}") from None
+
+
 def path_of(value: object, field: str) -> Path:
     """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
     if not isinstance(value, str | Path) or "\0" in str(value):

@@ -73,6 +73,20 @@ def seed_fits(seed: int) -> None:
         raise SettingError(f"seed = {seed}: a seed is not negative; take 0 or more")
 
 
+def groups_divide(field: str, value: int, workers: int, size: int | None = None, more: str = "") -> None:
+    """Refuse groups that do not divide the workers: `value` of them, or of a `size` that grows with the value.
+
+    >>> groups_divide("groups", 4, 12)
+    >>> groups_divide("stragglers", 2, 12, size=3)
+    """
+    if workers % (size or value):
+        what = f"groups of {size} do" if size else "does"
+        fits = [k + (value - size if size else 0) for k in range(1, workers + 1) if workers % k == 0]
+        raise SettingError(
+            f"{field} = {value}: {what} not divide {workers} workers; take {nearest(value, fits)}{more}"
+        )
+
+
 def nearest(value: int, fits: Iterable[int], count: int = 4) -> str:
     """List the values nearest to one that does not fit, in order, for an error.
 

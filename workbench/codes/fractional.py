@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.base.settings import SettingError
 from workbench.codes.base import GradientCode
-from workbench.codes.checks import nearest, remembered, stragglers_fit
+from workbench.codes.checks import groups_divide, remembered, stragglers_fit
 
 
 @remembered
@@ -18,10 +17,6 @@ def fractional(workers: int, stragglers: int) -> GradientCode:
     """
     stragglers_fit(workers, stragglers)
     size = stragglers + 1
-    if workers % size:
-        fits = nearest(stragglers, [s for s in range(workers) if workers % (s + 1) == 0])
-        raise SettingError(
-            f"stragglers = {stragglers}: groups of {size} do not divide {workers} workers; take {fits}"
-        )
+    groups_divide("stragglers", stragglers, workers, size)
     matrix = np.asarray(np.kron(np.eye(workers // size), np.ones((size, size))), dtype=np.float64)
     return GradientCode(matrix, stragglers)

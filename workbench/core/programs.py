@@ -16,6 +16,7 @@ import numpy as np
 from workbench.base.blas import one_thread
 from workbench.base.errors import QuorumLost
 from workbench.base.types import Array
+from workbench.core.plan import MASTER
 from workbench.core.protocol import (
     CODED,
     LOST,
@@ -219,6 +220,12 @@ def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
             yield Decode(len(got) * node.floats)
             value = decoded + value
         yield Send(parent, CODED, r, value)
+
+
+def coded_program(node: Node, rule: Rule, combine: Combine) -> Program:
+    """The one or the other: all nodes decode in the same way."""
+    program = parent_program if node.rank == MASTER else child_program
+    return program(node, rule, combine)
 
 
 def worker_program(node: Node, answer: Callable[[Node, Message], Program]) -> Program:

@@ -13,7 +13,7 @@ from workbench.base.settings import Settings, setting
 from workbench.base.types import Array
 from workbench.codes import GradientCode
 from workbench.core.odds import Draws, Odds
-from workbench.core.plan import Plan
+from workbench.core.plan import Plan, star_plan
 from workbench.core.protocol import Node, Program
 
 LEAST_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
@@ -93,6 +93,22 @@ class Scheme(Settings):
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
         """Samples that each worker goes through per round, shape (workers,), without drawing the whole plan."""
         return self.plan(workers, samples).loads[1:]
+
+
+class Coded(Scheme):
+    """A scheme with one code; on a star, unless it plans otherwise, with a row of it for each worker."""
+
+    @abstractmethod
+    def build_code(self, workers: int) -> GradientCode:
+        """Encoding matrix and decoder."""
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """The one code."""
+        return [self.build_code(workers)]
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """A part per column of the code."""
+        return star_plan(self.build_code(workers).matrix, samples)
 
 
 def kept_digits() -> Any:

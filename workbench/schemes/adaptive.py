@@ -18,12 +18,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from workbench.base.settings import SettingError, setting
+from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import Got, at_least, parent_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, divisors
-from workbench.schemes.lazy import Groups, batch_worker, check_groups, lazy_master, lazy_odds, lazy_worker
+from workbench.schemes.lazy import Groups, batch_worker, lazy_master, lazy_odds, lazy_worker
 from workbench.schemes.uncoded import total
 
 
@@ -132,7 +133,7 @@ class GCADA(CADA):
 
     def check(self, workers: int) -> None:
         """Groups must divide the workers."""
-        check_groups(self.groups, workers)
+        groups_divide("scheme_args.groups", self.groups, workers)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ memory that all workers read).
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -16,19 +15,20 @@ from pydantic import model_validator
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes import Decoding, GradientCode, circulant, fractional
+from workbench.codes.checks import groups_divide
 from workbench.core.delays import Keyed
 from workbench.core.odds import Draws, Odds, deadline_odds, star_odds
-from workbench.core.plan import MASTER, Plan, star_plan
+from workbench.core.plan import MASTER
 from workbench.core.programs import Got, Rule, after, at_least, parent_program, weighted_sum, worker_program
 from workbench.core.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
-from workbench.core.scheme import Scheme, kept_digits
+from workbench.core.scheme import Coded, kept_digits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 SHUFFLES = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
 
 
-class Approximate(Scheme):
+class Approximate(Coded):
     """A star whose master decodes as well as possible from whoever answered: by a deadline, or first."""
 
     exact: ClassVar[bool] = False
@@ -67,14 +67,6 @@ class Approximate(Scheme):
                     f"scheme_args.{field} = {value}: there are {workers} workers; take 1 to {workers}"
                 )
 
-    @abstractmethod
-    def build_code(self, workers: int) -> GradientCode:
-        """Encoding matrix and decoder."""
-
-    def codes(self, workers: int) -> list[GradientCode]:
-        """The one code."""
-        return [self.build_code(workers)]
-
     def weigh(self, code: GradientCode, answered: tuple[int, ...]) -> Decoding:
         """Weights of some rows' answers: the optimal decoding of the paper's equation 2."""
         return code.decode(answered)
@@ -86,10 +78,6 @@ class Approximate(Scheme):
     def rule(self, workers: int) -> Rule:
         """When the master goes on."""
         return at_least(self.waits_for(workers)) if self.deadline is None else after(self.deadline)
-
-    def plan(self, workers: int, samples: int) -> Plan:
-        """One row of the code per worker: who holds what in a round that is not shuffled."""
-        return star_plan(self.build_code(workers).matrix, samples)
 
     def program(self, node: Node) -> Program:
         """Master or worker."""
@@ -151,7 +139,7 @@ class FRC(Shuffled):
     def check(self, workers: int) -> None:
         """Groups must divide."""
         super().check(workers)
-        groups_divide(self.replication, workers)
+        groups_divide("scheme_args.replication", self.replication, workers, self.replication)
 
     def build_code(self, workers: int) -> GradientCode:
         """Groups of s."""
@@ -174,16 +162,6 @@ class CRC(Shuffled):
     def build_code(self, workers: int) -> GradientCode:
         """Cyclic windows of s parts."""
         return circulant(workers, self.replication, self.coefficients, self.code_seed)
-
-
-def groups_divide(size: int, workers: int) -> None:
-    """Refuse groups that do not divide the workers."""
-    if workers % size:
-        fits = sorted((s for s in range(1, workers + 1) if workers % s == 0), key=lambda s: abs(s - size))[:4]
-        raise SettingError(
-            f"scheme_args.replication = {size}: groups of {size} do not divide {workers} workers;"
-            f" take {', '.join(map(str, sorted(fits)))}"
-        )
 
 
 @lru_cache(maxsize=64)

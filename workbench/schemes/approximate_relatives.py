@@ -19,9 +19,10 @@ import numpy as np
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.codes import Decoding, GradientCode, bernoulli, fractional
+from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds, earlier
 from workbench.core.programs import Rule, one_of_each
-from workbench.schemes.approximate import Approximate, Shuffled, groups_divide
+from workbench.schemes.approximate import Approximate, Shuffled
 from workbench.schemes.gradient_coding import GC
 
 
@@ -35,7 +36,7 @@ class ErasureHead(Approximate):
     def check(self, workers: int) -> None:
         """Groups must divide."""
         super().check(workers)
-        groups_divide(self.replication, workers)
+        groups_divide("scheme_args.replication", self.replication, workers, self.replication)
 
     def build_code(self, workers: int) -> GradientCode:
         """Groups of s."""

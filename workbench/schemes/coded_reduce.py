@@ -16,8 +16,8 @@ from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.codes import GradientCode, cyclic
 from workbench.core.odds import Draws, Odds, tree_odds
-from workbench.core.plan import MASTER, Plan, even_sizes
-from workbench.core.programs import at_least, child_program, parent_program
+from workbench.core.plan import Plan, even_sizes
+from workbench.core.programs import at_least, coded_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, kept_digits, some
 from workbench.schemes.gradient_coding import Matrix, decoder, own_code
@@ -158,9 +158,7 @@ class CR(Scheme):
         """Master, relay or leaf: the same program, the leaf has no children."""
         rule = at_least(self.children - self.stragglers)
         combine = decoder(self.code, first=node.children[0] if node.children else 0)
-        return (
-            parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
-        )
+        return coded_program(node, rule, combine)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """Order statistics layer by layer."""

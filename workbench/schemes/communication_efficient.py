@@ -11,17 +11,17 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from workbench.base.settings import SettingError, setting
+from workbench.base.settings import setting, within
 from workbench.base.types import Array
-from workbench.codes import GradientCode, YeAbbe, ye_abbe
+from workbench.codes import YeAbbe, ye_abbe
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, Work, star_plan
 from workbench.core.programs import Combine, Got, at_least, parent_program, worker_program
 from workbench.core.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
-from workbench.core.scheme import Scheme, kept_digits, some
+from workbench.core.scheme import Coded, kept_digits, some
 
 
-class CEGC(Scheme):
+class CEGC(Coded):
     """Gradient coding that trades load for shorter messages: every part on d workers, any s late, p/m numbers each."""
 
     name: ClassVar[str] = "CEGC"
@@ -46,35 +46,31 @@ class CEGC(Scheme):
 
     def check(self, workers: int) -> None:
         """Refuse d < s + m (Theorem 1), and anything above n."""
-        try:
-            self.code(workers)
-        except SettingError as error:
-            raise SettingError(f"scheme_args.{error}") from None
+        with within("scheme_args"):
+            self.build_code(workers)
 
-    def code(self, workers: int) -> YeAbbe:
+    def build_code(self, workers: int) -> YeAbbe:
         """Encoding matrix and decoder."""
         return ye_abbe(workers, self.load, self.stragglers, self.reduction, self.construction, self.code_seed)
-
-    def codes(self, workers: int) -> list[GradientCode]:
-        """The one code."""
-        return [self.code(workers)]
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Cyclic windows of d parts. The plan's matrix says who holds what; coefficients differ by coordinate."""
         held = np.zeros((workers, workers))
-        np.put_along_axis(held, self.code(workers).windows, 1.0, axis=1)
+        np.put_along_axis(held, self.build_code(workers).windows, 1.0, axis=1)
         return replace(star_plan(held, samples), coordinates=self.reduction)
 
     def program(self, node: Node) -> Program:
         """Master or worker."""
         n = node.plan.workers
         if node.rank == MASTER:
-            return parent_program(node, at_least(n - self.stragglers), restorer(self.code(n), node.floats))
+            return parent_program(
+                node, at_least(n - self.stragglers), restorer(self.build_code(n), node.floats)
+            )
         return worker_program(node, self._answer)
 
     def _answer(self, node: Node, job: Message) -> Program:
         """Compute m coded gradients over the d parts, keep of each the coordinates that are due, send p/m numbers."""
-        code, worker = self.code(node.plan.workers), node.rank - 1
+        code, worker = self.build_code(node.plan.workers), node.rank - 1
         work = Work(code.windows[worker], code.encode(worker), node.work.samples)
         coded = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
         if coded is not None:

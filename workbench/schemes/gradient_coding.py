@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from workbench.base.settings import SettingError, setting
+from workbench.base.settings import SettingError, setting, within
 from workbench.codes import GradientCode, cyclic, fractional, mds
+from workbench.codes.checks import groups_divide
 from workbench.codes.cyclic import Construction
 from workbench.core.odds import Draws, Odds, star_odds
-from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import (
     Combine,
     Got,
     at_least,
-    child_program,
+    coded_program,
     one_of_each,
-    parent_program,
     weighted_sum,
 )
 from workbench.core.protocol import Node, Program
-from workbench.core.scheme import Scheme, divisors, kept_digits, some
+from workbench.core.scheme import Coded, divisors, kept_digits, some
 from workbench.schemes.uncoded import check_stragglers
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 Matrix = tuple[tuple[float, ...], ...]
 
 
-class GC(Scheme):
+class GC(Coded):
     """Gradient coding on a star: every part is held by S+1 workers, any N-S answers give the full gradient."""
 
     name: ClassVar[str] = "GC"
@@ -69,14 +68,11 @@ class GC(Scheme):
         if self.matrix is not None:
             own_code(self.matrix, workers, self.stragglers)
         if self.code == "mds" and self.matrix is None:
-            _named(mds, workers, self.stragglers)
-        if self._grouped and workers % (self.stragglers + 1):
-            fits = [s for s in range(workers) if workers % (s + 1) == 0]
-            near = sorted(fits, key=lambda s: abs(s - self.stragglers))[:4]
-            raise SettingError(
-                f"scheme_args.stragglers = {self.stragglers}: groups of {self.stragglers + 1} do not divide"
-                f" {workers} workers; take {', '.join(map(str, sorted(near)))}, or code = 'cyclic'"
-            )
+            with within("scheme_args"):
+                mds(workers, self.stragglers)
+        if self._grouped:
+            field, more = "scheme_args.stragglers", ", or code = 'cyclic'"
+            groups_divide(field, self.stragglers, workers, self.stragglers + 1, more)
 
     def build_code(self, workers: int) -> GradientCode:
         """Encoding matrix and decoder."""
@@ -89,17 +85,9 @@ class GC(Scheme):
         construction: Construction = "tandon" if self.code == "tandon" else "stable"
         return cyclic(workers, self.stragglers, self.code_seed, construction)
 
-    def codes(self, workers: int) -> list[GradientCode]:
-        """The one code."""
-        return [self.build_code(workers)]
-
     @property
     def _grouped(self) -> bool:
         return self.code == "fractional" and self.matrix is None
-
-    def plan(self, workers: int, samples: int) -> Plan:
-        """N parts; S+1 per worker."""
-        return star_plan(self.build_code(workers).matrix, samples)
 
     def program(self, node: Node) -> Program:
         """Master or worker."""
@@ -109,9 +97,7 @@ class GC(Scheme):
         else:
             rule = at_least(n - self.stragglers)
         combine = decoder(lambda: self.build_code(n), first=1)
-        return (
-            parent_program(node, rule, combine) if node.rank == MASTER else child_program(node, rule, combine)
-        )
+        return coded_program(node, rule, combine)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """The (N-S)-th answer; for groups, the last of the groups' first answers."""
@@ -139,14 +125,6 @@ def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
                 f"scheme_args.matrix: without rows {list(late)} it does not decode; change it or lower s"
             )
     return code
-
-
-def _named(make: Callable[..., object], *numbers: int) -> None:
-    """Make a code; an error names the field as users write it."""
-    try:
-        make(*numbers)
-    except SettingError as error:
-        raise SettingError(f"scheme_args.{error}") from None
 
 
 def decoder(make: Callable[[], GradientCode], first: int) -> Combine:

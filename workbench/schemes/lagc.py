@@ -19,16 +19,17 @@ import numpy as np
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, cyclic
+from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds
 from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import Got
 from workbench.core.protocol import Node, Program
-from workbench.core.scheme import Scheme, divisors, kept_digits
+from workbench.core.scheme import Coded, divisors, kept_digits
 from workbench.schemes.gradient_coding import decoder
-from workbench.schemes.lazy import Groups, check_groups, lazy_master, lazy_odds, lazy_worker
+from workbench.schemes.lazy import Groups, lazy_master, lazy_odds, lazy_worker
 
 
-class LAGC(Scheme):
+class LAGC(Coded):
     """Lazily aggregated gradient coding: only groups whose last gradient may be wrong compute, any s of them late.
 
     `forecast` is for the case that every group is selected, an upper end: who is selected depends on the learning.
@@ -58,7 +59,7 @@ class LAGC(Scheme):
 
     def check(self, workers: int) -> None:
         """Groups must divide the workers, and somebody in each must be waited for."""
-        check_groups(self.groups, workers)
+        groups_divide("scheme_args.groups", self.groups, workers)
         size = workers // self.groups
         if self.stragglers >= size:
             raise SettingError(
@@ -71,17 +72,13 @@ class LAGC(Scheme):
         size = workers // self.groups
         return Groups(self.groups, size, size - self.stragglers)
 
-    def code(self, workers: int) -> GradientCode:
+    def build_code(self, workers: int) -> GradientCode:
         """Code inside every group."""
         return cyclic(workers // self.groups, self.stragglers, self.code_seed)
 
-    def codes(self, workers: int) -> list[GradientCode]:
-        """The one code, of every group."""
-        return [self.code(workers)]
-
     def plan(self, workers: int, samples: int) -> Plan:
         """M parts; a worker holds s + 1 of its group's M / G."""
-        blocks = np.kron(np.eye(self.groups), self.code(workers).matrix)
+        blocks = np.kron(np.eye(self.groups), self.build_code(workers).matrix)
         return star_plan(blocks.astype(np.float64), samples)
 
     def program(self, node: Node) -> Program:
@@ -89,7 +86,7 @@ class LAGC(Scheme):
         groups = self.grouping(node.plan.workers)
         if node.rank != MASTER:
             return lazy_worker(node, groups)
-        code = partial(self.code, node.plan.workers)
+        code = partial(self.build_code, node.plan.workers)
         combine = [decoder(code, groups.members(g)[0]) for g in range(self.groups)]
 
         def decoded(group: int, got: Got) -> Any:

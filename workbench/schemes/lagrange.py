@@ -14,18 +14,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from workbench.base.settings import SettingError, setting
-from workbench.codes import GradientCode, Lagrange, lagrange
+from workbench.base.settings import SettingError, setting, within
+from workbench.codes import Lagrange, lagrange
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, Work, even_sizes
 from workbench.core.programs import Combine, Got, at_least, child_program, parent_program, weighted_sum
 from workbench.core.protocol import Node, Program
-from workbench.core.scheme import Scheme, kept_digits, some
+from workbench.core.scheme import Coded, kept_digits, some
 
 QUADRATIC = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
 
 
-class LCC(Scheme):
+class LCC(Coded):
     """Lagrange coded computing: any 2 ceil(K/r) - 1 workers give the gradient of a linear regression.
 
     Encoding happens before the run and is not timed. On the Unit problem part j stands for one sample, e_j.
@@ -58,14 +58,8 @@ class LCC(Scheme):
 
     def build_code(self, workers: int) -> Lagrange:
         """Encoding of the data and decoder of the answers."""
-        try:
+        with within("scheme_args"):
             return lagrange(workers, workers, self.load)
-        except SettingError as error:
-            raise SettingError(f"scheme_args.{error}") from None
-
-    def codes(self, workers: int) -> list[GradientCode]:
-        """The one code."""
-        return [self.build_code(workers)]
 
     def plan(self, workers: int, samples: int) -> Plan:
         """K blocks; everybody holds r blends: blends t = 0..r-1 of the blocks t, t + r, t + 2 r, ..."""

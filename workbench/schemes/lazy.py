@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.odds import Draws, Odds, port
@@ -101,16 +100,6 @@ class Groups:
     def additions(self, chosen: int) -> int:
         """Vectors that the master adds up: every group's gradient, and what decodes those of the chosen ones."""
         return self.number + (chosen * self.needed if self.needed > 1 else 0)
-
-
-def check_groups(groups: int, workers: int) -> None:
-    """Refuse groups that do not divide the workers; name the nearest numbers that do."""
-    if workers % groups:
-        fits = [g for g in range(1, workers + 1) if workers % g == 0]
-        near = sorted(sorted(fits, key=lambda g: abs(g - groups))[:4])
-        raise SettingError(
-            f"scheme_args.groups = {groups}: does not divide {workers} workers; take {', '.join(map(str, near))}"
-        )
 
 
 def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Decoded) -> Program:

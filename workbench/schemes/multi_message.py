@@ -18,6 +18,7 @@ from pydantic import model_validator
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, correlated, uncorrelated
+from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds
 from workbench.core.plan import MASTER, Plan, even_sizes
 from workbench.core.protocol import Node, Program
@@ -51,13 +52,7 @@ class MultiMessageScheme(Scheme):
 
     def check(self, workers: int) -> None:
         """Clusters divide the workers; a worker has no more parts than its cluster."""
-        if workers % self.clusters:
-            fits = [p for p in range(1, workers + 1) if workers % p == 0]
-            near = sorted(sorted(fits, key=lambda p: abs(p - self.clusters))[:4])
-            raise SettingError(
-                f"scheme_args.clusters = {self.clusters}: does not divide {workers} workers;"
-                f" take {', '.join(map(str, near))}"
-            )
+        groups_divide("scheme_args.clusters", self.clusters, workers)
         size = workers // self.clusters
         if self.load > size:
             raise SettingError(
