@@ -1,6 +1,6 @@
 """Is a value of the kind that a field asks for, as it stands? And what would be?
 
-Pydantic helps out where it can: "2" and 2.0 become 2, "yes" becomes True. In an experiment that hides slips, so here
+Pydantic helps out where it can: "2" and 2.0 become 2, "yes" becomes True. That hides slips, so here
 a value must be what the field says. NumPy's numbers are welcome: they say themselves of what kind they are.
 """
 

@@ -1,7 +1,7 @@
 """What people write, as they mean it: 1e-3 in YAML is a number, no and 1:30 are text, NumPy's numbers are Python's.
 
-All YAML and JSON that a person may have written is read here: specs, sweeps, clusters, profiles, what is typed into a
-form or behind `--set`. A few lines that stand for more than memory holds are refused before anything is made of them.
+All YAML and JSON that a person may have written is read here, be it a file, typed into a form or behind an option of
+the command line. A few lines that stand for more than memory holds are refused before anything is made of them.
 """
 
 from __future__ import annotations

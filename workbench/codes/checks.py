@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from workbench.base.kinds import slip
-from workbench.base.settings import SettingError
+from workbench.base.settings import SettingError, unknown_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,9 +38,11 @@ def remembered(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Refuse text, truth values and fractions where a function takes whole numbers, and so on."""
+    """Refuse text, truth values and fractions where a function takes whole numbers, words that it does not know, ..."""
     kinds = get_type_hints(make)
     for name, value in inspect.signature(make).bind(*args, **named).arguments.items():
+        if get_origin(kinds.get(name)) is Literal and value not in (known := list(get_args(kinds[name]))):
+            raise unknown_name(name, value, known)
         if wrong := slip(kinds.get(name), value):
             raise SettingError(f"{name}{wrong.where} = {wrong.value!r:.60}: {wrong.words}")
 

@@ -21,7 +21,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.settings import unknown_name
 from workbench.base.types import Array
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import remembered, seed_fits, stragglers_fit
@@ -47,8 +46,6 @@ def cyclic(
     seed_fits(seed)
     if construction == "tandon":
         return GradientCode(textbook(workers, stragglers, seed), stragglers, instead="code = 'cyclic'")
-    if construction != "stable":
-        raise unknown_name("construction", construction, ["stable", "tandon"])
     classes = gcd(workers, stragglers + 1)
     inner = coprime(workers // classes, (stragglers + 1) // classes, seed)
     matrix = np.zeros((workers, workers))

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.settings import SettingError, unknown_name
+from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import between, kinds_fit, remembered, seed_fits, some_are_there
@@ -87,11 +87,9 @@ def _uncorrelated(parts: int, orders: tuple[int, ...], seed: int, construction: 
     instead = "fewer messages"
     if construction == "separate":
         matrix, spans = _separate(parts, orders, seed)
-    elif construction == "joint":
+    else:
         matrix = best_dual(gaussian(rows.size, sum(orders), seed), 1, _holders(parts, orders)).matrix
         spans, instead = (), "construction = 'separate'"
-    else:
-        raise unknown_name("construction", construction, ["joint", "separate"])
     return MultiMessage(matrix, sum(orders) - 1, spans=spans, instead=instead, messages=rows, after=orders)
 
 

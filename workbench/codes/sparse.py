@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.base.settings import unknown_name
 from workbench.codes.base import GradientCode
 from workbench.codes.checks import between, remembered, seed_fits, some_are_there
 from workbench.codes.cyclic import textbook
@@ -34,8 +33,6 @@ def circulant(
         return GradientCode(
             textbook(workers, replication - 1, seed), replication - 1, instead="coefficients = 'ones'"
         )
-    if coefficients != "ones":
-        raise unknown_name("coefficients", coefficients, ["ones", "random"])
     matrix = np.zeros((workers, workers))
     window = (np.arange(workers)[:, None] + np.arange(replication)) % workers
     np.put_along_axis(matrix, window, 1.0, axis=1)

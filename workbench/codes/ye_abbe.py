@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.settings import SettingError, unknown_name
+from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.codes.base import GradientCode, Span
 from workbench.codes.checks import between, remembered, seed_fits, stragglers_fit
@@ -20,7 +20,6 @@ from workbench.codes.cyclic import cyclic_holders
 from workbench.codes.dual import Dual, best_dual, dual, harmonics, judged_sets, perturbed
 
 Kind = Literal["auto", "polynomial", "gaussian", "stable"]
-CONSTRUCTIONS = ["auto", "polynomial", "gaussian", "stable"]
 BOUND = 1e8  # `auto` leaves the polynomials where half of a double's digits may go: the condition number beyond this
 SETS = 500  # survivor sets looked at to find the worst condition number
 ROUNDING = 1e-12  # singular values this much smaller than the largest are zeros
@@ -168,8 +167,6 @@ def _design(n: int, d: int, m: int, construction: str, seed: int) -> tuple[Dual,
             f"construction = 'polynomial': a Vandermonde matrix of {n - d + m} rows has lost all digits, at most"
             f" {LARGEST} can work; take 'stable' or 'gaussian'"
         )
-    if construction not in CONSTRUCTIONS:
-        raise unknown_name("construction", construction, CONSTRUCTIONS)
     if construction == "gaussian":
         V = np.random.default_rng(seed).standard_normal((n - d + m, n))
     else:

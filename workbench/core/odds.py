@@ -40,9 +40,13 @@ class Draws:
         None  # portions (workers, m), which rounds -> seconds until each portion is done, (those rounds, workers, m)
     )
 
-    def decode(self, answers: int) -> float:
-        """Seconds to combine so many messages."""
+    def decode(self, answers: Any) -> Any:
+        """Seconds to combine so many messages; of each round, where they are several numbers."""
         return 0.0 if self.decode_rate is None else answers * self.floats / self.decode_rate
+
+    def arrivals(self, length: float) -> Array:
+        """When the workers' answers of so many floats arrive, (rounds, workers)."""
+        return self.seconds + self.send(length) + self.link.latency + self.down
 
     @property
     def down(self) -> float:
@@ -80,18 +84,12 @@ def star_odds(
     `share`: as in `Send`.
     """
     link, length = draws.link, draws.floats if floats is None else floats
-    arrivals = (
-        draws.seconds
-        + draws.send(length if share is None else share * draws.floats)
-        + link.latency
-        + draws.down
-    )
+    arrivals = draws.arrivals(length if share is None else share * draws.floats)
     through = port(arrivals, link.transfer(length))
     count = needed(order(arrivals, draws.ties)) if callable(needed) else np.full(len(arrivals), needed)
     end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
-    end = end + (0.0 if draws.decode_rate is None else count * draws.floats / draws.decode_rate)
     sent = count.astype(np.float64)
-    return Odds(end, sent, sent * (BYTES_PER_FLOAT * length))
+    return Odds(end + draws.decode(count), sent, sent * (BYTES_PER_FLOAT * length))
 
 
 def order(arrivals: Array, ties: Ties) -> NDArray[np.int64]:
@@ -113,12 +111,11 @@ def order(arrivals: Array, ties: Ties) -> NDArray[np.int64]:
 
 def deadline_odds(draws: Draws, deadline: float) -> Odds:
     """A master that takes what is through the port `deadline` seconds after the round's start, be it nothing."""
-    link, floats = draws.link, draws.floats
-    arrivals = draws.seconds + draws.send(floats) + link.latency + draws.down
-    through = port(arrivals, link.transfer(floats))
+    floats = draws.floats
+    through = port(draws.arrivals(floats), draws.link.transfer(floats))
     count = np.count_nonzero(through <= deadline * NEAR, axis=1).astype(np.float64)
-    decode = 0.0 if draws.decode_rate is None else count * floats / draws.decode_rate
-    return Odds(np.full(len(count), deadline) + decode, count, count * (BYTES_PER_FLOAT * floats))
+    end = np.full(len(count), deadline) + draws.decode(count)
+    return Odds(end, count, count * (BYTES_PER_FLOAT * floats))
 
 
 def earlier(one: Odds, other: Odds) -> Odds:

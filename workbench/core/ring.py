@@ -14,6 +14,7 @@ import numpy as np
 
 from workbench.base.types import Array
 from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.plan import even_sizes
 from workbench.core.protocol import Node, Recv, Send
 
 SLICE = "slice"
@@ -21,8 +22,7 @@ SLICE = "slice"
 
 def slice_sizes(floats: int, n: int) -> Array:
     """Floats in each of the n slices of a vector (they differ by one at most)."""
-    size, rest = divmod(floats, n)
-    return np.asarray(size + (np.arange(n) < rest), dtype=float)
+    return even_sizes(floats, n).astype(float)
 
 
 def bytes_sent(floats: int, n: int, place: int) -> int:

@@ -20,7 +20,6 @@ from workbench.base.types import Array
 from workbench.problems.base import Evaluation, Request, Slice
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10  # of CIFAR-10
-PIXELS = CHANNELS * SIDE * SIDE
 SHAPES = (  # weights and biases, layer by layer
     (16, 3, 3, 3), (16,), (64, 16, 4, 4), (64,), (384, 64), (384,), (192, 384), (192,), (10, 192), (10,),
 )  # fmt: skip

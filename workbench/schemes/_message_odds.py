@@ -31,8 +31,9 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
         place = places(arrivals, _later(draws.ties, start))
         pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    decoding = 0.0 if draws.decode_rate is None else combined * draws.floats / draws.decode_rate
-    return Odds(end + decoding, count.astype(float), count * float(BYTES_PER_FLOAT * draws.floats))
+    return Odds(
+        end + draws.decode(combined), count.astype(float), count * float(BYTES_PER_FLOAT * draws.floats)
+    )
 
 
 def _later(ties: Ties, start: int) -> Ties:

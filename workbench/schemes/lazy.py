@@ -171,7 +171,7 @@ def _answer(node: Node, job: Message, kind: str, batch: int | None) -> Program:
 
 def lazy_odds(draws: Draws, groups: Groups) -> Odds:
     """Round times if every group is selected: the first answers of all groups, through one port."""
-    arrivals = draws.seconds + draws.send(draws.floats) + draws.link.latency + draws.down
+    arrivals = draws.arrivals(draws.floats)
     apart = np.sort(arrivals.reshape(len(arrivals), groups.number, groups.size), axis=2)
     first = apart[:, :, : groups.needed].reshape(len(arrivals), -1)
     through = port(first, draws.link.transfer(draws.floats))

@@ -199,11 +199,6 @@ def straggler_probability(p_slow: float, p_ss: float, p_as: float) -> float:
     float
         q.
 
-    Raises
-    ------
-    SettingError
-        If a probability is not in 0..1.
-
     Notes
     -----
     Paper 4, proposition 1.

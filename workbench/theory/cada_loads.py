@@ -79,11 +79,6 @@ def communication_ratio(group_size: int) -> float:
     float
         A pure number.
 
-    Raises
-    ------
-    SettingError
-        If group_size is below 1.
-
     Notes
     -----
     Paper 3, (19) over (22). The published 12292 / 9219 = 4 / 3 means M_G = 3, although M_G = 4 is stated.

@@ -33,11 +33,6 @@ def cr_workers(children: int, layers: int) -> int:
     int
         N, the master not counted.
 
-    Raises
-    ------
-    SettingError
-        If children or layers is below 1.
-
     Notes
     -----
     Paper 1, section III-A. The paper gives (12, 2) for both its clusters; 84 workers are a (4, 3) tree.

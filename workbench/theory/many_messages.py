@@ -72,10 +72,6 @@ def mmc_completion(
     size = cluster_size(workers, clusters)
     load = whole("load", load, 1, size, f"a cluster has {size} parts")
     shift, rate = real("shift", shift), positive("rate", rate)
-    if flag("hybrid", hybrid) and load != size:
-        raise SettingError(
-            f"hybrid = True: load = {load} must be the cluster's size, {size}, or set hybrid to False"
-        )
     undone = _undone(size, load, order, hybrid)
 
     def unfinished(t: Array) -> Array:
@@ -95,6 +91,10 @@ def _finished(t: Array, load: int, shift: float, rate: float) -> Array:
 
 def _undone(size: int, load: int, order: int | Sequence[int], hybrid: bool) -> Undone:
     """Chance that a cluster is not done, as a function of the distribution of finished parts."""
+    if flag("hybrid", hybrid) and load != size:
+        raise SettingError(
+            f"hybrid = True: load = {load} must be the cluster's size, {size}, or set hybrid to False"
+        )
     if not isinstance(order, list | tuple | range | np.ndarray):
         m = whole("order", order, 1, load, f"load = {load}")
         return lambda finished: _uncovered(_sent(finished, range(m, load + 1)), size, m)

@@ -31,11 +31,6 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     orders : array of int64, shape (classes,)
         Words in the class, e; a divisor of n.
 
-    Raises
-    ------
-    SettingError
-        If n is not in 1..28.
-
     Notes
     -----
     Paper 4, section IV-B (cycle classes, representatives and orders).
@@ -106,11 +101,6 @@ def moebius(n: int) -> int:
     -------
     int
         -1, 0 or 1.
-
-    Raises
-    ------
-    SettingError
-        If n is below 1.
 
     Examples
     --------

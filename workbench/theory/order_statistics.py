@@ -37,11 +37,6 @@ def harmonic(n: float) -> float:
     float
         H_n, a pure number.
 
-    Raises
-    ------
-    SettingError
-        If n is negative or not finite.
-
     Notes
     -----
     Paper 3 (CADA), below equation (10); real n occur in its equations (13) and (16).
@@ -75,11 +70,6 @@ def exponential_order_mean(k: int, n: int, mean: float = 1.0, shift: float = 0.0
     float
         Seconds.
 
-    Raises
-    ------
-    SettingError
-        If k is not in 1..n, the mean not positive or the shift negative.
-
     Notes
     -----
     Paper 3, equation (10); paper 1, appendix D, for k = n - s. That appendix prints log(i) < H_i < log(i+1);
@@ -111,11 +101,6 @@ def exponential_order_std(k: int, n: int, mean: float = 1.0) -> float:
     -------
     float
         Seconds: mean * sqrt(sum of 1 / i^2 for i = n-k+1..n).
-
-    Raises
-    ------
-    SettingError
-        If k is not in 1..n or the mean not positive.
 
     Notes
     -----
@@ -151,11 +136,6 @@ def max_of_minima_mean(groups: int, size: int, mean: float = 1.0, shift: float =
     -------
     float
         Seconds.
-
-    Raises
-    ------
-    SettingError
-        If groups or size is below 1, the mean not positive or the shift negative.
 
     Notes
     -----

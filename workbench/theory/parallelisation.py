@@ -51,11 +51,6 @@ def rar_parallelisation(workers: int) -> int:
     int
         beta.
 
-    Raises
-    ------
-    SettingError
-        If workers is below 1.
-
     Notes
     -----
     Paper 1, section II-B and table I: Theta(N), the most there can be.

@@ -72,22 +72,18 @@ def load(
     seed
         Shuffles the rows; draws the synthetic samples.
     target
-        Column of a .csv or .parquet that is to be learnt. Default: the only one called target, label, class or y,
-        in whatever case. The other kinds of files, and named sets, have their own.
+        Column of a .csv or .parquet that is to be learnt. Default: the only one called target, label, class or y, in
+        whatever case. The other kinds of files, and named sets, have their own.
 
-    Examples
-    --------
     >>> data = load("synthetic", "regression", samples=100, features=5, intercept=True)
     >>> data.X.shape, data.y.shape, data.truth.shape
     ((100, 6), (100,), (6,))
-    >>> float(np.abs(data.y - data.X @ data.truth).mean().round())
+    >>> float(abs(data.y - data.X @ data.truth).mean().round())
     1.0
     """
     source = os.fspath(source)
     if source.startswith(PREPARED):  # the folder's name stands for all other choices
         return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED)).name)
-    if target is not None and not isinstance(target, str):
-        raise DataError(f"target: {target!r} is no text; give the name of a column")
     synthetic = source == SYNTHETIC.name
     options = Options(
         source=source,
@@ -101,8 +97,7 @@ def load(
     )
     identity, table = locate(options)
     folder = cache.folder_for(options, identity)
-    prepared = cache.ensure(folder, lambda target: prepare(table(), options, target))
-    return _dataset(source, folder, prepared)
+    return _dataset(source, folder, cache.ensure(folder, lambda target: prepare(table(), options, target)))
 
 
 def _size(field: str, wanted: int | None, default: int | None) -> int | None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .options import DataError
 from .table import Floats, Indices, Raw
@@ -143,52 +142,31 @@ def features_raw(
     names = [str(column) for column in numbers.columns]
     if all(numeric):
         return Raw(lambda rows, width: matrix[:, :width][rows], len(names), values, note, names)
-    hot = OneHot.of(features.loc[:, [not number for number in numeric]], matrix)
-    return Raw(hot.take, matrix.shape[1] + len(hot.names), values, note, [*names, *hot.names])
+    hot, more = one_hot(features.loc[:, [not number for number in numeric]])
+
+    def take(rows: Indices, width: int) -> Floats:
+        """Dense for the rows that are asked for only."""
+        dense = hot[rows][:, : max(0, width - len(names))].toarray()
+        return np.hstack([matrix[:, :width][rows], dense]) if names else dense
+
+    return Raw(take, len(names) + len(more), values, note, [*names, *more])
 
 
-@dataclass(frozen=True)
-class OneHot:
-    """Numbers next to one-hot encoded categories, made dense only for the rows that are asked for.
+def one_hot(features: "pd.DataFrame") -> tuple[Any, list[str]]:
+    """A sparse column of 0 and 1 for every value of every feature, the most frequent first, and their names."""
+    from scipy.sparse import csc_array, hstack
 
-    `codes[j][i]` is the category of row i in feature j (-1: missing), `places[j][c]` the column of its
-    category c; the last entry of `places[j]`, which -1 points to, lies behind all columns.
-    """
-
-    numbers: Floats
-    codes: Sequence[NDArray[np.intp]]
-    places: Sequence[Indices]
-    names: Sequence[str]
-
-    @classmethod
-    def of(cls, features: "pd.DataFrame", numbers: Floats) -> "OneHot":
-        """Give every value of every feature a column, the most frequent first."""
-        codes, values = [], []
-        for j in range(features.shape[1]):
-            code, value = _numbered(features.iloc[:, j])
-            codes.append(code)
-            values.append([f"{features.columns[j]}={v}" for v in value])
-        counts = [np.bincount(c[c >= 0], minlength=len(v)) for c, v in zip(codes, values, strict=True)]
-        # A stable sort: equally frequent values stay in the order of the features and of the alphabet.
-        order = np.argsort(-np.concatenate(counts), kind="stable")
-        place = np.empty(len(order), dtype=np.intp)
-        place[order] = numbers.shape[1] + np.arange(len(order))
-        ends = np.cumsum([len(count) for count in counts])[:-1]
-        behind = numbers.shape[1] + len(order)
-        places = [np.append(part, behind) for part in np.split(place, ends)]
-        names = [name for value in values for name in value]
-        return cls(numbers, codes, places, [names[i] for i in order])
-
-    def take(self, rows: Indices, width: int) -> Floats:
-        """Return these rows of the first `width` columns."""
-        block = np.zeros((len(rows), width))
-        head = min(width, self.numbers.shape[1])
-        block[:, :head] = self.numbers[:, :head][rows]
-        for codes, places in zip(self.codes, self.places, strict=True):
-            column = places[codes[rows]]
-            kept = np.flatnonzero(column < width)
-            block[kept, column[kept]] = 1.0
-        return block
+    columns, names = [], []
+    for j in range(features.shape[1]):
+        codes, values = _numbered(features.iloc[:, j])
+        rows = np.flatnonzero(codes >= 0)
+        there = np.ones(len(rows)), (rows, codes[rows])
+        columns.append(csc_array(there, shape=(len(codes), len(values))))
+        names += [f"{features.columns[j]}={value}" for value in values]
+    table = hstack(columns, format="csc")
+    # A stable sort: equally frequent values stay in the order of the features and of the alphabet.
+    order = np.argsort(-np.diff(table.indptr), kind="stable")
+    return table[:, order].tocsr(), [names[i] for i in order]
 
 
 def _numbered(column: "pd.Series[Any]") -> tuple[Indices, Sequence[str]]:
