@@ -19,7 +19,7 @@ from workbench.theory import (
     lcc_threshold,
     mmc_completion,
 )
-from workbench.theory.many_messages import _too_few, _uncovered
+from workbench.theory.multi_message import _too_few, _uncovered
 
 FIGURE_1 = {"workers": 40, "load": 10, "shift": 0.01, "rate": 10.0}
 

@@ -15,7 +15,7 @@ from pydantic import model_validator
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes import Decoding, GradientCode, circulant, fractional
-from workbench.codes.checks import groups_divide
+from workbench.codes.checks import between, groups_divide
 from workbench.core.delays import Keyed
 from workbench.core.odds import Draws, Odds, deadline_odds, star_odds
 from workbench.core.plan import MASTER
@@ -62,10 +62,7 @@ class Approximate(Coded):
     def check(self, workers: int) -> None:
         """A part has no more holders, the master no more answers than there are workers."""
         for field, value in (("replication", self.replication), ("wait_for", self.wait_for or 1)):
-            if value > workers:
-                raise SettingError(
-                    f"scheme_args.{field} = {value}: there are {workers} workers; take 1 to {workers}"
-                )
+            between(f"scheme_args.{field}", value, 1, workers, f"there are {workers} workers")
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...]) -> Decoding:
         """Weights of some rows' answers: the optimal decoding of the paper's equation 2."""

@@ -21,6 +21,7 @@ from workbench.core.programs import at_least, coded_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, kept_digits, some
 from workbench.schemes.gradient_coding import Matrix, decoder, own_code
+from workbench.schemes.uncoded import check_stragglers
 
 
 class Segments(NamedTuple):
@@ -62,11 +63,7 @@ class CR(Scheme):
 
     def check(self, workers: int) -> None:
         """Refuse s >= n, workers that do not fill the tree, a matrix that does not decode."""
-        if self.stragglers >= self.children:
-            raise SettingError(
-                f"scheme_args.stragglers = {self.stragglers}: a parent with {self.children} children cannot"
-                f" tolerate it; take 0 to {self.children - 1}"
-            )
+        check_stragglers(self.stragglers, self.children, f"a parent with {self.children} children")
         self._check_size(workers)
         if self.matrix is not None and any(len(row) != self.children for row in self.matrix):
             raise SettingError(f"scheme_args.matrix: give {self.children} rows of {self.children} numbers")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from workbench.base.settings import SettingError, setting
+from workbench.base.settings import setting
 from workbench.codes import GradientCode, cyclic
 from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds
@@ -27,6 +27,7 @@ from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, divisors, kept_digits
 from workbench.schemes.gradient_coding import decoder
 from workbench.schemes.lazy import Groups, lazy_master, lazy_odds, lazy_worker
+from workbench.schemes.uncoded import check_stragglers
 
 
 class LAGC(Coded):
@@ -61,11 +62,7 @@ class LAGC(Coded):
         """Groups must divide the workers, and somebody in each must be waited for."""
         groups_divide("scheme_args.groups", self.groups, workers)
         size = workers // self.groups
-        if self.stragglers >= size:
-            raise SettingError(
-                f"scheme_args.stragglers = {self.stragglers}: a group of {size} workers cannot tolerate it;"
-                f" take 0 to {size - 1}"
-            )
+        check_stragglers(self.stragglers, size, f"a group of {size} workers")
 
     def grouping(self, workers: int) -> Groups:
         """G groups of M / G; the first M / G - s answers decode."""

@@ -18,13 +18,12 @@ from pydantic import model_validator
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, correlated, uncorrelated
-from workbench.codes.checks import groups_divide
+from workbench.codes.checks import between, groups_divide
 from workbench.core.odds import Draws, Odds
 from workbench.core.plan import MASTER, Plan, even_sizes
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, divisors, kept_digits, some
-from workbench.schemes._message_odds import message_odds
-from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker
+from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker, message_odds
 
 
 class MultiMessageScheme(Scheme):
@@ -54,10 +53,7 @@ class MultiMessageScheme(Scheme):
         """Clusters divide the workers; a worker has no more parts than its cluster."""
         groups_divide("scheme_args.clusters", self.clusters, workers)
         size = workers // self.clusters
-        if self.load > size:
-            raise SettingError(
-                f"scheme_args.load = {self.load}: a cluster of {size} workers has {size} parts; take 1 to {size}"
-            )
+        between("scheme_args.load", self.load, 1, size, f"a cluster of {size} workers has {size} parts")
 
     @abstractmethod
     def agenda(self, size: int) -> Agenda:

@@ -79,9 +79,10 @@ def total(got: Got) -> Any:
     return plain_sum([got[key].value for key in sorted(got)])
 
 
-def check_stragglers(stragglers: int, workers: int, field: str = "scheme_args.stragglers") -> None:
-    """Refuse to tolerate as many stragglers as there are workers."""
+def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
+    """Refuse to tolerate as many stragglers as there are workers; `who`: they are not all of the cluster."""
     if stragglers >= workers:
         raise SettingError(
-            f"{field} = {stragglers}: {workers} workers cannot tolerate it; take 0 to {workers - 1}"
+            f"scheme_args.stragglers = {stragglers}: {who or f'{workers} workers'} cannot tolerate it;"
+            f" take 0 to {workers - 1}"
         )
