@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 # In a run folder. Not one lock that both share: from one alone to one of several there is no way without a gap.
 RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
@@ -66,11 +72,8 @@ def _opened(path: Path) -> int:
 def _locked(handle: int, pause: float) -> bool:
     time.sleep(pause)
     try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # no locks on this file system
@@ -79,9 +82,6 @@ def _locked(handle: int, pause: float) -> bool:
 
 
 def _unlock(handle: int) -> None:
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_UN)
-    except (ImportError, OSError):
-        return
+    with suppress(OSError):
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_UN)

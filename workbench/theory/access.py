@@ -29,10 +29,8 @@ def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
 
     Parameters
     ----------
-    n : int
-        Workers, at least 1.
-    slow : int
-        Slow workers, m, 0 to n.
+    n, slow : int
+        Workers, at least 1; slow workers, m, 0 to n.
     p_ss, p_as : float
         Probability per iteration that a slow, an active worker straggles.
 
@@ -63,10 +61,8 @@ def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> fl
 
     Parameters
     ----------
-    s : int
-        Workers that hold the part, at least 1.
-    slow_holders : int
-        How many of them are slow, k_i, 0 to s.
+    s, slow_holders : int
+        Workers that hold the part, at least 1; how many of them are slow, k_i, 0 to s.
     p_ss, p_as : float
         Probability per iteration that a slow, an active worker straggles.
 
@@ -127,10 +123,8 @@ def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> fl
 
     Parameters
     ----------
-    n : int
-        Workers.
-    s : int
-        Workers that hold a part, 1 to n.
+    n, s : int
+        Workers; workers that hold a part, 1 to n.
     slow : int
         Slow workers, m, 0 to n.
     p_ss, p_as : float
@@ -164,10 +158,8 @@ def expected_accesses(iterations: float, missed: float) -> float:
 
     Parameters
     ----------
-    iterations : float
-        L >= 0.
-    missed : float
-        Probability per iteration that the part is missed, from one of the functions above.
+    iterations, missed : float
+        L >= 0; probability per iteration that the part is missed, from one of the functions above.
 
     Returns
     -------

@@ -36,10 +36,8 @@ def cr_workers(children: int, layers: int) -> int:
 
     Parameters
     ----------
-    children : int
-        Children per parent, n >= 1.
-    layers : int
-        Layers of workers below the master, L >= 1.
+    children, layers : int
+        Children per parent, n >= 1; layers of workers below the master, L >= 1.
 
     Returns
     -------
@@ -64,10 +62,8 @@ def cr_load(children: int, layers: int, stragglers: int) -> float:
 
     Parameters
     ----------
-    children : int
-        Children per parent, n >= 1.
-    layers : int
-        Layers of workers, L >= 1.
+    children, layers : int
+        Children per parent, n >= 1; layers of workers, L >= 1.
     stragglers : int
         Stragglers tolerated per parent, s, from 0 to n - 1.
 
@@ -93,10 +89,8 @@ def gc_load(workers: int, stragglers: int) -> float:
 
     Parameters
     ----------
-    workers : int
-        N >= 1, all of them children of the master.
-    stragglers : int
-        Stragglers tolerated, S, from 0 to N - 1.
+    workers, stragglers : int
+        N >= 1, all of them children of the master; stragglers tolerated, S, from 0 to N - 1.
 
     Returns
     -------
@@ -283,10 +277,8 @@ def cr_time_bounds(
     ----------
     children, layers, stragglers : int
         n, L and s; at least one straggler (log(1 / alpha) is infinite without).
-    samples : float
-        Samples of the whole data set, d.
-    shift : float
-        Least time per sample, a, s/sample.
+    samples, shift : float
+        Samples of the whole data set, d; least time per sample, a, s/sample.
     rate : float
         Rate of the exponential part, mu, samples/s: r d samples take a r d + Exp(mean r d / mu).
     transfer : float

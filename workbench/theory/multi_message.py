@@ -39,10 +39,8 @@ def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
 
     Parameters
     ----------
-    workers : int
-        K, also the number of parts.
-    load : int
-        Parts per worker, r, 1 to K.
+    workers, load : int
+        K, also the number of parts; parts per worker, r, 1 to K.
     shift, rate : float
         alpha, s/part, and mu, parts/s.
 
@@ -103,10 +101,8 @@ def lcc_threshold(workers: int, load: int) -> int:
 
     Parameters
     ----------
-    workers : int
-        K, also the number of parts.
-    load : int
-        Coded parts per worker, r, 1 to K.
+    workers, load : int
+        K, also the number of parts; coded parts per worker, r, 1 to K.
 
     Returns
     -------
@@ -138,10 +134,8 @@ def lcc_completion(workers: int, load: int, shift: float, rate: float) -> float:
 
     Parameters
     ----------
-    workers : int
-        K, also the number of parts.
-    load : int
-        Coded parts per worker, r.
+    workers, load : int
+        K, also the number of parts; coded parts per worker, r.
     shift, rate : float
         alpha, s/part, and mu, parts/s.
 
@@ -195,10 +189,8 @@ def mmc_completion(
 
     Parameters
     ----------
-    workers : int
-        K, also the number of parts.
-    load : int
-        Parts per worker, r, 1 to K / P, computed in order.
+    workers, load : int
+        K, also the number of parts; parts per worker, r, 1 to K / P, computed in order.
     order : int or sequence of int
         An int m: correlated code; a worker sends c_i, c_(i+1), ... after m, m + 1, ..., r parts, and a
         cluster needs K / P - m + 1 different ones; m = 1 is UC-MMC. A list [m_0, m_1, ...]: uncorrelated

@@ -59,10 +59,8 @@ def necklace_count(n: int, weight: int, order: int) -> int:
 
     Parameters
     ----------
-    n : int
-        Length of the words, at least 1.
-    weight : int
-        Ones per word, r, 0 to n.
+    n, weight : int
+        Length of the words, at least 1; ones per word, r, 0 to n.
     order : int
         Words per class, e; none unless it divides n.
 

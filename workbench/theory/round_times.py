@@ -41,10 +41,8 @@ def cr_time(
     ----------
     children, layers, stragglers : int
         n, L and s (per parent), 0 <= s < n.
-    samples : float
-        Samples of the whole data set, d.
-    shift : float
-        Least time per sample, a, s/sample.
+    samples, shift : float
+        Samples of the whole data set, d; least time per sample, a, s/sample.
     rate : float
         Rate of the exponential part, mu, samples/s.
     transfer : float

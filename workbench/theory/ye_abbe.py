@@ -19,14 +19,10 @@ def cegc_achievable(n: int, d: int, s: int, m: int, parts: int | None = None) ->
 
     Parameters
     ----------
-    n : int
-        Workers.
-    d : int
-        Parts per worker, 1 to the number of parts.
-    s : int
-        Stragglers tolerated, at least 0.
-    m : int
-        Reduction, at least 1 (1 is plain gradient coding).
+    n, d : int
+        Workers; parts per worker, 1 to the number of parts.
+    s, m : int
+        Stragglers tolerated, at least 0; reduction, at least 1 (1 is plain gradient coding).
     parts : int, optional
         Parts of the data set, k; n if left out.
 
@@ -105,10 +101,8 @@ def cegc_time(
 
     Parameters
     ----------
-    n : int
-        Workers (and parts).
-    d : int
-        Parts per worker, 1 to n.
+    n, d : int
+        Workers (and parts); parts per worker, 1 to n.
     m : int
         Reduction, 1 to d.
     lambda1, lambda2 : float

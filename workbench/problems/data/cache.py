@@ -60,12 +60,7 @@ def folder_for(options: Options, identity: str) -> Path:
 def ensure(folder: Path, build: Callable[[Path], None]) -> Prepared:
     """Open a prepared folder, building it first if it is absent or damaged.
 
-    Warns
-    -----
-    RuntimeWarning
-        The folder was damaged and is built again.
-
-    Raises `DataError` where the cache cannot be written.
+    Warns where the folder was damaged and is built again; raises `DataError` where the cache cannot be written.
     """
     for _ in range(ATTEMPTS):
         if folder.exists():

@@ -19,14 +19,9 @@ MAP_FROM_BYTES = 1 << 20  # a larger .npy is mapped into memory, not read (an em
 def read_file(path: Path, columns: Columns | None = None) -> Raw:
     """Read a file of samples; nothing is ever unpickled.
 
-    Parameters
-    ----------
-    path
-        A .npy (2-D, last column the target), .npz (arrays X and y), .csv with a header line or .parquet,
-        .svmlight, .libsvm or .svm (columns count from 1, or from 0 where a column 0 occurs; columns after the
-        last entry are unknown).
-    columns
-        How to understand the columns of a .csv or .parquet.
+    A .npy (2-D, last column the target), .npz (arrays X and y), .csv with a header line or .parquet, whose `columns`
+    say how to understand them, .svmlight, .libsvm or .svm (columns count from 1, or from 0 where a column 0 occurs;
+    columns after the last entry are unknown).
 
     Raises `DataError` where the file is missing, damaged, or holds something else.
     """

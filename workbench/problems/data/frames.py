@@ -98,8 +98,6 @@ def target_place(names: Sequence[str], table: str, columns: Columns) -> int:
 
     Raises `DataError` where there is none, or more than one.
 
-    Examples
-    --------
     >>> target_place(["Label", "x0", "x1"], "mine.csv", Columns())
     0
     >>> target_place(["churned", "x0"], "mine.csv", Columns())

@@ -15,8 +15,6 @@ from .table import Table, select
 def catalogue() -> dict[str, SourceInfo]:
     """List the sources that have a name, for menus: bundled ones first, then those to download.
 
-    Examples
-    --------
     >>> [name for name, info in catalogue().items() if "regression" in info.tasks and info.bundled]
     ['synthetic', 'diabetes', 'digits']
     """

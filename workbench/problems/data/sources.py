@@ -14,11 +14,7 @@ SHARPNESS = 3.0  # standard deviation of the logits: most labels follow the mode
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """What a menu shows of a source.
-
-    >>> SourceInfo("iris", 150, 4, ("multiclass",), 3, "Iris flowers.").bundled
-    True
-    """
+    """What a menu shows of a source."""
 
     name: str  # what to pass to `load`
     samples: int  # for "synthetic" the default size

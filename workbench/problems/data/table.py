@@ -81,11 +81,7 @@ def _at_most(field: str, wanted: int | None, there: int, source: str) -> int:
 def as_target(values: NDArray[Any], options: Options) -> tuple[Floats, int]:
     """Turn a target column into numbers that suit the task.
 
-    Returns
-    -------
-    tuple
-        y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression).
-
+    Gives y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression).
     Raises `DataError` where a value is missing, or the values do not suit the task.
     """
     numbers = _as_numbers(values)
