@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -264,3 +265,7 @@ def test_fields_are_set_by_their_dotted_names() -> None:
         SettingError, match=r"^workers\.x\.y = 3: workers has no fields of its own; set workers itself$"
     ):
         put(spec, "workers.x.y", 3)
+
+
+def test_the_signature_shows_fields_and_nothing_else() -> None:
+    assert list(inspect.signature(wb.Experiment).parameters) == list(wb.Experiment.model_fields)

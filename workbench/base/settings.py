@@ -85,8 +85,12 @@ class Settings(BaseModel):
                 raise ValueError(f"{name}{wrong.where} = {_short(wrong.value)}: {wrong.words}{hint}")
         return data
 
-    def __init__(self, *given: Never, **data: Any) -> None:
-        _refuse_unnamed(type(self).__name__, given)
+    def __new__(cls, *given: Never, **data: Any) -> Self:
+        """Refuse what has no name; here, as the signature that users see is made from `__init__`."""
+        _refuse_unnamed(cls.__name__, given)
+        return super().__new__(cls)
+
+    def __init__(self, **data: Any) -> None:
         with _one_sentence(type(self)):
             super().__init__(**data)
 
