@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 
 from vulture import Vulture
@@ -31,7 +32,7 @@ def notebook_code(path):
 
 def dead():
     """Unused things, as vulture's items. Classes are left out: subclasses register themselves."""
-    looker = Vulture(ignore_decorators=DECORATORS, ignore_names=sum(NAMES.values(), []))
+    looker = Vulture(ignore_decorators=DECORATORS, ignore_names=list(chain(*NAMES.values())))
     looker.scavenge([str(ROOT / folder) for folder in CODE])
     for path in (ROOT / "notebooks").rglob("*.ipynb"):
         looker.scan(notebook_code(path), filename=path)
