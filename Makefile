@@ -28,10 +28,12 @@ lab: env ## Open the first notebook in JupyterLab
 lectures: env ## Serve the lectures as pages without code, on this machine only
 	$(BIN)/workbench lectures
 
-lint: env ## Check format, style and types
+lint: env ## Check format, style, types, the order of the rooms, dead code
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python tools/dead_code.py
 
 # The workers share the cores: one thread each for the linear algebra.
 test test-all: export OPENBLAS_NUM_THREADS := 1

@@ -28,6 +28,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "Trace": ("workbench.trace.trace", "Trace"),
     "batch": ("workbench.batch", None),
     "attach": ("workbench.running.real", "attach"),
+    "check": ("workbench.checking.check", "check"),
     "compare": ("workbench.running.start", "compare"),
     "explore": ("workbench.widgets", "explore"),
     "figures": ("workbench.figures", None),

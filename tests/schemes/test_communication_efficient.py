@@ -85,3 +85,16 @@ def test_bad_numbers_are_one_sentence(args: dict[str, Any], words: list[str]) ->
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme="CEGC", scheme_args=args, workers=8)
     assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_fewer_parameters_than_parts() -> None:
+    """Weights over parts are not cut to the length of a model: with m = 1 and p < n that was tried."""
+    e = wb.Experiment(
+        scheme="CEGC",
+        scheme_args={"stragglers": 1, "reduction": 1, "load": 2},
+        workers=5,
+        rounds=3,
+        problem="least_squares",
+        problem_args={"samples": 20, "features": 3},
+    )
+    np.testing.assert_allclose(wb.run(e).rounds["loss"], wb.run(e, numeric=True).rounds["loss"], rtol=1e-12)

@@ -115,6 +115,7 @@ def restorer(code: YeAbbe, floats: int) -> Combine:
         blocks = np.tensordot(np.stack([got[key].value for key in keys]), weights, axes=([0], [1]))
         whole = np.moveaxis(blocks, -1, 1)  # (p/m, m, ...): block v, coordinate u
         whole = whole.reshape(-1, *whole.shape[2:])
-        return whole[:floats] if whole.ndim == 1 else whole, residual
+        padded = whole.ndim == 1 and blocks.shape[-1] > 1  # weights over parts have no length to cut
+        return whole[:floats] if padded else whole, residual
 
     return combine

@@ -1,0 +1,46 @@
+"""Name what nobody uses, in no module, notebook, test or benchmark. Ends with 1 if there is anything."""
+
+import json
+import re
+import sys
+from itertools import chain
+from pathlib import Path
+
+from vulture import Vulture
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = ["workbench", "notebooks", "tests", "benchmarks", "tools"]
+# What libraries call or read by name.
+DECORATORS = ["@*_validator*", "@*.command*", "@*.group*", "@*fixture*", "@*hookimpl*", "@overload"]
+NAMES = {
+    "our own protocols": ["do_*", "job_*", "HOW"],  # the name stands in a message
+    "python": ["__getattr__", "__dir__", "category", "filename", "lineno", "showwarning", "log_message"],
+    "pytest": ["test_*", "pytest_*", "pytestmark"],
+    "pydantic": ["model_config", "__pydantic_*"],
+    "pyyaml": ["yaml_implicit_resolvers"],
+    "jupyter_client": ["connection_file", "transport", "pgid"],
+    "ipyparallel": ["controller_cmd", "mpi_cmd", "mpi_args", "engine_cmd", "engine_args"],
+}
+
+
+def notebook_code(path):
+    """The code cells of a notebook, without what only IPython reads."""
+    cells = json.loads(path.read_text())["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return re.sub(r"^\s*[%!].*$", "", text, flags=re.MULTILINE)
+
+
+def dead():
+    """Unused things, as vulture's items. Classes are left out: subclasses register themselves."""
+    looker = Vulture(ignore_decorators=DECORATORS, ignore_names=list(chain(*NAMES.values())))
+    looker.scavenge([str(ROOT / folder) for folder in CODE])
+    for path in (ROOT / "notebooks").rglob("*.ipynb"):
+        looker.scan(notebook_code(path), filename=path)
+    return [item for item in looker.get_unused_code(min_confidence=60) if item.typ != "class"]
+
+
+if __name__ == "__main__":
+    found = dead()
+    for item in found:
+        print(item.get_report())
+    sys.exit(bool(found))

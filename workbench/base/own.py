@@ -1,0 +1,184 @@
+"""Definitions of a user's own, from a notebook's cell or a file: their source as text, and themselves by value.
+
+By value (`sent`, `received`) code goes from its owner's kernel to the owner's ranks only, in a task's words, which lie
+in the pool's private folder until they are taken. Nothing that is kept holds any: a run's folder keeps the source.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import inspect
+import linecache
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from workbench.base.settings import SettingError
+
+OURS = ("workbench", "workbench_book", "workbench_lectures")
+MOST = 20 * 2**20  # bytes of a definition with all that it holds
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a class is defined: `text` of the whole cell or file, and a hash of the class alone, comments apart."""
+
+    name: str
+    text: str
+    digest: str
+
+
+def is_own(cls: type) -> bool:
+    """Is a class defined in a cell, a script or a loose file, so that other processes cannot import it?
+
+    >>> is_own(Source)
+    False
+    """
+    top = cls.__module__.partition(".")[0]
+    if top in OURS:
+        return False
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return top == "__main__" or file is None or not _installed(file)
+
+
+@cache
+def _installed(file: str) -> bool:
+    paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(Path(file).resolve().is_relative_to(Path(path).resolve()) for path in paths)
+
+
+def source_of(cls: type) -> Source:
+    """Source of a class, wherever its methods were compiled; raises `SettingError` where no text is known."""
+    for code in _codes(cls):
+        text = "".join(linecache.getlines(code.co_filename))
+        for node in ast.walk(ast.parse(text)) if text else ():
+            if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and _within(code, node):
+                return Source(cls.__name__, text, sha256(ast.unparse(node).encode()).hexdigest())
+    raise SettingError(f"{cls.__name__}: its source is not to be had; define it in a cell or a file")
+
+
+def _within(code: CodeType, node: ast.ClassDef) -> bool:
+    return node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)
+
+
+def _codes(cls: type) -> Iterator[CodeType]:
+    return (function.__code__ for function in _functions(cls))
+
+
+def _functions(cls: type) -> Iterator[Any]:
+    """The class's own functions, whatever they are wrapped in."""
+    for value in vars(cls).values():
+        inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
+        if inspect.isfunction(inner):
+            yield inspect.unwrap(inner)
+
+
+def sent(classes: Sequence[type]) -> str:
+    """Classes by value, as text; raises `SettingError` that names the variable which cannot be sent."""
+    import cloudpickle
+
+    with _by_value(classes):
+        try:
+            data = cloudpickle.dumps(list(classes))
+        except Exception as error:  # whatever it meets
+            raise _unsendable(classes, error) from error
+        if len(data) > MOST:
+            raise SettingError(
+                f"{classes[0].__name__}: holds {len(data) / 2**20:.0f} MB with all that it uses, and at most"
+                f" {MOST // 2**20} MB are sent to real processes; {_largest(classes)}"
+            )
+    return base64.b64encode(data).decode()
+
+
+def received(code: str) -> list[type]:
+    """The classes of `sent`. Only for what the own client wrote: loading it runs it."""
+    import cloudpickle
+
+    found: list[type] = cloudpickle.loads(base64.b64decode(code))
+    return found
+
+
+@contextmanager
+def _by_value(classes: Sequence[type]) -> Iterator[None]:
+    """Loose files are as unknown to other processes as the classes in them: by value, for as long as this lasts."""
+    import cloudpickle
+
+    loose = [module for module in list(sys.modules.values()) if _loose(module, classes)]
+    for module in loose:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in loose:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _loose(module: ModuleType, classes: Sequence[type]) -> bool:
+    name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
+    if name.partition(".")[0] in (*OURS, "__main__") or file is None or name not in sys.modules:
+        return False
+    beside = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in classes}
+    folders = {str(Path(f).parent) for f in beside if f} | {str(Path.cwd())}
+    return not _installed(file) and any(str(Path(file).parent) == folder for folder in folders)
+
+
+def _unsendable(classes: Sequence[type], error: Exception) -> SettingError:
+    found = _blamed(classes, _fails)
+    where = f"{found[0]} holds {found[1]}" if found else " ".join(str(error).split())
+    return SettingError(
+        f"{classes[0].__name__}: cannot be sent to real processes, as {where}; make it in the method"
+    )
+
+
+def _largest(classes: Sequence[type]) -> str:
+    import cloudpickle
+
+    found = _blamed(classes, lambda value: len(cloudpickle.dumps(value)) > MOST // 2)
+    return f"{found[0]} holds {found[1]}; make or load it in the method" if found else "make them smaller"
+
+
+def _fails(value: Any) -> bool:
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return True
+    return False
+
+
+def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str, str] | None:
+    """The variable that is the cause, and what it holds in words."""
+    seen: set[int] = set()
+
+    def look(function: Any, where: str) -> tuple[str, str] | None:
+        if id(function) in seen:
+            return None
+        seen.add(id(function))
+        names = inspect.getclosurevars(function)
+        for name, value in {**names.globals, **names.nonlocals}.items():
+            if inspect.ismodule(value) or not wrong(value):
+                continue
+            inner = look(value, name) if inspect.isfunction(value) else None
+            return inner or (f"the variable {name!r} of {where}", f"a {type(value).__name__}")
+        return None
+
+    for cls in classes:
+        for name, value in vars(cls).items():
+            if not callable(value) and not name.startswith("_") and wrong(value):
+                return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
+        for function in _functions(cls):
+            if found := look(function, f"{cls.__name__}.{function.__name__}"):
+                return found
+    return None
+
+
+__all__ = ["Source", "is_own", "received", "sent", "source_of"]

@@ -1,0 +1,285 @@
+"""What every scheme keeps: the laws of the contract between schemes and engines (`core.protocol`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from workbench.base.errors import RunError
+from workbench.base.settings import SettingError
+from workbench.base.types import Array
+from workbench.checking.cases import MOST_WORKERS
+from workbench.checking.law import Broken, Case, Law
+from workbench.codes.quality import DOUBLE, lost, measured_error
+from workbench.core.plan import Plan, uncoded_plan
+from workbench.core.scheme import Scheme
+from workbench.engines.timeline import Timeline
+from workbench.engines.virtual.arithmetic import EXACT, Coefficients, Numbers
+from workbench.experiment import Experiment
+from workbench.forecasting import forecast
+from workbench.problems import ProblemArgs
+from workbench.running.start import timeline
+
+Class = type[Scheme]
+SETS = 20  # of survivors, for each of which a code is tried
+REAL = {"problem": "least_squares", "optimiser": "gd", "optimiser_args": {"step": 1e-3}}
+
+
+def _simulated(e: Experiment) -> tuple[Timeline, Coefficients]:
+    weights = Coefficients(e.plan)
+    return timeline(e, weights, events=False), weights
+
+
+def _with_numbers(e: Experiment) -> tuple[Timeline, Numbers]:
+    numbers = Numbers(e.plan, e.build_problem(), e.build_optimiser(), e.seed)
+    return timeline(e, numbers, events=False), numbers
+
+
+def _on_data(case: Case) -> Experiment:
+    data = {"samples": max(2, case["problem_args"]["samples"]), "features": 3}
+    return Experiment(**{**case, **REAL, "problem_args": data})
+
+
+def _played(cls: Class, case: Case) -> tuple[Timeline, list[Array | None]]:
+    """A run, and what was committed: weights over parts (None: all ones), or vectors where numbers decide."""
+    if not cls.numeric:
+        line, weights = _simulated(Experiment(**case))
+        return line, weights.weights
+    line, numbers = _with_numbers(_on_data(case))
+    return line, list(numbers.gradients)
+
+
+def _tolerance(e: Experiment) -> float:
+    """How far decoding may be off: as its codes keep digits, and 1e-8 at least."""
+    return max([EXACT, *(10.0 ** (lost(code) - 14) for code in e.build_scheme().codes(e.workers))])
+
+
+def _ones(weights: Array | None, e: Experiment, round: int) -> None:
+    """Refuse a decoding vector that misses parts which hold samples, or counts them twice."""
+    if weights is None:
+        return
+    held = e.plan.sizes > 0
+    off = np.abs(np.where(held, weights - 1, 0.0))
+    if off.max() > _tolerance(e):
+        j = int(off.argmax())
+        raise Broken(
+            f"round {round}: part {j} has weight {weights[j]:.6g} in what is committed, instead of 1"
+        )
+
+
+def plans(cls: Class, case: Case) -> None:
+    """Every part is held, the master holds none, and loads are as declared."""
+    e = Experiment(**case)
+    plan, samples = e.plan, e.problem_spec.count()
+    if plan.samples != samples:
+        raise Broken(f"the plan's parts hold {plan.samples} samples; there are {samples}")
+    if plan.workers != e.workers:
+        raise Broken(f"the plan is for {plan.workers} workers; there are {e.workers}")
+    if plan.work[0].samples:
+        raise Broken(f"rank 0, the master, holds {plan.work[0].samples} samples; it holds none")
+    nobody = set(np.flatnonzero(plan.sizes)) - set(plan.indices.tolist())
+    if nobody and cls.exact:
+        raise Broken(f"nobody holds part {min(nobody)}, so nobody can commit its gradient")
+    declared = e.build_scheme().loads(e.workers, samples)
+    if not np.array_equal(declared, plan.loads[1:]):
+        raise Broken(f"`loads` says {declared.tolist()}, the plan {plan.loads[1:].tolist()} samples a round")
+
+
+def through_json(cls: Class, case: Case) -> None:
+    """Settings come back from JSON as they were."""
+    e = Experiment(**case)
+    back = Experiment.model_validate(json.loads(e.model_dump_json()))
+    if back != e:
+        raise Broken(f"{e.scheme_args} became {back.scheme_args}")
+
+
+def finishes(cls: Class, case: Case) -> None:
+    """Every round is committed, in order, at times that do not go back."""
+    line, _ = _played(cls, case)
+    if len(line.times) != case["rounds"]:
+        raise Broken(f"{len(line.times)} of {case['rounds']} rounds were committed")
+    if np.any(np.diff([0.0, *line.times]) < 0):
+        raise Broken(f"rounds end at {[round(t, 6) for t in line.times]} s, which goes back")
+
+
+def exact(cls: Class, case: Case) -> None:
+    """All ones: what is committed is the full gradient, whatever the stragglers."""
+    e = Experiment(**case)
+    _, committed = _simulated(e)
+    for round, weights in enumerate(committed.weights):
+        _ones(weights, e, round)
+
+
+def residuals(cls: Class, case: Case) -> None:
+    """What a commit says of its error is its error: the squared distance of the weights from all ones."""
+    e = Experiment(**case)
+    (_, committed), (line, _) = (
+        _simulated(e),
+        _with_numbers(e),
+    )  # only vectors' errors are what the scheme says
+    for round, (weights, told) in enumerate(zip(committed.weights, line.residuals, strict=True)):
+        true = 0.0 if weights is None else float(((weights - 1) ** 2).sum())
+        if abs(told - true) > 1e-8 * max(1.0, true):
+            raise Broken(
+                f"round {round}: the residual is {told:.6g}; the weights' distance from ones is {true:.6g}"
+            )
+
+
+def fresh(cls: Class, case: Case) -> None:
+    """With real vectors the same is committed, at the round's own model: no answer is late or counted twice."""
+    e = _on_data(case)
+    committed = [None] * e.rounds if cls.numeric else _simulated(e)[1].weights
+    _, numbers = _with_numbers(e)
+    problem, bounds = numbers.problem, e.plan.bounds
+    for round, (got, model) in enumerate(zip(numbers.gradients, numbers.models, strict=False)):
+        weights = committed[round]
+        w = np.ones(e.plan.parts) if weights is None else weights
+        parts = [(int(bounds[j]), int(bounds[j + 1]), float(w[j])) for j in range(e.plan.parts)]
+        wanted = problem.gradient(parts, model)
+        off = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
+        if not off <= 100 * _tolerance(e):
+            raise Broken(
+                f"round {round}: the gradient is off by {off:.2g} of its size from the weighted sum at that round's"
+                " model; is an answer of an earlier round taken for a new one?"
+            )
+
+
+def forecasts(cls: Class, case: Case) -> None:
+    """`odds` gives the event engine's very rounds: same draws, same seconds, as many messages and bytes."""
+    e = _on_data(case) if cls.numeric else Experiment(**case)
+    line, _ = _played(cls, case)
+    told, engine = forecast(e), np.diff(line.times, prepend=0.0)
+    off = np.abs(told.seconds - engine) > 1e-9 * np.abs(engine) + 1e-12 * line.times[-1]
+    if off.any():
+        r = int(off.argmax())
+        raise Broken(f"round {r} takes {engine[r]:.6g} s; `odds` says {told.seconds[r]:.6g} s")
+    if e.link.downloads and e.plan.depth.max() > 1:  # a relay takes in answers until the next model
+        return
+    for what in ("messages", "bytes"):
+        found, said = float(np.mean(getattr(line, what))), float(getattr(told, what))
+        if abs(found - said) > 1e-12 * max(found, 1.0):
+            raise Broken(f"{found:.6g} {what} a round are received; `odds` says {said:.6g}")
+
+
+def digits(cls: Class, case: Case) -> None:
+    """Codes keep the digits that they are judged to keep, so that one with too few is refused before a run."""
+    e = Experiment(**case)
+    for code in e.build_scheme().codes(e.workers):
+        found, judged = measured_error(code, sets=SETS), 10.0 ** (lost(code) + 1 - DOUBLE)
+        if found > judged:
+            raise Broken(
+                f"decoding is off by {found:.2g} of the sum; its code is judged to be off by {judged:.2g}"
+            )
+
+
+def repeats(cls: Class, case: Case) -> None:
+    """The same settings and seed give the same run twice; nothing is drawn elsewhere."""
+    (one, a), (two, b) = _played(cls, case), _played(cls, case)
+    if one.times != two.times:
+        raise Broken("two runs with one seed end their rounds at different times")
+    for round, (u, v) in enumerate(zip(a, b, strict=True)):
+        if not np.array_equal(np.ones(1) if u is None else u, np.ones(1) if v is None else v):
+            raise Broken(f"round {round}: two runs with one seed commit different weights")
+
+
+def deaths(cls: Class, case: Case) -> None:
+    """A worker that dies changes nothing that is committed, or ends the run in a sentence."""
+    worker = 1 + case["seed"] % case["workers"]
+    e = Experiment(**{**case, "faults": [{"worker": worker, "round": case["seed"] % case["rounds"]}]})
+    try:
+        _, committed = _played(cls, {**case, "faults": e.faults})
+    except RunError:
+        return
+    for round, weights in enumerate(committed if cls.exact and not cls.numeric else []):
+        try:
+            _ones(weights, e, round)
+        except Broken as broken:
+            raise Broken(f"worker {worker} died: {broken}") from None
+
+
+def lateness(cls: Class, case: Case) -> None:
+    """Workers that are a thousand times slower, for good, change nothing that is committed."""
+    slow = {"kind": "heterogeneous", "shift": 1e-3, "factor": 1e3, "slow": 0.3, "slow_straggles": 1.0}
+    late = {**case, "delays": slow}
+    if not cls.numeric:
+        (exact if cls.exact else residuals)(cls, late)
+    fresh(cls, late)
+
+
+def candidates(cls: Class, case: Case) -> None:
+    """What the scheme tells the planner to try is valid, or refused in a sentence."""
+    for workers in range(1, MOST_WORKERS + 1):
+        for args in cls.candidates(workers):
+            try:
+                cls(**args).check(workers)
+            except SettingError:
+                continue
+
+
+def plan_of(args: ProblemArgs) -> Plan:
+    """A plan of one worker that holds a problem's data, for those who look at problems alone."""
+    return uncoded_plan(1, args.count())
+
+
+def _sampled(cls: Class) -> str:
+    """Where what is committed is neither weights over parts nor the full gradient."""
+    return _carries_numbers(cls) if not cls.exact else ""
+
+
+def _carries_numbers(cls: Class) -> str:
+    return (
+        "the numbers decide what it does (`numeric = True`), so there are no weights to look at"
+        if cls.numeric
+        else ""
+    )
+
+
+def _inexact(cls: Class) -> str:
+    return "" if cls.exact else "it does not promise the full gradient (`exact = False`)"
+
+
+def _no_ones(cls: Class) -> str:
+    return _carries_numbers(cls) or _inexact(cls)
+
+
+def _no_forecast(cls: Class) -> str:
+    return "whom it asks depends on the learning (`selects = True`)" if cls.selects else ""
+
+
+LAWS: tuple[Law[Any], ...] = (
+    Law("settings", "settings come back from JSON as they were", through_json),
+    Law(
+        "candidates",
+        "what it tells the planner to try is valid or refused in a sentence",
+        candidates,
+        once=True,
+    ),
+    Law("plan", "every part is held, the master holds none, loads are as declared", plans),
+    Law("rounds", "every round is committed, at times that do not go back", finishes),
+    Law("exact", "the full gradient is committed whatever the stragglers: all ones", exact, _no_ones),
+    Law("residual", "what a commit says of its error is its error", residuals, _carries_numbers),
+    Law(
+        "fresh",
+        "real vectors give the same, at the round's own model: no late answer counts",
+        fresh,
+        _sampled,
+    ),
+    Law(
+        "lateness",
+        "workers a thousand times slower change nothing that is committed",
+        lateness,
+        _sampled,
+    ),
+    Law(
+        "deaths",
+        "a worker that dies changes nothing, or ends the run in a sentence",
+        deaths,
+    ),
+    Law("forecast", "`odds` gives the event engine's very rounds, ties included", forecasts, _no_forecast),
+    Law("digits", "its codes keep the digits that they are judged to keep", digits, _inexact),
+    Law("repeats", "one seed gives the same run twice", repeats),
+)
+
+__all__ = ["LAWS"]
