@@ -53,7 +53,7 @@ class Task:
         default_factory=dict
     )  # what a run that goes on must agree with, see `begun_with`
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.vandals`
+    vandals: Mapping[str, Any] = field(default_factory=dict)  # see `Vandal`
 
     def words(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
