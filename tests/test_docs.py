@@ -122,7 +122,7 @@ def defined() -> tuple[set[str], set[tuple[str, str]]]:
     for path in SOURCES:
         owner = path.parent.name if path.stem == "__init__" else path.stem
         names |= {owner, path.name, path.parent.name}
-        inside.add((path.parent.name, path.stem))
+        inside |= {(path.parent.name, path.stem), (path.parent.parent.name, path.parent.name)}
         for node in ast.walk(ast.parse(path.read_text())):
             members = node.body if isinstance(node, ast.ClassDef | ast.Module) else []
             home = node.name if isinstance(node, ast.ClassDef) else owner
