@@ -1,4 +1,4 @@
-"""Write the README's table of schemes from the schemes themselves; `make format` calls it.
+"""Write the table of schemes in docs/schemes.md from the schemes themselves; `make format` calls it.
 
 python tools/schemes_table.py
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 import workbench as wb
 from workbench.base.files import atomic_write
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "schemes.md"
 HEAD = "| name | scheme | source | commits the full gradient | status |\n| --- | --- | --- | --- | --- |\n"
 
 
@@ -28,7 +28,7 @@ def table() -> str:
 
 
 def renewed(text: str) -> str:
-    """The README with the table as it should be."""
+    """The page with the table as it should be."""
     before, head, rest = text.partition(HEAD)
     _, gap, after = rest.partition("\n\n")
     return before + (table().rstrip("\n") if head else "") + gap + after
@@ -36,9 +36,9 @@ def renewed(text: str) -> str:
 
 def main() -> None:
     """Replace the table where it has changed."""
-    text = README.read_text()
+    text = PAGE.read_text()
     if renewed(text) != text:
-        with atomic_write(README, "w") as out:
+        with atomic_write(PAGE, "w") as out:
             out.write(renewed(text))
 
 

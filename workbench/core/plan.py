@@ -37,7 +37,7 @@ class Blend(Work):
     """Work on encoded data: parts are weighted and added up, row by row, before anything is computed.
 
     Parts with the same number in `blocks` make one block; shorter ones are filled up with rows of zeros. The answer
-    is the sum over the blocks of block^T (block @ model), which is quadratic in the data: see `problems.Quadratic`.
+    is the sum over the blocks of block^T (block @ model), which is quadratic in the data: see `Quadratic`.
     """
 
     blocks: NDArray[np.int64]  # (m,)

@@ -148,7 +148,7 @@ class Node:
     model: Any  # the model of the first round
     clock: Callable[[], float]
     smoothness: Callable[[Work], float] = lambda work: 1.0  # of the mean loss over some work, from the data
-    constant: Callable[[Work], Any] = _no_constant  # see `problems.Quadratic`; known before the run
+    constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; known before the run
     first: int = 0  # round to begin with: above 0 where a run is resumed
 
     @property

@@ -27,7 +27,7 @@ class Weights(NamedTuple):
     rank: NDArray[np.int64]  # (k,) senders
     number: NDArray[np.int64]  # (k,) which of the sender's messages, from 0
     time: Array  # (k,) when each was through the port, s since the run's start
-    weight: Array  # (m, k): one row, or one for each coordinate modulo m (see `protocol.Plan.coordinates`)
+    weight: Array  # (m, k): one row, or one for each coordinate modulo m (see `Plan.coordinates`)
     late: NDArray[np.int64]  # senders whose messages were dropped
 
 

@@ -46,14 +46,10 @@ class Task:
     checkpoint_every: float = 2.0  # s
     patience: float = 600.0  # s without a round after which the run is given up
     cwd: str = field(default_factory=os.getcwd)
-    data: Mapping[str, Any] | None = (
-        None  # prepared data that every host has, see `data_of`; None: found by name
-    )
-    begun: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what a run that goes on must agree with, see `begun_with`
+    data: Mapping[str, Any] | None = None  # prepared data of every host, see `data_of`; None: found by name
+    begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.vandals`
+    vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
 
     def words(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""

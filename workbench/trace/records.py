@@ -48,7 +48,7 @@ class Record:
         begun: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.first, self.every, self.offset = folder, first, every, offset
-        self.begun = begun or {}  # see `tasks.begun_with`
+        self.begun = begun or {}  # see `begun_with`
         self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
         if gradients:
             self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
@@ -176,7 +176,7 @@ def check_kept(folder: Path) -> None:
 
 
 class Arrivals:
-    """The answers that one rank's program took, in order: enough to go through the run again (see `replaying`)."""
+    """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`)."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.path = folder / ARRIVALS / f"{rank}.i64"

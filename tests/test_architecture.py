@@ -1,0 +1,310 @@
+"""docs/architecture.md tells the truth: its rooms, its picture, and every row of "I want to add"."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tools.rooms import ABOVE, FOR_SCHEMES, PAGE, ROOT, arrows, drawn, printed, purposes, rooms
+
+TEXT = PAGE.read_text()
+PATHS = ("", "notebooks/papers", "notebooks/lecture")  # what a clone imports from
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: what is added, the file and its text, and what shows that it is known."""
+
+    what: str
+    path: str
+    text: str
+    probe: str
+    pending: str = ""  # what is not there yet, if anything
+    edit: tuple[str, str, str] | None = None  # a file, a line of it, and what is put beside this
+
+
+ROWS = [
+    Row(
+        "a scheme",
+        "workbench/schemes/added.py",
+        """
+from typing import ClassVar
+from workbench.schemes.uncoded import UMW
+
+class Added(UMW):
+    name: ClassVar[str] = "ADDED"
+""",
+        'assert len(wb.run(wb.Experiment(scheme="ADDED", workers=4, rounds=3)).rounds) == 3',
+    ),
+    Row(
+        "a delay law",
+        "workbench/core/delays/added.py",
+        """
+from typing import Literal
+import numpy as np
+from workbench.core.delays.base import DelayModel
+
+class Added(DelayModel):
+    kind: Literal["added"] = "added"
+
+    def draw(self, keyed, round, workers, slot=0, before=None):
+        return np.zeros((1, workers))
+
+    def compute(self, draw, samples):
+        return samples * 1e-3
+""",
+        'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, delays={"kind": "added"}, problem="unit")\n'
+        "assert wb.forecast(e).mean >= 0.25",  # 1000 samples over four workers
+        pending="core/delays is one module",
+    ),
+    Row(
+        "an optimiser",
+        "workbench/core/optimisers/added.py",
+        """
+from typing import ClassVar
+from workbench.core.optimisers.base import Optimiser
+
+class Added(Optimiser):
+    name: ClassVar[str] = "added"
+
+    def update(self, state, model, gradient, problem, t):
+        return model - 1e-3 * gradient / problem.samples, state
+""",
+        'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, optimiser="added")\nassert len(wb.run(e).rounds) == 3',
+        pending="core/optimisers is one module",
+    ),
+    Row(
+        "a problem",
+        "workbench/problems/added.py",
+        """
+from typing import ClassVar
+from workbench.problems.unit import UnitArgs
+
+class AddedArgs(UnitArgs):
+    name: ClassVar[str] = "added"
+""",
+        'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, problem="added")\nassert len(wb.run(e).rounds) == 3',
+        pending="arguments of problems stand in problems/__init__",
+    ),
+    Row(
+        "a figure",
+        "workbench/figures/gallery/added.py",
+        """
+import plotly.graph_objects as go
+
+def added(trace, theme="light"):
+    return go.Figure()
+""",
+        'assert not wb.figures.added(None).data and "added" in dir(wb.figures)',
+        pending="figures/gallery is not there",
+    ),
+    Row(
+        "a theory formula",
+        "workbench/theory/added.py",
+        'def added_time(workers: int) -> float:\n    """Half the workers."""\n    return workers / 2\n',
+        'assert wb.theory.added_time(4) == 2 and "added_time" in dir(wb.theory)',
+        pending="theory/__init__ lists its functions",
+    ),
+    Row(
+        "a code",
+        "workbench/codes/added.py",
+        """
+from workbench.codes.base import GradientCode
+from workbench.codes.cyclic import cyclic
+
+def added(workers: int, stragglers: int) -> GradientCode:
+    return cyclic(workers, stragglers)
+""",
+        "from workbench.codes.added import added\nassert added(4, 1).matrix.shape == (4, 4)",
+    ),
+    Row(
+        "a kind of cluster",
+        "workbench/clusters/added.py",
+        """
+from typing import Literal
+from workbench.base.settings import setting
+from workbench.clusters.local import Local
+
+class Added(Local):
+    kind: Literal["added"] = setting("added", "a kind of one's own")
+""",
+        """
+from pathlib import Path
+from workbench import clusters
+Path("clusters").mkdir(exist_ok=True)
+Path("clusters/mine.yaml").write_text("kind: added")
+assert type(clusters.load("mine")).__name__ == "Added"
+""",
+    ),
+    Row(
+        "a command",
+        "workbench/cli/added.py",
+        """
+import click
+
+@click.command()
+def added() -> None:
+    \"\"\"One more.\"\"\"
+    click.echo("one more")
+""",
+        """
+import subprocess, sys
+assert subprocess.check_output([sys.executable, "-m", "workbench", "added"], text=True) == "one more\\n"
+assert "added" in subprocess.check_output([sys.executable, "-m", "workbench", "--help"], text=True)
+""",
+        pending="commands are not found by name",
+        edit=("workbench/cli/main.py", '    "lab": ("lab",),\n', '    "added": ("added",),\n'),
+    ),
+    Row(
+        "a lecture",
+        "notebooks/lecture/workbench_lectures/added.py",
+        """
+from dataclasses import replace
+from workbench_lectures import by_hand
+
+lecture = replace(by_hand.lecture, notebook="9-added")
+""",
+        'from workbench_lectures import scripts\nassert list(scripts())[-1] == "9-added"',
+        pending="lectures are listed in workbench_lectures/__init__",
+    ),
+    Row(
+        "a book entry",
+        "notebooks/papers/workbench_book/added.py",
+        """
+from workbench_book.catalogue import Entry
+
+PLACE = (5, 9)
+ENTRIES = (Entry("added", "One more", lambda setting: None),)
+""",
+        'from workbench_book.catalogue import names\nassert names()[-1] == "added"',
+        pending="workbench_book/catalogue lists its modules",
+    ),
+    Row(
+        "a widget",
+        "workbench/widgets/plots/added.py",
+        """
+from workbench.widgets.plots.plot import Plot
+
+class Added(Plot):
+    pass
+""",
+        "from workbench.widgets.plots.added import Added\nassert Added().page == ''",
+    ),
+]
+
+
+ALL = """
+import json, traceback
+import workbench as wb
+assert wb.__file__.startswith({clone!r})
+said = {{}}
+for what, probe in {probes!r}.items():
+    try:
+        exec(probe, {{"wb": wb}})
+        said[what] = "known"
+    except Exception:
+        said[what] = traceback.format_exc()
+print(json.dumps(said))
+"""
+
+
+def added_to(clone: Path, rows: list[Row]) -> dict[str, str]:
+    """Add files to a copy of the packages, and ask it in a process of its own; what was said of each row."""
+    for folder in ("workbench", *ABOVE):
+        shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for row in rows:
+        (clone / row.path).parent.mkdir(parents=True, exist_ok=True)
+        (clone / row.path).write_text(row.text)
+        if row.edit:
+            path, line, more = row.edit
+            text = (clone / path).read_text()
+            assert line in text
+            (clone / path).write_text(text.replace(line, line + more))
+    code = ALL.format(clone=str(clone), probes={row.what: row.probe for row in rows})
+    paths = os.pathsep.join(str(clone / path) for path in PATHS)
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=clone, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    found: dict[str, str] = json.loads(process.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """All rows that are there, added at once."""
+    return added_to(tmp_path_factory.mktemp("clone"), [row for row in ROWS if not row.pending])
+
+
+@pytest.mark.xdist_group("additions")
+@pytest.mark.parametrize("what", [row.what for row in ROWS if not row.pending])
+def test_one_file_is_enough(what: str, together: dict[str, str]) -> None:
+    assert together[what] == "known"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=row.what, marks=pytest.mark.xfail(reason=row.pending))
+        for row in ROWS
+        if row.pending
+    ],
+)
+def test_what_is_not_one_file_yet(row: Row, tmp_path: Path) -> None:
+    assert added_to(tmp_path, [row])[row.what] == "known"
+
+
+def test_every_row_of_the_table_is_tried_and_its_test_is_there() -> None:
+    table = TEXT.partition("| I want to add |")[2].partition("\n\n")[0]
+    found = re.findall(r"^\| (an? [\w ]+) \| `([^`]+)`[^|]*\| (.+) \|$", table, re.MULTILINE)
+    assert [(what, path.replace("NAME", "added")) for what, path, _ in found] == [
+        (r.what, r.path) for r in ROWS
+    ]
+    for (what, _, tests), row in zip(found, ROWS, strict=True):
+        for path in re.findall(r"`(tests/[^`]+)`", tests):
+            place = Path(path.partition("NAME")[0])
+            assert row.pending or (ROOT / (place if "NAME" not in path else place.parent)).exists(), (
+                f"{what}: {path}"
+            )
+
+
+def test_the_page_lists_every_room_in_the_order_that_is_linted() -> None:
+    said = purposes()
+    assert set(said) == set(rooms())
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"].get(
+        "importlinter", {"contracts": []}
+    )
+    for contract in config["contracts"]:
+        if contract["type"] == "layers" and contract.get("containers") == ["workbench"]:
+            assert [name for name in said if not name.startswith("workbench_")] == contract["layers"][::-1]
+
+
+def test_the_picture_shows_the_rooms_and_arrows_of_today() -> None:
+    said = purposes()
+    links = arrows({name: room.uses for name, room in rooms().items()}, list(said))
+    boxes, shown = drawn()
+    hint = "the picture is old; run `python tools/rooms.py --draw`"
+    assert boxes == set(said), hint
+    assert shown == links, hint
+
+
+def test_arrows_that_follow_are_left_out_and_circles_are_shown() -> None:
+    uses = {"a": {"c"}, "b": {"a"}, "c": {"a", "b"}}
+    assert arrows(uses, ["a", "b", "c"]) == {("b", "a"), ("c", "b"), ("a", "c")}
+
+
+def test_what_an_author_reads_is_printed_with_its_lines() -> None:
+    text = printed(rooms(), list(purposes()))
+    for name in FOR_SCHEMES:
+        assert re.search(rf"^{re.escape(name)} +\d+$", text, re.MULTILINE)
+        assert f"`workbench/{name}`" in TEXT

@@ -1,0 +1,169 @@
+"""The documents name modules, files and pages that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "tests" / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+)
+SOURCES = [
+    path
+    for folder in ("workbench", "notebooks", "tests", "benchmarks", "tools")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+TOP = {path.name for path in ROOT.iterdir()}
+# Files that users make, and what stands for any file.
+MADE = re.compile(r"^(runs/|clusters/(NAME|lab|fleet)\b|reports/)|[<>…*]|NAME|/a/|\{")
+NAMES = re.compile(r"\b(workbench(?:_book|_lectures)?(?:\.[a-zA-Z_]\w*)+)")
+ENDINGS = {"py", "md", "ipynb", "yaml", "toml", "json", "sh", "csv", "png", "svg", "html", "txt", "lock"}
+
+
+def ids(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def there(name: str) -> bool:
+    """Is a dotted name a module, or something in one?"""
+    module, rest = name, []
+    while module:
+        try:
+            found = find_spec(module) is not None
+        except ModuleNotFoundError:
+            found = False
+        if found:
+            break
+        module, _, last = module.rpartition(".")
+        rest.insert(0, last)
+    if not rest:
+        return True
+    owner = import_module(module)
+    for part in rest:
+        if not hasattr(owner, part):
+            return part in getattr(owner, "model_fields", {}) or part in getattr(owner, "__annotations__", {})
+        owner = getattr(owner, part)
+    return True
+
+
+def named(text: str) -> set[str]:
+    """Dotted names of modules of ours; not files (`workbench.egg-info`), not groups of entry points."""
+    groups = r"\[project\.entry-points[^\]]*\]|`workbench\.(?:schemes|delays|optimisers|problems|clusters|commands)`"
+    return set(NAMES.findall(re.sub(groups, "", text)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    assert [name for name in sorted(named(page.read_text())) if not there(name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    missing = []
+    for word in re.findall(r"`([\w./*-]+)`", page.read_text()):
+        first, ending = word.split("/")[0], word.rpartition(".")[2]
+        ours = "/" in word and first in TOP - {"runs", "reports"}
+        ours |= ending in ENDINGS and word in TOP
+        if ours and not MADE.search(word) and not (ROOT / word).exists():
+            missing.append(word)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_links_lead_somewhere(page: Path) -> None:
+    missing = []
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target and not (page.parent / target).exists():
+            missing.append(target)
+    assert missing == []
+
+
+def test_every_page_is_linked_from_another() -> None:
+    linked = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())
+    }
+    alone = [page for page in PAGES if ROOT / "docs" in page.parents and page not in linked]
+    assert ids(alone) == []
+
+
+@pytest.mark.parametrize("package", ["workbench", "notebooks", "tests", "benchmarks", "tools"])
+def test_modules_and_documents_that_sources_name_exist(package: str) -> None:
+    """Names in quotes, comments and docstrings; imports are Python's own business."""
+    missing = []
+    for path in (path for path in SOURCES if path.relative_to(ROOT).parts[0] == package):
+        text = path.read_text()
+        for name in set(re.findall(r"`(workbench(?:_book|_lectures)?(?:\.\w+)+)[`(]", text)):
+            missing += [] if there(name) else [f"{path.relative_to(ROOT)}: {name}"]
+        for word in set(re.findall(r"\b(docs/[\w./-]*\w)", text)):
+            if not MADE.search(word) and not list(ROOT.glob(word + "*")):
+                missing.append(f"{path.relative_to(ROOT)}: {word}")
+    assert missing == []
+
+
+def defined() -> tuple[set[str], set[tuple[str, str]]]:
+    """Every name that our sources define, and what stands in which module or class."""
+    names, inside = set(), set()
+    for path in SOURCES:
+        owner = path.parent.name if path.stem == "__init__" else path.stem
+        names |= {owner, path.name, path.parent.name}
+        inside |= {(path.parent.name, path.stem), (path.parent.parent.name, path.parent.name)}
+        for node in ast.walk(ast.parse(path.read_text())):
+            members = node.body if isinstance(node, ast.ClassDef | ast.Module) else []
+            home = node.name if isinstance(node, ast.ClassDef) else owner
+            for member in members:
+                targets = getattr(member, "targets", [getattr(member, "target", None)])
+                for name in [getattr(member, "name", None), *(getattr(t, "id", None) for t in targets)]:
+                    if name:
+                        names.add(name)
+                        inside.add((home, name))
+    return names, inside
+
+
+def known(mention: str, names: set[str], inside: set[tuple[str, str]]) -> bool:
+    """Does `Class.method`, `room.module`, `module.name` or a single name exist?"""
+    parts = mention.split(".") if not mention.endswith(".py") else [mention]
+    if parts[0] in ("plotly", "subprocess"):
+        return there(mention)
+    if parts[0].startswith("workbench"):
+        return len(parts) == 1 or there(mention) or (len(parts) == 2 and parts[1] in wb.__all__)
+    return parts[0] in names and all(pair in inside for pair in pairwise(parts))
+
+
+def test_what_docstrings_refer_to_exists() -> None:
+    names, inside = defined()
+    missing = [
+        f"{path.relative_to(ROOT)}: {mention}"
+        for path in SOURCES
+        if path.relative_to(ROOT).parts[0] in ("workbench", "notebooks")
+        for mention in re.findall(r"[Ss]ee(?: also)? `([\w.]+)`", path.read_text())
+        if not known(mention, names, inside)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_public_names_that_a_page_uses_exist(page: Path) -> None:
+    missing = []
+    for name in sorted(set(re.findall(r"\bwb((?:\.[A-Za-z_]\w*)+)", page.read_text()))):
+        owner: object = wb
+        for part in name[1:].split("."):
+            if owner is not None and not hasattr(owner, part):
+                missing.append(f"wb{name}")
+            owner = getattr(owner, part, None)
+    assert missing == []

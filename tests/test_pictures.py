@@ -1,0 +1,71 @@
+"""The README's pictures are written as PNG asks for: what a frame changes, in few colours."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from tools.pictures import COLOURS, changes, indexed, palette, picture
+
+
+def chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
+    place = 8
+    while place < len(png):
+        (length,) = struct.unpack(">I", png[place : place + 4])
+        kind, data = png[place + 4 : place + 8], png[place + 8 : place + 8 + length]
+        (crc,) = struct.unpack(">I", png[place + 8 + length : place + 12 + length])
+        assert crc == zlib.crc32(kind + data)
+        yield kind, data
+        place += 12 + length
+
+
+def frame(**spots: int) -> np.ndarray:
+    found = np.full((4, 6), 0xFFFFFFFF, np.uint32)
+    for spot, colour in spots.items():
+        found[int(spot[1]), int(spot[2])] = colour
+    return found
+
+
+RED, BLUE = 0xFF0000FF, 0xFFFF0000  # bytes: red, green, blue, opaque
+
+
+def test_a_still_picture_has_no_frames() -> None:
+    found = dict(chunks(picture([frame(p12=RED)])))
+    assert struct.unpack(">II", found[b"IHDR"][:8]) == (6, 4)
+    assert b"acTL" not in found
+    rows = np.frombuffer(zlib.decompress(found[b"IDAT"]), np.uint8).reshape(4, 7)
+    assert not rows[:, 0].any()  # no filter
+    colour = rows[1, 3] * 3
+    assert found[b"PLTE"][colour : colour + 3] == b"\xff\x00\x00"
+
+
+def test_a_moving_picture_has_what_changes_and_skips_what_does_not() -> None:
+    png = picture([frame(), frame(), frame(p12=RED), frame(p12=RED, p24=BLUE)])
+    found = list(chunks(png))
+    assert [data for kind, data in found if kind == b"acTL"] == [struct.pack(">II", 3, 0)]
+    controls = [struct.unpack(">IIIIIHHBB", data) for kind, data in found if kind == b"fcTL"]
+    assert [(wide, high, left, top) for _, wide, high, left, top, *_ in controls] == [
+        (6, 4, 0, 0),
+        (1, 1, 2, 1),
+        (1, 1, 4, 2),
+    ]
+    serials = [struct.unpack(">I", data[:4])[0] for kind, data in found if kind in (b"fcTL", b"fdAT")]
+    assert serials == list(range(5))
+    assert controls[-1][5] > controls[0][5]  # the last one stays longer
+
+
+def test_what_stays_is_see_through() -> None:
+    before, after = frame(p11=RED), frame(p11=RED, p00=BLUE, p22=BLUE)
+    colours = palette([before, after])
+    (_, (top, left, part)) = changes([indexed(before, colours), indexed(after, colours)])
+    assert (top, left, part.shape) == (0, 0, (3, 3))
+    assert part[1, 1] == COLOURS
+    assert colours[part[0, 0]] == BLUE
+
+
+def test_a_colour_too_many_becomes_the_nearest() -> None:
+    few = np.array([0xFF000000, 0xFFFFFFFF], np.uint32)
+    assert indexed(np.array([[0xFF101010, 0xFFE0E0E0]], np.uint32), few).tolist() == [[0, 1]]

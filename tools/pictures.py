@@ -1,0 +1,220 @@
+"""Take the README's pictures from the real pages: the explorer, a run on real processes (moving) and a lecture.
+
+python tools/pictures.py [NAME ...]     # explorer, live, lecture; needs Chromium, takes about two minutes
+
+Everything is done twice, light and dark, at 1280 px; the files are docs/images/NAME-light.png and NAME-dark.png.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import struct
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from playwright.sync_api import Locator, Page
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # for the tests' driver of JupyterLab
+from tests.browser.lab import Lab, Server, browser, jupyter  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+WIDTH = 1280
+PAD = 12  # px left around a part
+MARGIN = 168 - 2 * PAD  # what JupyterLab takes beside an output
+EVERY = 1.0  # seconds between two frames of the run
+SHOWN = 0.25  # seconds that a frame is shown
+LAST = 4.0  # seconds that the last frame stays
+FRAMES = 60  # at most
+COLOURS = 255  # of a picture; one more is see-through
+
+Pixels = NDArray[np.uint32]  # one number a pixel
+
+# Chromium reads its own pictures, so that no library for pictures is needed.
+DECODE = """async (png) => {
+  const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + png)).blob());
+  const canvas = new OffscreenCanvas(bitmap.width, bitmap.height), context = canvas.getContext("2d");
+  context.drawImage(bitmap, 0, 0);
+  const bytes = context.getImageData(0, 0, bitmap.width, bitmap.height).data;
+  let text = "";
+  for (let i = 0; i < bytes.length; i += 32768) text += String.fromCharCode(...bytes.subarray(i, i + 32768));
+  return [bitmap.width, bitmap.height, btoa(text)]; }"""
+FINISHED = "() => document.querySelectorAll('.wb-status .wb-finished').length"
+
+
+def shot(page: Page, reader: Page, part: Locator, height: int) -> Pixels:
+    """The upper `height` pixels of a part of a page; `reader` is an empty page that decodes the picture."""
+    box = part.bounding_box()
+    assert box is not None
+    left = min(PAD, box["x"])
+    clip = {"x": box["x"] - left, "y": max(box["y"] - PAD, 0), "width": WIDTH, "height": height}
+    png = page.screenshot(clip=clip)  # type: ignore[arg-type]
+    wide, high, text = reader.evaluate(DECODE, base64.b64encode(png).decode())
+    return np.frombuffer(base64.b64decode(text), np.uint32).reshape(high, wide)
+
+
+def palette(frames: Iterable[Pixels]) -> NDArray[np.uint32]:
+    """The colours that most pixels have."""
+    counts: dict[int, int] = {}
+    for frame in frames:
+        for colour, count in zip(*np.unique(frame, return_counts=True), strict=True):
+            counts[int(colour)] = counts.get(int(colour), 0) + int(count)
+    return np.array(sorted(counts, key=lambda c: -counts[c])[:COLOURS], np.uint32)
+
+
+def indexed(frame: Pixels, colours: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """Each pixel's nearest colour."""
+    own, place = np.unique(frame, return_inverse=True)
+    channels = [(c.view(np.uint8).reshape(-1, 4)[:, :3]).astype(int) for c in (own, colours)]
+    apart = ((channels[0][:, None] - channels[1][None]) ** 2).sum(axis=2)
+    return apart.argmin(axis=1).astype(np.uint8)[place].reshape(frame.shape)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    """A piece of a PNG file."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def packed(rows: NDArray[np.uint8]) -> bytes:
+    """Rows of a PNG file, without filters: they do not help pictures of few colours."""
+    return zlib.compress(np.insert(rows, 0, 0, axis=1).tobytes(), 9)
+
+
+def changes(frames: Sequence[NDArray[np.uint8]]) -> list[tuple[int, int, NDArray[np.uint8]]]:
+    """Top, left and pixels of what each frame changes; a pixel that stays is see-through."""
+    found = [(0, 0, frames[0])]
+    for before, after in pairwise(frames):
+        ys, xs = np.nonzero(before != after)
+        top, left, bottom, right = ys.min(), xs.min(), ys.max() + 1, xs.max() + 1
+        part = after[top:bottom, left:right]
+        same = part == before[top:bottom, left:right]
+        found.append((int(top), int(left), np.where(same, np.uint8(COLOURS), part)))
+    return found
+
+
+def picture(shots: Sequence[Pixels]) -> bytes:
+    """A PNG, which moves if there are several shots (APNG): each stays for `SHOWN` seconds, the last for `LAST`."""
+    colours = palette(shots)
+    frames = [indexed(each, colours) for each in shots]
+    frames = [frames[0], *(after for before, after in pairwise(frames) if (before != after).any())]
+    high, wide = frames[0].shape
+    table = np.zeros((COLOURS + 1, 3), np.uint8)
+    table[: len(colours)] = colours.view(np.uint8).reshape(-1, 4)[:, :3]
+    out = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", wide, high, 8, 3, 0, 0, 0))
+    if len(frames) > 1:
+        out += chunk(b"acTL", struct.pack(">II", len(frames), 0))
+    out += chunk(b"PLTE", table.tobytes()) + chunk(b"tRNS", b"\xff" * COLOURS + b"\x00")
+    serial = 0
+    for number, (top, left, part) in enumerate(changes(frames)):
+        seconds = LAST if number == len(frames) - 1 else SHOWN
+        rows, columns = part.shape
+        if len(frames) > 1:
+            place = struct.pack(">IIIII", serial, columns, rows, left, top)
+            out += chunk(
+                b"fcTL", place + struct.pack(">HHBB", round(1000 * seconds), 1000, 0, int(number > 0))
+            )
+            serial += 1
+        if number == 0:
+            out += chunk(b"IDAT", packed(part))
+        else:
+            out += chunk(b"fdAT", struct.pack(">I", serial) + packed(part))
+            serial += 1
+    return out + chunk(b"IEND", b"")
+
+
+def opened(page: Page, server: Server, dark: bool) -> Locator:
+    """The explorer in its notebook, drawn."""
+    lab = Lab(page, server, "02-explore.ipynb")
+    lab.dark(dark)
+    lab.run_all()
+    page.add_style_tag(content=".jp-InputArea, .jp-OutputPrompt { visibility: hidden; }")
+    page.locator('[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]').first.wait_for()
+    page.locator('[role=figure][aria-label*="CR (children"] .wb-plot[data-drawn]').first.wait_for()
+    return page.locator(".wb-explorer").first
+
+
+def settled(page: Page) -> None:
+    """Wait until nothing moves: no pointer on a figure, all drawn."""
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(1500)
+
+
+def explorer(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
+    """Forms, and what they would do."""
+    part = opened(page, server, dark)
+    settled(page)
+    return [shot(page, reader, part, 600)]
+
+
+def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
+    """Five schemes as real processes, watched until the last is over."""
+    part = opened(page, server, dark)
+    page.get_by_text("Rounds, seed, faults", exact=True).click()
+    for name, value in (("children", "3"), ("layers", "2"), ("rounds", "40")):
+        page.locator(".wb-explorer").get_by_label(name, exact=True).locator("visible=true").first.fill(value)
+    page.get_by_text("Rounds, seed, faults", exact=True).click()
+    page.get_by_role("tab", name="Run", exact=True).click()
+    page.get_by_label("Engine", exact=True).locator("visible=true").select_option("real processes (MPI)")
+    page.get_by_role("button", name="Run", exact=True).locator("visible=true").click()
+    page.wait_for_function(
+        "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 5"
+    )
+    shots: list[Pixels] = []
+    while len(shots) < FRAMES and page.evaluate(FINISHED) < 5:
+        shots.append(shot(page, reader, part, 820))
+        time.sleep(EVERY)
+    page.locator("table[aria-label='time to the target']").wait_for()
+    settled(page)
+    return [*shots, shot(page, reader, part, 820)]
+
+
+def lecture(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
+    """A page without code."""
+    theme = "dark" if dark else "light"
+    page.goto(server.address(f"voila/render/lecture/3-why-a-tree.ipynb?theme={theme}"))
+    page.locator(".wb-score").wait_for(state="attached")
+    page.locator('[role=figure][aria-label*="round 0"] .wb-plot[data-drawn]').first.wait_for()
+    settled(page)
+    return [shot(page, reader, page.locator("body"), 1170)]
+
+
+TAKERS = {"explorer": explorer, "live": live, "lecture": lecture}
+
+
+def served(folder: Path) -> Path:
+    """The notebooks in a folder that may be written to."""
+    root = folder / "notebooks"
+    root.mkdir()
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        shutil.copy(path, root)
+    shutil.copytree(ROOT / "notebooks" / "lecture", root / "lecture")
+    return root
+
+
+def main(names: Sequence[str]) -> None:
+    """Take the pictures that are named, or all."""
+    with tempfile.TemporaryDirectory() as name:
+        root = served(Path(name))
+        with jupyter(root, Path(name) / "home") as server:
+            for each in names or TAKERS:
+                for dark in (False, True):
+                    wide = WIDTH if each == "lecture" else WIDTH + MARGIN
+                    with browser(wide, 1900, dark) as (page, _):
+                        shots = TAKERS[each](page, page.context.new_page(), server, dark)
+                    path = IMAGES / f"{each}-{'dark' if dark else 'light'}.png"
+                    path.write_bytes(picture(shots))
+                    print(
+                        f"{path.relative_to(ROOT)}: {len(shots)} frames, {path.stat().st_size / 1e6:.2f} MB"
+                    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
