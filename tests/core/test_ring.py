@@ -33,7 +33,7 @@ class Explicit(RAR):
             model = yield Commit(total, r)
 
 
-Scheme.catalogue["RAR"] = RAR  # the class above registered itself under the same name
+Scheme.catalogue.add("RAR", RAR)  # the class above registered itself under the same name
 
 
 class TestRing:

@@ -1,0 +1,117 @@
+"""Gradient steps: plain, accelerated, and shorter and shorter."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import ClassVar, Self
+
+from workbench.base.settings import setting
+from workbench.base.types import Array
+from workbench.core.optimisers.base import Optimiser, State, mean_gradient, smoothness_of
+from workbench.core.problem import Problem
+
+STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
+OFFSETS = (300.0, 3000.0)  # tuned c2, rounds
+NEAR = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))  # steps around the best of these, in units of it
+
+
+class Stepping(Optimiser):
+    """Base of those with a step, which follows from the problem where none is given."""
+
+    step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
+
+    def scaled(self, times: float, smoothness: float) -> Self:
+        """With the step times / smoothness."""
+        return self.replace(step=times / smoothness)
+
+    @property
+    def told(self) -> str:
+        """The step."""
+        return "step 1/L" if self.step is None else f"step {self.step:.3g}"
+
+    def first_step(self, problem: Problem) -> float:
+        """The step of round 0."""
+        return 1.0 / smoothness_of(problem, "step") if self.step is None else self.step
+
+
+class GradientDescent(Stepping):
+    """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone."""
+
+    name: ClassVar[str] = "gd"
+    decay: float = setting(1.0, "factor on the step at each milestone", gt=0, le=1)
+    milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
+
+    def candidates(self, smoothness: float) -> list[Self]:
+        """Steps around 1 / smoothness."""
+        return [self.scaled(k, smoothness) for k in STEPS]
+
+    def near(self) -> list[Self]:
+        """Steps a little smaller and larger."""
+        return [] if self.step is None else [self.replace(step=self.step * k) for k in NEAR]
+
+    def start(self, problem: Problem) -> State:
+        """Fix the step."""
+        return {"step": self.first_step(problem)}
+
+    def update(
+        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
+    ) -> tuple[Array, State]:
+        """One gradient step."""
+        step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
+        return model - step * mean_gradient(model, gradient, problem), state
+
+
+class Nesterov(Stepping):
+    """Nesterov's accelerated gradient, momentum t/(t+3) or a constant."""
+
+    name: ClassVar[str] = "nesterov"
+    momentum: float | None = setting(None, "constant momentum; empty = t/(t+3)", ge=0, lt=1)
+
+    def start(self, problem: Problem) -> State:
+        """Fix the step."""
+        return {"step": self.first_step(problem), "before": problem.start()}
+
+    def update(
+        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
+    ) -> tuple[Array, State]:
+        """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
+        momentum = t / (t + 3) if self.momentum is None else self.momentum
+        descended = model - state["step"] * mean_gradient(model, gradient, problem)
+        return descended + momentum * (descended - state["before"]), {**state, "before": descended}
+
+
+class InverseTime(Optimiser):
+    """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A)."""
+
+    name: ClassVar[str] = "inverse_time"
+    c1: float | None = setting(
+        None, "numerator; empty = c2 / smoothness, so that the first step is GD's", gt=0
+    )
+    c2: float = setting(100.0, "offset in rounds", gt=0)
+
+    def candidates(self, smoothness: float) -> list[Self]:
+        """First steps around 1 / smoothness, each with a slow and a fast decline."""
+        return [self.replace(c2=c2).scaled(k, smoothness) for k, c2 in product(STEPS, OFFSETS)]
+
+    def scaled(self, times: float, smoothness: float) -> Self:
+        """With the first step times / smoothness."""
+        return self.replace(c1=times * self.c2 / smoothness)
+
+    def near(self) -> list[Self]:
+        """First steps a little smaller and larger."""
+        return [] if self.c1 is None else [self.replace(c1=self.c1 * k) for k in NEAR]
+
+    @property
+    def told(self) -> str:
+        """How the step goes down."""
+        return f"step {'c2/L' if self.c1 is None else f'{self.c1:.3g}'} / (t + {self.c2:g})"
+
+    def start(self, problem: Problem) -> State:
+        """Fix c1."""
+        return {"c1": self.c2 / smoothness_of(problem, "c1") if self.c1 is None else self.c1}
+
+    def update(
+        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
+    ) -> tuple[Array, State]:
+        """One gradient step with the step of this round."""
+        return model - state["c1"] / (t + self.c2) * mean_gradient(model, gradient, problem), state
