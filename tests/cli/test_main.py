@@ -144,7 +144,7 @@ def test_too_little_memory_is_one_sentence(
     def run(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 7.28 TiB")
 
-    monkeypatch.setattr("workbench.cli.main.run_experiment", run)
+    monkeypatch.setattr("workbench.cli.run.run_experiment", run)
     assert call(monkeypatch, "run", *SMALL) == 2
     assert capsys.readouterr().err == (
         "workbench: not enough memory (Unable to allocate 7.28 TiB); take fewer workers, rounds, samples or runs\n"

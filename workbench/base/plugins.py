@@ -60,7 +60,7 @@ class Catalogue(Mapping[str, type[T]]):
     """The classes of one family by name, in the order of the alphabet.
 
     Whoever first looks for a name has every module of the family's package imported, then what others add to its group.
-    A name of ours cannot be taken by another package.
+    What cannot be imported is left out with a warning.
     """
 
     def __init__(self, field: str, package: str, group: str) -> None:
@@ -69,8 +69,20 @@ class Catalogue(Mapping[str, type[T]]):
         self._lock, self._found = RLock(), False
 
     def add(self, name: str, cls: type[T]) -> None:
-        """Register a class; one of the same name is replaced, as when a notebook's cell is run again."""
-        self._classes[name] = cls
+        """Register a class in place of one of the same name, as when a notebook's cell is run again.
+
+        A package that comes later takes no name of another's.
+        """
+        taken = self._classes.get(name, cls)
+        if _home(cls) in (_home(taken), "workbench", "__main__"):
+            self._classes[name] = cls
+        else:
+            warnings.warn(
+                f"{cls.__module__}.{cls.__name__}: {self.field} = {name!r} is taken by {taken.__module__}; give it"
+                " another name",
+                PluginWarning,
+                stacklevel=2,
+            )
 
     def __getitem__(self, name: str) -> type[T]:
         return self._all()[name]
@@ -94,23 +106,16 @@ class Catalogue(Mapping[str, type[T]]):
                 for module in iter_modules(import_module(self.package).__path__):
                     import_module(f"{self.package}.{module.name}")
                 for point in points(self.group):
-                    self._take(point)
+                    try:
+                        loaded(point)
+                    except SettingError as error:
+                        warnings.warn(str(error), PluginWarning, stacklevel=2)
         return self._classes
 
-    def _take(self, point: EntryPoint) -> None:
-        before = dict(self._classes)
-        try:
-            loaded(point)
-        except SettingError as error:
-            warnings.warn(str(error), PluginWarning, stacklevel=2)
-        for name in (name for name, cls in before.items() if self._classes[name] is not cls):
-            warnings.warn(
-                f"{owner(point)}: {self.field} = {name!r} is taken already, so its own is left out;"
-                " give it another name",
-                PluginWarning,
-                stacklevel=2,
-            )
-        self._classes.update(before)
+
+def _home(cls: type) -> str:
+    """The package that a class is of."""
+    return cls.__module__.partition(".")[0]
 
 
 class Family(Settings):
