@@ -35,19 +35,6 @@ from workbench_book.values import Line, Picture, Result
 REAL_ROUNDS, REAL_ROUND = 200, 0.15  # of the real runs; s that a round of D-Adam takes in them
 
 
-def entries() -> list[Entry]:
-    """The curves."""
-    return [
-        Entry(
-            "gcada-fig2",
-            "Figure 2: loss, communication and computation against wall clock",
-            find_curves,
-            ("gcada-sweep",),
-            measured=True,
-        ),
-    ]
-
-
 def traces_of(setting: Setting) -> dict[str, Trace]:
     """Run everything, with real vectors (whom CADA asks depends on them)."""
     found = {}
@@ -182,3 +169,15 @@ def _styles() -> dict[str, Style]:
         looks[each.label] = scheme_style(each.scheme, seen.get(each.scheme, 0))
         seen[each.scheme] = seen.get(each.scheme, 0) + 1
     return looks
+
+
+PLACE = (3, 2)  # paper, and place in its chapter of the book
+ENTRIES = (
+    Entry(
+        "gcada-fig2",
+        "Figure 2: loss, communication and computation against wall clock",
+        find_curves,
+        ("gcada-sweep",),
+        measured=True,
+    ),
+)

@@ -59,19 +59,6 @@ MANY = 12_000  # children, for which a resiliency's order shows
 ORDERS = {"RAR": 1.0, "GC": 0.0, "CR, L = 2": 1 / 2, "CR, L = 3": 2 / 3}  # of table I: exponents of N
 
 
-def entries() -> list[Entry]:
-    """Both tables and the worked example."""
-    return [
-        Entry(
-            "cr-table1", "Table I: straggler resiliency and communication parallelisation gain", find_table_1
-        ),
-        Entry(
-            "cr-fig7", "Figures 4 and 7: the worked allocation, (3,2) tree with one straggler", find_example
-        ),
-        Entry("cr-table2", "Table II: the network of figure 13", find_table_2),
-    ]
-
-
 # ---------------------------------------------------------------- table I
 
 
@@ -355,3 +342,11 @@ def find_table_2(setting: Setting) -> Result:
         heads={"ours": "the network of figure 13, as built"},
         seed=None,
     )
+
+
+PLACE = (1, 1)  # paper, and place in its chapter of the book
+ENTRIES = (
+    Entry("cr-table1", "Table I: straggler resiliency and communication parallelisation gain", find_table_1),
+    Entry("cr-fig7", "Figures 4 and 7: the worked allocation, (3,2) tree with one straggler", find_example),
+    Entry("cr-table2", "Table II: the network of figure 13", find_table_2),
+)

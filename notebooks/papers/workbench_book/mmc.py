@@ -36,15 +36,6 @@ NEAR = 0.1  # what counts as the same, where the paper reads a figure without nu
 GO_ON = ("GC in 4 clusters", "GC-MMC-1", "GC-MMC-2", HYBRID)
 
 
-def entries() -> list[Entry]:
-    """Both panels and the misprints."""
-    return [
-        Entry("mmc-fig1a", "Figure 1a: average completion time", find_times, measured=True),
-        Entry("mmc-fig1b", "Figure 1b: average number of messages", find_messages, ("mmc-fig1a",)),
-        Entry("mmc-misprints", "Misprints of the multi-message paper", find_misprints),
-    ]
-
-
 def experiment(label: str, rounds: int, seed: int, when_done: str = "stop", workers: int = K) -> Experiment:
     """40 workers and parts of one sample each; alpha and mu of section IV."""
     scheme, args = SCHEMES[label]
@@ -263,3 +254,11 @@ def _speed() -> Misprint:
         "alpha + 1 / mu",
         abs(drawn / mean - 1) < 0.01 and 1 / mean < 0.95 * RATE,
     )
+
+
+PLACE = (5, 1)  # paper, and place in its chapter of the book
+ENTRIES = (
+    Entry("mmc-fig1a", "Figure 1a: average completion time", find_times, measured=True),
+    Entry("mmc-fig1b", "Figure 1b: average number of messages", find_messages, ("mmc-fig1a",)),
+    Entry("mmc-misprints", "Misprints of the multi-message paper", find_misprints),
+)
