@@ -41,7 +41,7 @@ class Steps(DelayModel):
     kind: Literal["steps"] = "steps"
     step: float = setting(0.001, "of the first worker", "s", gt=0)
 
-    def draw(self, keyed: Any, round: int, workers: int, slot: int = 0, before: Any = None) -> Any:
+    def draw(self, keyed: Any, round: int, workers: int, slot: int, before: Any) -> Any:
         return np.arange(1.0, workers + 1)[None]
 
     def compute(self, draw: Any, samples: Any) -> Any:
@@ -197,10 +197,10 @@ import workbench as wb
 print(wb.schemes.get("GC").__module__, type(wb.Experiment(delays={"kind": "pareto"}).delays).__module__)
 """
     said = python(tmp_path, "-c", script)
-    assert "workbench.schemes.gradient_coding workbench.core.delays.pareto\n" in said
+    assert "workbench.schemes.gradient_coding workbench.core.delays.independent\n" in said
     for sentence in (
         "thief.Scheme: scheme = 'GC' is taken by workbench.schemes.gradient_coding; give it another name",
-        "thief.Steps: delays.kind = 'pareto' is taken by workbench.core.delays.pareto; give it another name",
+        "thief.Steps: delays.kind = 'pareto' is taken by workbench.core.delays.independent; give it another name",
     ):
         assert sentence in said
 

@@ -39,9 +39,7 @@ class Replay(DelayModel):
         False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
     )
 
-    def draw(
-        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
-    ) -> Array:
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Recorded seconds, one per worker."""
         times, lengths = recorded(self.path, self.experiment)
         rng = keyed.rng(-1)

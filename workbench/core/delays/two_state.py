@@ -27,9 +27,7 @@ class Heterogeneous(DelayModel):
     )
     factor: float = setting(10.0, "how many times longer a straggling worker takes", ge=1)
 
-    def draw(
-        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
-    ) -> Array:
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Straggle or not (1 or 0), slow or not, per worker."""
         slow = keyed.rng(-1).random(workers) < self.slow
         chance = np.where(slow, self.slow_straggles, self.active_straggles)
@@ -50,9 +48,7 @@ class Markov(DelayModel):
     leave: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)
     factor: float = setting(10.0, "how many times longer a slow worker takes", ge=1)
 
-    def draw(
-        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
-    ) -> Array:
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """State per worker: 1 slow, 0 fast."""
         u = keyed.rng(round, slot).random((1, workers))
         if before is None:

@@ -1,4 +1,4 @@
-"""Laws without memory whose random part is exponential: those of papers 1, 2, 3 and 5."""
+"""Laws whose times are drawn anew in every round, whoever was slow before."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ class ShiftedExponential(DelayModel):
         "worker", "one draw for a worker's whole round, or an independent one for each of its parts"
     )
 
-    def draw(
-        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
-    ) -> Array:
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """One standard exponential per worker."""
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
@@ -39,9 +37,7 @@ class Exponential(DelayModel):
     kind: Literal["exponential"] = "exponential"
     mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
 
-    def draw(
-        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
-    ) -> Array:
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """One standard exponential per worker."""
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
@@ -62,9 +58,7 @@ class TwoPart(DelayModel):
     t2: float = setting(6.0, "least sending time of a whole gradient", "s", ge=0)
     lambda2: float = setting(0.1, "rate of the sending time's exponential part", "1/s", gt=0)
 
-    def draw(
-        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
-    ) -> Array:
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Two standard exponentials per worker: computing, sending."""
         rng = keyed.rng(round, slot)
         return rng.standard_exponential((workers, 2)).T
@@ -76,3 +70,34 @@ class TwoPart(DelayModel):
     def sending(self, draw: Array, share: float) -> Array | None:
         """Seconds: share * (t2 + E2 / lambda2)."""
         return np.asarray(share * (self.t2 + draw[1] / self.lambda2))
+
+
+class Constant(DelayModel):
+    """No randomness: samples * shift."""
+
+    kind: Literal["constant"] = "constant"
+    shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Nothing is random."""
+        return np.zeros((1, workers))
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: samples * shift."""
+        return np.asarray(samples * self.shift + 0.0 * draw[0])
+
+
+class Pareto(DelayModel):
+    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2."""
+
+    kind: Literal["pareto"] = "pareto"
+    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
+    shape: float = setting(2.5, "tail exponent; the smaller the heavier, the mean is finite above 1", gt=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """One Pareto variate >= 1 per worker (through an exponential, so that no U is 0)."""
+        return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: samples * shift * draw."""
+        return np.asarray(samples * self.shift * draw[0])
