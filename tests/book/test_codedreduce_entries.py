@@ -124,7 +124,7 @@ def test_the_note_says_what_was_scaled_and_how_late_cr_was() -> None:
     first, second = (float(text.split()[0]) for text in (words.split("takes ")[1], words.split("took ")[1]))
     assert second == pytest.approx(2 * first, rel=0.02)
     assert set(Measured("", late).specs()) == {"CR, measured"}
-    assert wb.Experiment(**Measured("", late).specs()["CR, measured"]) == late["CR"].experiment
+    assert Measured("", late).specs()["CR, measured"] == late["CR"].experiment
 
 
 def test_a_ratio_s_error_has_both_parts() -> None:
@@ -164,7 +164,7 @@ def test_figure_9a(first: dict[str, book.Result]) -> None:
     assert {v.kind for v in verdicts.values() if "fitted" in v.text} == {"fitted"}
     assert verdicts["virtual clock, figure 13's constants"].kind == "differs"
     assert set(result.specs) == {"UMW", "GC", "RAR", "SGD", "CR"}
-    assert wb.Experiment(**result.specs["CR"]).workers == 156
+    assert result.specs["CR"].workers == 156
     assert len(result.pictures) == 2
     assert all("figure 13's constants (the paper states" in picture.caption for picture in result.pictures)
     assert "stand-in" in result.data[0]

@@ -170,8 +170,7 @@ def _result(study: Study, claims: list[Claim], setting: Setting, words: Words) -
         ],
         columns=[],
         reasons={"claims": words.reason},
-        specs={_label(p): study.make(*p, setting.seed).model_dump(mode="json") for p in study.losses}
-        | study.real.specs(),
+        specs={_label(p): study.make(*p, setting.seed) for p in study.losses} | study.real.specs(),
         data=[words.data],
         measured=study.real.note,
         seed=setting.seed,

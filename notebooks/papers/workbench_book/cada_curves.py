@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from workbench.figures.style import Style, scheme_style
 from workbench.running.start import run
 from workbench.trace.trace import Trace
 from workbench_book import drawing
@@ -77,7 +76,7 @@ def find_curves(setting: Setting) -> Result:
         columns=[],
         heads={"ours": f"virtual clock, c × {UNIT:g} L²"},
         reasons={"claims": "over the whole sweep of c"},
-        specs={label: t.experiment.model_dump(mode="json") for label, t in traces.items()} | real.specs(),
+        specs={label: t.experiment for label, t in traces.items()} | real.specs(),
         facts={"costs": found, "target": target, "short": short, "note": real.note},
         data=[data_of(setting)[1]],
         measured=real.note,
@@ -150,8 +149,7 @@ def _loss(traces: dict[str, Trace], data: str) -> Picture:
         "time since start (s)",
         "training loss",
         caption,
-        _styles(),
-        (False, True),
+        log=(False, True),
     )
 
 
@@ -159,16 +157,7 @@ def _cost(traces: dict[str, Trace], name: str, data: str) -> Picture:
     found = {label: (t.columns["time"], running(t)[name]) for label, t in traces.items()}
     title = f"{name.capitalize()} against wall clock"
     caption = f"Simulated wall clock. Learnt on {data}."
-    return drawing.curves(found, title, "time since start (s)", f"{name} ({COSTS[name]})", caption, _styles())
-
-
-def _styles() -> dict[str, Style]:
-    seen: dict[str, int] = {}
-    looks = {}
-    for each in RUNS:
-        looks[each.label] = scheme_style(each.scheme, seen.get(each.scheme, 0))
-        seen[each.scheme] = seen.get(each.scheme, 0) + 1
-    return looks
+    return drawing.curves(found, title, "time since start (s)", f"{name} ({COSTS[name]})", caption)
 
 
 PLACE = (3, 2)  # paper, and place in its chapter of the book
@@ -179,5 +168,6 @@ ENTRIES = (
         find_curves,
         ("gcada-sweep",),
         measured=True,
+        weight=16.0,
     ),
 )

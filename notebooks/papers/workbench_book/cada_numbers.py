@@ -31,7 +31,7 @@ def find_numbers(setting: Setting) -> Result:
         reasons={SWEEP: REASON},
         baseline=1.0,
         measured=real["note"],
-        specs={k: e.model_dump(mode="json") for k, e in experiments(setting) if k in SHOWN},
+        specs={k: e for k, e in experiments(setting) if k in SHOWN},
         data=[data_of(setting)[1]],
         seed=setting.seed,
     )

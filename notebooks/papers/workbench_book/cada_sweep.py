@@ -78,7 +78,7 @@ def find(setting: Setting) -> Result:
         else [_words(sweep), limit_words()],
         columns=[],
         reasons={"claims": "over the whole sweep of c"},
-        specs={label: every[label].model_dump(mode="json") for label in SWEPT},
+        specs={label: every[label] for label in SWEPT},
         facts={"units": sweep.units, "target": sweep.target, "rounds": sweep.rounds, "costs": sweep.costs},
         data=[data_of(setting)[1]],
         seed=setting.seed,
@@ -297,5 +297,6 @@ ENTRIES = (
         "gcada-sweep",
         "Figure 2 for every c: the unit of the rule's constant is not stated, so it is swept",
         find,
+        weight=11.0,
     ),
 )

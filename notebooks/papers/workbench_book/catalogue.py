@@ -26,7 +26,10 @@ PAPERS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure, table or list of misprints: `find` computes it; `needs` names entries whose facts it uses."""
+    """One figure, table or list of misprints: `find` computes it; `needs` names entries whose facts it uses.
+
+    `weight`: about how much of the time it takes.
+    """
 
     name: str
     title: str
@@ -34,6 +37,7 @@ class Entry:
     needs: tuple[str, ...] = ()
     measured: bool = False  # does it have a part on real processes?
     paper: int = 0
+    weight: float = 1.0
 
 
 @lru_cache(maxsize=1)

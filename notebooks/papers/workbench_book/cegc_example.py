@@ -64,7 +64,7 @@ def find(s: int, m: int, setting: Setting) -> Result:
             " package's own code of the same numbers uses the nodes of section 4; the run below decodes with it."
         ],
         columns=["exact"],
-        specs={"CEGC": e.model_dump(mode="json")} | real.specs(),
+        specs={"CEGC": e} | real.specs(),
         measured=real.note,
         seed=setting.seed,
     )

@@ -81,7 +81,7 @@ def find_table_1(setting: Setting) -> Result:
         reasons={
             "ours": "the table's r^(1/L) is an order, which trees of 4 or 12 children with a straggler or two miss"
         },
-        specs={label: communicating(label, **GROWN[label][1]).model_dump(mode="json") for label in GROWN},
+        specs={label: communicating(label, **GROWN[label][1]) for label in GROWN},
         seed=None,
     )
 
@@ -221,7 +221,7 @@ def find_example(setting: Setting) -> Result:
         ],
         columns=["ours"],
         heads={"ours": "the scheme's own allocation"},
-        specs={"CR": e.model_dump(mode="json")},
+        specs={"CR": e},
         seed=setting.seed,
     )
 

@@ -148,11 +148,8 @@ def _overview(outcomes: Sequence[Outcome]) -> str:
         f"<td><code>{o.entry.name}</code></td></tr>"
         for o in outcomes
     )
-    head = "<tr><th>paper</th><th>entry</th><th>verdict</th><th>name</th></tr>"
-    return (
-        f'<h2 id="overview">Every verdict</h2><div class="scroll"><table class="words"><thead>{head}</thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    table = words.words_table(("paper", "entry", "verdict", "name"), rows)
+    return f'<h2 id="overview">Every verdict</h2>{table}'
 
 
 def _paper(paper: int, outcomes: Sequence[Outcome], setting: Setting) -> str:

@@ -17,11 +17,6 @@ from workbench_book.setting import Setting
 from workbench_book.values import Result
 
 KEPT = "kept"  # folder of finished entries, inside the book's
-WEIGHTS = {  # of an entry in the progress bar
-    "ec2": 11.0, "fig12": 10.0, "fig13": 12.0, "table3": 6.0, "cegc-fig3": 5.0, "gcada-fig2": 16.0,
-    "gcada-sweep": 11.0,    "agc-errors": 3.0, "agc-replay": 5.0, "mmc-fig1a": 8.0, "mmc-fig1b": 4.0,
-}  # fmt: skip
-CURVES_WEIGHT = 8.0
 _FAILURES = (RunError, SettingError, DataError, ArithmeticError, MemoryError, OSError)
 
 
@@ -68,7 +63,7 @@ def find(
     wanted = chosen(name)
     outcomes: list[Outcome] = []
     facts: dict[str, Any] = {}
-    with Steps([weight(entry) for entry in wanted], progress) as steps:
+    with Steps([entry.weight for entry in wanted], progress) as steps:
         for entry in wanted:
             steps.begin(entry.name)
             now = replace(setting, facts=facts, report=steps.within)
@@ -80,30 +75,24 @@ def find(
     return outcomes
 
 
-def weight(entry: Entry) -> float:
-    """About how much of the time an entry takes."""
-    return WEIGHTS.get(entry.name, CURVES_WEIGHT if entry.needs == ("ec2",) and entry.name != "fig2" else 1.0)
-
-
 def _one(entry: Entry, setting: Setting, folder: Path, fresh: bool) -> Outcome:
     missing = [need for need in entry.needs if need not in setting.facts]
     if missing:
         return Outcome(entry, None, f"needs the entry {missing[0]}, which failed")
     place = keeping.place(folder / KEPT, entry, keeping.key(entry, setting))
     words = None if fresh else keeping.read(place)
-    if words is not None:
-        versions = tuple(sorted(words["versions"].items()))
-        return Outcome(entry, Result.from_json(words["result"]), "", words["seconds"], True, versions)
-    began = time.perf_counter()
-    try:
-        result = entry.find(setting)
-    except _FAILURES as error:
-        return Outcome(entry, None, " ".join(str(error).split()) or type(error).__name__)
-    keeping.write(place, result, time.perf_counter() - began)
-    written = keeping.read(place)
-    assert written is not None
-    versions = tuple(sorted(written["versions"].items()))
-    return Outcome(entry, Result.from_json(written["result"]), "", written["seconds"], False, versions)
+    kept = words is not None
+    if words is None:
+        began = time.perf_counter()
+        try:
+            result = entry.find(setting)
+        except _FAILURES as error:
+            return Outcome(entry, None, " ".join(str(error).split()) or type(error).__name__)
+        keeping.write(place, result, time.perf_counter() - began)
+        words = keeping.read(place)
+        assert words is not None
+    versions = tuple(sorted(words["versions"].items()))
+    return Outcome(entry, Result.from_json(words["result"]), "", words["seconds"], kept, versions)
 
 
 class Steps:
