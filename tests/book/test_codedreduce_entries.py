@@ -164,7 +164,7 @@ def test_figure_9a(first: dict[str, book.Result]) -> None:
     assert {v.kind for v in verdicts.values() if "fitted" in v.text} == {"fitted"}
     assert verdicts["virtual clock, figure 13's constants"].kind == "differs"
     assert set(result.specs) == {"UMW", "GC", "RAR", "SGD", "CR"}
-    assert result.specs["CR"].workers == 156
+    assert wb.Experiment(**result.specs["CR"]).workers == 156
     assert len(result.pictures) == 2
     assert all("figure 13's constants (the paper states" in picture.caption for picture in result.pictures)
     assert "stand-in" in result.data[0]

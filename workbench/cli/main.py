@@ -8,7 +8,6 @@ import warnings
 from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TextIO
 
 import click
 
@@ -32,7 +31,7 @@ def main() -> None:
     """Entry point: a mistake of the user ends with one sentence, not with a traceback."""
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warned
+            warnings.showwarning = _warned  # type: ignore[assignment]  # it needs the message alone
             cli(standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -54,14 +53,7 @@ def _sorry(words: str) -> None:
     sys.exit(2)
 
 
-def _warned(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _warned(message: Warning | str, *where: object) -> None:
     """A warning is one sentence, too; where in the code it came up helps no user."""
     click.echo(f"workbench: warning: {message}", err=True)
 
