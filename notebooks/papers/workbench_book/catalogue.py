@@ -40,6 +40,18 @@ class Entry:
     weight: float = 1.0
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """An entry with what it found, or why it found nothing."""
+
+    entry: Entry
+    result: Result | None
+    error: str = ""
+    seconds: float = 0.0
+    kept: bool = False  # taken over from an earlier run
+    versions: tuple[tuple[str, str], ...] = ()
+
+
 @lru_cache(maxsize=1)
 def entries() -> dict[str, Entry]:
     """All entries by name, in the order of the book: those of each module that says its place in it."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench_book import words
-from workbench_book.catalogue import PAPERS, of_paper
-from workbench_book.running import Outcome, find
+from workbench_book.catalogue import PAPERS, Outcome, of_paper
+from workbench_book.running import find
 from workbench_book.setting import Setting, find_traces
 from workbench_book.values import Picture, Result, number, printed
 from workbench_book.verdicts import columns_of, of_result

@@ -11,8 +11,7 @@ from typing import Any
 from workbench import __version__
 from workbench.base.files import atomic_write
 from workbench_book import words
-from workbench_book.catalogue import PAPERS
-from workbench_book.running import Outcome
+from workbench_book.catalogue import PAPERS, Outcome
 from workbench_book.setting import Setting
 from workbench_book.verdicts import Verdict, of_result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,13 @@ from workbench.base.errors import RunError
 from workbench.base.settings import SettingError, path_of
 from workbench.problems.data import DataError
 from workbench_book import keeping
-from workbench_book.catalogue import Entry, chosen
+from workbench_book.catalogue import Entry, Outcome, chosen
+from workbench_book.page import write
 from workbench_book.setting import Setting
 from workbench_book.values import Result
 
 KEPT = "kept"  # folder of finished entries, inside the book's
 _FAILURES = (RunError, SettingError, DataError, ArithmeticError, MemoryError, OSError)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """An entry with what it found, or why it found nothing."""
-
-    entry: Entry
-    result: Result | None
-    error: str = ""
-    seconds: float = 0.0
-    kept: bool = False  # taken over from an earlier run
-    versions: tuple[tuple[str, str], ...] = ()
 
 
 def find(
@@ -171,8 +160,6 @@ def reproduce(
     >>> [m.confirmed for m in found[0].result.misprints]
     [True, True]
     """
-    from workbench_book.page import write
-
     chosen_setting = setting or Setting()
     target = path_of(folder, "folder")
     outcomes = find(name, chosen_setting, target, fresh, progress)

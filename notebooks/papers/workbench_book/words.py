@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.base.text import dump
 from workbench.experiment import Experiment
-from workbench_book.running import Outcome
+from workbench_book.catalogue import Outcome
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Misprint, Picture, Result, number, printed
 from workbench_book.verdicts import Verdict, all_of, columns_of
