@@ -245,3 +245,19 @@ import workbench as wb
 print(wb.Experiment(**{{"scheme": "UMW", **{fields!r}}}).model_dump_json())
 """
     assert '"mine"' in python(tmp_path, "-c", script)
+
+
+def test_who_is_interrupted_while_names_are_looked_for_finds_them_the_next_time(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("raise KeyboardInterrupt")
+    script = f"""
+import workbench.schemes as room
+room.__path__.insert(0, {str(tmp_path)!r})
+for again in (False, True):
+    try:
+        room.names()
+    except KeyboardInterrupt:
+        print("interrupted")
+room.__path__.pop(0)
+print(len(room.names()) > 10)
+"""
+    assert python(tmp_path, "-c", script) == "interrupted\ninterrupted\nTrue\n"

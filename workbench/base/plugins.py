@@ -103,14 +103,23 @@ class Catalogue(Mapping[str, type[T]]):
         with self._lock:
             if not self._found:
                 self._found = True  # before: what is imported may look for names itself
-                for module in iter_modules(import_module(self.package).__path__):
-                    import_module(f"{self.package}.{module.name}")
-                for point in points(self.group):
-                    try:
-                        loaded(point)
-                    except SettingError as error:
-                        warnings.warn(str(error), PluginWarning, stacklevel=2)
+                try:
+                    self._find()
+                except (
+                    BaseException
+                ):  # a broken module of ours, or Ctrl-C: the next one tries again
+                    self._found = False
+                    raise
         return self._classes
+
+    def _find(self) -> None:
+        for module in iter_modules(import_module(self.package).__path__):
+            import_module(f"{self.package}.{module.name}")
+        for point in points(self.group):
+            try:
+                loaded(point)
+            except SettingError as error:
+                warnings.warn(str(error), PluginWarning, stacklevel=2)
 
 
 def _home(cls: type) -> str:
@@ -132,6 +141,6 @@ class Family(Settings):
 
 
 def _name(cls: type) -> str:
-    """Default of the field `kind`, which files have, else the class's `name`."""
+    """The class's `name`, else the default of its field `kind`."""
     kind = getattr(cls, "model_fields", {}).get("kind")
-    return str(kind.default) if kind else str(getattr(cls, "name", ""))
+    return str(getattr(cls, "name", "") or (kind.default if kind else ""))
