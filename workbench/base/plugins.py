@@ -105,9 +105,7 @@ class Catalogue(Mapping[str, type[T]]):
                 self._found = True  # before: what is imported may look for names itself
                 try:
                     self._find()
-                except (
-                    BaseException
-                ):  # a broken module of ours, or Ctrl-C: the next one tries again
+                except BaseException:  # a broken module of ours, or Ctrl-C: the next one tries again
                     self._found = False
                     raise
         return self._classes
