@@ -21,7 +21,7 @@ from pathlib import Path
 import nbformat
 import numpy as np
 from playwright.sync_api import Page
-from workbench_lectures import NAMES
+from workbench_lectures import scripts
 
 from tests.browser.lab import CHROMIUM, Lab, Server, browser, jupyter
 
@@ -107,7 +107,7 @@ def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
     print("slider to drawn figure in the lectures (Voila)")
     first = {"1-stragglers": "workers N", "2-by-hand": "draw", "3-why-a-tree": "children n"}
     first |= {"4-communication": "workers n", "5-not-waiting": "workers n", "6-asking-less": "workers M"}
-    for name in NAMES:
+    for name in scripts():
         page.goto(server.address(f"voila/render/lecture/{name}.ipynb"))
         page.locator(".wb-score").wait_for(state="attached")
         plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import workbench_book
 from workbench_book import PAPERS, Setting, entries, get, names, of_paper
 from workbench_book.catalogue import chosen
 
@@ -86,3 +87,17 @@ def test_needs_come_first_and_once() -> None:
 
 def test_the_setting_picks() -> None:
     assert (Setting(quick=True).pick(1, 2), Setting().pick(1, 2)) == (1, 2)
+
+
+def test_one_more_file_is_one_more_entry_at_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from workbench_book import Entry\nPLACE = (2, 9)\nENTRIES = [Entry('mine', 'Figure 9', print)]\n"
+    )
+    before = names()
+    request.addfinalizer(entries.cache_clear)
+    monkeypatch.setattr(workbench_book, "__path__", [*workbench_book.__path__, str(tmp_path)])
+    entries.cache_clear()
+    assert (get("mine").paper, names().index("mine")) == (2, names().index("cegc-fig4") + 1)
+    assert sorted(names()) == sorted([*before, "mine"])

@@ -124,7 +124,7 @@ def test_the_note_says_what_was_scaled_and_how_late_cr_was() -> None:
     first, second = (float(text.split()[0]) for text in (words.split("takes ")[1], words.split("took ")[1]))
     assert second == pytest.approx(2 * first, rel=0.02)
     assert set(Measured("", late).specs()) == {"CR, measured"}
-    assert wb.Experiment(**Measured("", late).specs()["CR, measured"]) == late["CR"].experiment
+    assert Measured("", late).specs()["CR, measured"] == late["CR"].experiment
 
 
 def test_a_ratio_s_error_has_both_parts() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workbench_book import Claim, Entry, Line, Misprint, Result, Setting, find, find_traces, get, reproduce
 from workbench_book.keeping import key, place
-from workbench_book.running import Steps, _one, weight
+from workbench_book.running import Steps, _one
 
 from workbench import RunError, SettingError
 
@@ -94,7 +94,7 @@ def test_the_bar_never_runs_backwards() -> None:
                 places.append(steps.bar.n)
             steps.end()
     assert places == sorted(places)
-    assert weight(get("fig12")) > weight(get("table3"))
+    assert get("fig12").weight > get("table3").weight
 
 
 def test_a_page_for_one_name(tmp_path: Path, quick: Setting) -> None:

@@ -89,7 +89,7 @@ def test_the_codes_are_chosen_by_time(n: int) -> None:
 def test_auc_is_on_rows_that_are_not_learnt_from(quick: Setting) -> None:
     result = get("cegc-fig4").find(quick)
     assert 0.6 < result.lines[0].values["ours"] < 1.0
-    e = wb.Experiment(**next(iter(result.specs.values())))
+    e = next(iter(result.specs.values()))
     X, y = unseen(e)
     learnt = e.problem_spec.open().X
     assert len(X) == len(y) == len(learnt)
@@ -129,7 +129,7 @@ def test_recorded_times_are_used_and_named_as_real(traces: Path, quick: Setting)
     for name in ("agc-fig2d", "agc-replay"):
         result = get(name).find(here)
         assert "recorded on EC2 (real)" in result.data[0]
-        assert all(wb.Experiment(**spec).delays.kind == "replay" for spec in result.specs.values())
+        assert all(spec.delays.kind == "replay" for spec in result.specs.values())
     assert set(get("agc-replay").find(here).specs) == set(wb.schemes.names())
 
 

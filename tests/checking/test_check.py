@@ -28,11 +28,12 @@ FEW = 25  # cases a law: what is wrong here is wrong nearly always
 @pytest.fixture(autouse=True)
 def own() -> Iterator[None]:
     """Forget what a test defines."""
-    before = dict(Scheme.catalogue), dict(Optimiser.catalogue)
+    catalogues = [Scheme.catalogue, Optimiser.catalogue, DelayModel.catalogue]
+    before = [dict(catalogue) for catalogue in catalogues]
     yield
-    for catalogue, known in zip((Scheme.catalogue, Optimiser.catalogue), before, strict=True):
-        catalogue.clear()
-        catalogue.update(known)  # type: ignore[arg-type]
+    for catalogue, known in zip(catalogues, before, strict=True):
+        catalogue._classes.clear()
+        catalogue._classes.update(known)
 
 
 def broken(what: Any) -> set[str]:
@@ -169,9 +170,7 @@ def test_waiting_for_nothing_is_found() -> None:
 class FirstComes(Constant):
     """Draws that hang on who asks first."""
 
-    def draw(
-        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
-    ) -> Array:
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         DRAWN.append(round)
         return np.full((1, workers), float(len(DRAWN)))
 
@@ -185,10 +184,8 @@ DRAWN: list[int] = []
 class Backwards(Exponential):
     """Fewer samples take longer, and hidden memory."""
 
-    def draw(
-        self, keyed: Keyed, round: int, workers: int, slot: int = 0, before: Array | None = None
-    ) -> Array:
-        return super().draw(keyed, round, workers) + (0 if before is None else before)
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        return super().draw(keyed, round, workers, slot, None) + (0 if before is None else before)
 
     def compute(self, draw: Array, samples: Any) -> Array:
         return np.asarray(draw[0] / np.maximum(samples, 1))

@@ -144,7 +144,7 @@ def test_too_little_memory_is_one_sentence(
     def run(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 7.28 TiB")
 
-    monkeypatch.setattr("workbench.cli.main.run_experiment", run)
+    monkeypatch.setattr("workbench.cli.run.run_experiment", run)
     assert call(monkeypatch, "run", *SMALL) == 2
     assert capsys.readouterr().err == (
         "workbench: not enough memory (Unable to allocate 7.28 TiB); take fewer workers, rounds, samples or runs\n"
@@ -230,3 +230,32 @@ def test_a_loss_that_is_no_number_is_said_in_words(
     said = capsys.readouterr().out
     assert "the loss is not finite any more" in said
     assert not re.search(r"\b(inf|nan)\b", said)
+
+
+@pytest.mark.parametrize(
+    ("words", "unwanted"),
+    [
+        (["--help"], ("workbench_book", "workbench_lectures", "numpy", "workbench.experiment")),
+        (["run", *SMALL], ("workbench_book", "workbench_lectures", "workbench.planning", "papermill")),
+    ],
+)
+def test_only_what_a_command_needs_is_imported(words: list[str], unwanted: tuple[str, ...]) -> None:
+    script = f"""
+import sys
+from workbench.cli.main import main
+sys.argv = ["workbench", *{words!r}]
+try:
+    main()
+finally:
+    print([name for name in sys.modules if name.startswith({unwanted!r})])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+    if words == ["--help"]:  # and yet it says what each command does
+        assert re.search(r"reproduce +Recompute NAME", done.stdout)
+        assert re.search(r"\n  run +Run the experiment of a SPEC file", done.stdout)
+
+
+def test_nothing_in_the_package_imports_the_book_or_the_lectures() -> None:
+    for path in Path(wb.__file__).parent.rglob("*.py"):
+        assert not re.search(r"workbench_(book|lectures)", path.read_text()), path

@@ -15,7 +15,6 @@ from workbench.core.optimisers import GradientDescent
 from workbench.core.plan import MASTER
 from workbench.core.protocol import Commit, Compute, Node, Program
 from workbench.core.ring import ring_steps, slice_sizes
-from workbench.core.scheme import Scheme
 from workbench.engines.virtual.arithmetic import Numbers
 from workbench.engines.virtual.sim import World, simulate
 from workbench.problems.linear import LeastSquares
@@ -31,9 +30,6 @@ class Explicit(RAR):
             value = yield Compute(node.work, model, r)
             total = yield from ring_steps(node, value, r)
             model = yield Commit(total, r)
-
-
-Scheme.catalogue["RAR"] = RAR  # the class above registered itself under the same name
 
 
 class TestRing:

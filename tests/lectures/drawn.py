@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from workbench_lectures import NAMES
+from workbench_lectures import scripts
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Script
 
 from workbench.widgets.forms.fields import Field
 
-SCRIPTS: dict[str, Script[Any]] = {
-    name: import_module(f"workbench_lectures.{module}").SCRIPT for name, module in NAMES.items()
-}
+SCRIPTS = scripts()
 FEW = settings(max_examples=max(4, settings().max_examples // 12))  # a draw costs whole figures or forecasts
 
 

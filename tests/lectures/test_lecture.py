@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_lectures import NAMES, stragglers
+import workbench_lectures
+from workbench_lectures import scripts, stragglers
 from workbench_lectures.lecture import Lecture
 from workbench_lectures.question import Question
 
@@ -60,7 +61,7 @@ def test_a_slider_that_changes_the_answer_takes_the_verdict_away() -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_views_share_one_desk(name: str) -> None:
-    lecture = import_module(f"workbench_lectures.{NAMES[name]}").lecture()
+    lecture = SCRIPTS[name]()
     views = [lecture.show(part) for part in lecture.script.parts]
     assert lecture.show(next(iter(lecture.script.parts))) is views[0]
     line = views[0].panel.lines[0]
@@ -75,8 +76,7 @@ def test_views_share_one_desk(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_new_kernel_stands_where_the_old_one_stood(name: str) -> None:
-    module = import_module(f"workbench_lectures.{NAMES[name]}")
-    first = module.lecture()
+    first = SCRIPTS[name]()
     line = first.script.knobs.lines()[0]
     assert first.memory.kept == ""  # nothing to remember yet
     first.desk.move(**{line.name: line.choices[-1] if line.kind == "choice" else line.low})
@@ -84,7 +84,7 @@ def test_a_new_kernel_stands_where_the_old_one_stood(name: str) -> None:
     asks(question, kind="check", given=str(exercise.answer(first.desk.knobs)))
     asks(first.quiz.questions[1], kind="check", given="123456")
     asks(first.quiz.questions[2], kind="why")
-    second = module.lecture()
+    second = SCRIPTS[name]()
     second.memory.set_state({"recalled": first.memory.kept})
     assert second.desk.knobs == first.desk.knobs
     assert answered(second) == answered(first)
@@ -129,3 +129,29 @@ def test_what_cannot_be_remembered_is_left_alone(text: str) -> None:
 def test_a_parameter_that_cannot_be_used_is_one_sentence() -> None:
     with pytest.raises(SettingError, match="workers = 1: take 2"):
         stragglers.lecture(workers=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "read", "value"),
+    [
+        ("1-stragglers", {"workers": 20}, "workers", 20),
+        ("2-by-hand", {"late": "2"}, "answered", (0, 2)),
+        ("4-communication", {}, "best", (4, 3)),
+        ("5-not-waiting", {"copies": 3}, "copies", 2),  # must divide 8
+        ("6-asking-less", {"groups": 5}, "groups", 4),  # must divide 12
+    ],
+)
+def test_sliders_begin_where_they_are_put_or_at_the_nearest_that_works(
+    name: str, given: dict[str, Any], read: str, value: object
+) -> None:
+    assert getattr(SCRIPTS[name](**given).desk.knobs, read) == value
+
+
+def test_one_more_file_is_one_more_lecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import replace\nfrom workbench_lectures import stragglers\n"
+        "lecture = replace(stragglers.lecture, notebook='7-mine')\n"
+    )
+    monkeypatch.setattr(workbench_lectures, "__path__", [*workbench_lectures.__path__, str(tmp_path)])
+    assert list(scripts()) == [*SCRIPTS, "7-mine"]
+    assert len(scripts()["7-mine"]().quiz.questions) == 3

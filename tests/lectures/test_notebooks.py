@@ -10,7 +10,6 @@ from typing import Any
 import nbformat
 import papermill
 import pytest
-from workbench_lectures import NAMES
 
 from tests.lectures.drawn import SCRIPTS
 from workbench.base import notebooks
@@ -24,10 +23,10 @@ def cells(name: str, kind: str) -> list[str]:
 
 
 def test_there_is_one_for_every_lecture() -> None:
-    assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == sorted(NAMES)
+    assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == list(SCRIPTS)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_parameters_are_the_sliders_and_begin_where_they_do(name: str) -> None:
     parameters = papermill.inspect_notebook(str(FOLDER / f"{name}.ipynb"))
     given = {key: ast.literal_eval(p["default"]) for key, p in parameters.items() if key != "start"}
@@ -36,7 +35,7 @@ def test_parameters_are_the_sliders_and_begin_where_they_do(name: str) -> None:
     assert len(given) >= 4
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_every_cell_runs_and_shows_something(name: str) -> None:
     space: dict[str, Any] = {}
     shown = []
@@ -53,7 +52,7 @@ def test_every_cell_runs_and_shows_something(name: str) -> None:
     assert len(lecture.quiz.questions) == 3
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_prose_is_short_and_needs_nothing_from_elsewhere(name: str) -> None:
     text = "\n".join(cells(name, "markdown"))
     assert 250 < len(re.sub(r"<[^>]+>", "", text).split()) < 650  # ten to fifteen minutes with the figures
@@ -64,7 +63,7 @@ def test_prose_is_short_and_needs_nothing_from_elsewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name if i == 0 else pytest.param(name, marks=pytest.mark.slow) for i, name in enumerate(NAMES)]
+    "name", [name if i == 0 else pytest.param(name, marks=pytest.mark.slow) for i, name in enumerate(SCRIPTS)]
 )
 def test_papermill_runs_it_to_the_end(name: str, tmp_path: Path) -> None:
     done = notebooks.execute(FOLDER / f"{name}.ipynb", tmp_path / "out.ipynb", {"start": True}, tmp_path)

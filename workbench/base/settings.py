@@ -237,7 +237,7 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
 def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     """Turn the first complaint of a ValidationError into one sentence."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in _own(first["loc"], cls) if part not in _BRANCHES)
+    where = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
     if first["type"] == "json_invalid":
         return f"{where or cls.__name__} = {_short(first['input'])}: {_lower(first['msg'])}; give fields and values"
     if first["type"] == "model_type":
@@ -248,21 +248,10 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
         return f"{where}: is missing; {_hint(cls, first['loc'])}"
     if first["type"] == "value_error":
         return _joined(where, str(first["ctx"]["error"]))
-    if first["type"] == "union_tag_invalid":
-        ctx = first["ctx"]
-        return f"{where}.{ctx['discriminator'].strip(chr(39))} = {ctx['tag']!r}: choose one of {ctx['expected_tags']}"
-    if first["type"] == "union_tag_not_found":
-        return f"{where}: has no kind; give one, e.g. {{kind: constant}}"
     words = [_PLAIN.get(first["type"], _lower(first["msg"]))]
     if (field := cls.model_fields.get(str(first["loc"][0]))) and first["type"] in _NUMBERS:
         words = [*(words if first["type"] not in _RANGES else []), range_of(field, first["input"])]
     return f"{where} = {_short(first['input'])}: {'; '.join(words)}"
-
-
-def _own(loc: tuple[int | str, ...], cls: type[BaseModel]) -> tuple[int | str, ...]:
-    """The way to a field as a user writes it: pydantic also names the kind of a field that has kinds."""
-    field = cls.model_fields.get(str(loc[0])) if len(loc) > 1 else None
-    return loc if field is None or field.discriminator is None else loc[:1] + loc[2:]
 
 
 def _joined(where: str, message: str) -> str:

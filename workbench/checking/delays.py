@@ -48,7 +48,7 @@ def ordered(law: DelayModel, case: Case) -> None:
 
 def growing(law: DelayModel, case: Case) -> None:
     """With one draw, more samples never take less time."""
-    draw = law.draw(Keyed(case["seed"]), 0, case["workers"])
+    draw = law.draw(Keyed(case["seed"]), 0, case["workers"], 0, None)
     few, many = (
         law.compute(draw, np.full(case["workers"], k)) for k in (case["samples"], 2 * case["samples"] + 1)
     )
@@ -59,8 +59,8 @@ def growing(law: DelayModel, case: Case) -> None:
 def memory(law: DelayModel, case: Case) -> None:
     """A law that declares no memory does not look at the round before."""
     keyed, workers = Keyed(case["seed"]), case["workers"]
-    alone = law.draw(keyed, 1, workers)
-    after = law.draw(keyed, 1, workers, 0, law.draw(keyed, 0, workers))
+    alone = law.draw(keyed, 1, workers, 0, None)
+    after = law.draw(keyed, 1, workers, 0, law.draw(keyed, 0, workers, 0, None))
     if not np.array_equal(alone, after):
         raise Broken("its draws change with `before`; declare `memory = True`")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 import click
@@ -11,7 +10,7 @@ import click
 from workbench import clusters
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
-from workbench.clusters import Cluster, Status
+from workbench.clusters import Status
 from workbench.clusters.base import table
 from workbench.running.start import Bar
 
@@ -48,7 +47,7 @@ def list_() -> None:
 @_NAME
 def check(name: str) -> None:
     """Look at all hosts of a cluster; one table of what is wrong where. Exit status: 0 nothing, 1 something."""
-    chosen = _load(name)
+    chosen = clusters.load(name)
     if findings := _shown(f"checking {chosen.name}", chosen.check):
         click.echo(table(findings))
         raise SystemExit(1)
@@ -59,7 +58,7 @@ def check(name: str) -> None:
 @_NAME
 def up(name: str) -> None:
     """Have everything in place for runs; where it is already, nothing happens. Ctrl-C leaves nothing behind."""
-    chosen = _load(name)
+    chosen = clusters.load(name)
     _failing(lambda: _shown(f"{chosen.name}: up", chosen.up))
     click.echo(f"{chosen.name}: is up; workbench cluster down {name} ends it")
 
@@ -68,7 +67,7 @@ def up(name: str) -> None:
 @_NAME
 def status(name: str) -> None:
     """Show hosts, ranks on them, and cost so far."""
-    chosen = _load(name)
+    chosen = clusters.load(name)
     for line in lines(_failing(lambda: _shown(f"asking {chosen.name}", chosen.status))):
         click.echo(line)
 
@@ -77,7 +76,7 @@ def status(name: str) -> None:
 @_NAME
 def down(name: str) -> None:
     """End what is ours on the hosts and take it away, runs under way included; where nothing is, nothing happens."""
-    chosen = _load(name)
+    chosen = clusters.load(name)
     _failing(lambda: _shown(f"{chosen.name}: down", chosen.down))
     click.echo(f"{chosen.name}: is down")
 
@@ -90,7 +89,7 @@ def run(name: str, command: tuple[str, ...]) -> None:
 
     Exit status: the first that is not 0.
     """
-    chosen = _load(name)
+    chosen = clusters.load(name)
     found = _failing(
         lambda: _shown(f"running on {chosen.name}", lambda said: chosen.run(list(command), said))
     )
@@ -114,12 +113,10 @@ def lines(status: Status) -> list[str]:
     for h in status.hosts:
         free = "" if h.free is None else f"{h.free:.1f}"
         rows.append((h.host, h.state, str(h.ranks), "" if h.cores is None else str(h.cores), free, h.note))
-    widths = [max(len(row[i]) for row in rows) for i in range(6)]
-    begin = (True, True, False, False, False, True)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    begins = (str.ljust, str.ljust, str.rjust, str.rjust, str.rjust, str.ljust)
     shown = [
-        "  ".join(
-            w.ljust(n) if begins else w.rjust(n) for w, n, begins in zip(row, widths, begin, strict=True)
-        ).rstrip()
+        "  ".join(put(word, width) for put, word, width in zip(begins, row, widths, strict=True)).rstrip()
         for row in rows
     ]
     return [*shown, _summary(status), *([status.note] if status.note else [])]
@@ -135,10 +132,6 @@ def _summary(status: Status) -> str:
     return ", ".join(words)
 
 
-def _load(name: str) -> Cluster:
-    return clusters.load(name)
-
-
 def _failing(work: Callable[[], T]) -> T:
     """A cluster's error may be a table: it is shown as it is, exit status 1."""
     try:
@@ -150,7 +143,7 @@ def _failing(work: Callable[[], T]) -> T:
 
 def _shown(what: str, work: Callable[[Callable[[str, int, int], None]], T]) -> T:
     """Do something with a progress bar, which shows itself after a second."""
-    with _bar(what) as bar:
+    with Bar(what, "", 0, True) as bar:
 
         def said(doing: str, done: int, total: int) -> None:
             bar.bar.total = total or None
@@ -158,9 +151,3 @@ def _shown(what: str, work: Callable[[Callable[[str, int, int], None]], T]) -> T
             bar.update(done)
 
         return work(said)
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Bar]:
-    with Bar(what, "", 0, True) as bar:
-        yield bar

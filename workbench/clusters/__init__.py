@@ -1,4 +1,4 @@
-"""Clusters by name: `load("lab")` reads clusters/lab.yaml. Importing this package finds every kind in it.
+"""Clusters by name: `load("lab")` reads clusters/lab.yaml. Whoever looks for a kind has every module in here imported.
 
 Files are looked for in ./clusters, then in the user's configuration folder; `local`, this machine, is always there.
 A cluster's file is code: it names programs (`python`, the options of sbatch) and may name a configuration of ssh, whose
@@ -8,16 +8,11 @@ How to add a kind stands in `workbench.clusters.base`.
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 from workbench.base.settings import SettingError, path_of, unknown_name
 from workbench.base.text import read_yaml
 from workbench.clusters.base import Cluster, Finding, HostState, Status, rebuilt
-
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
 
 LOCAL = "local"
 
@@ -99,4 +94,4 @@ def _read(path: Path) -> Cluster:
 
 
 def _kinds() -> str:
-    return ", ".join(sorted(Cluster.catalogue))
+    return ", ".join(Cluster.catalogue)

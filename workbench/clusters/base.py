@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
-from workbench.base.settings import Settings, setting, unknown_name
+from workbench.base.plugins import Catalogue, Family
+from workbench.base.settings import setting
 from workbench.launch.client.gateway import Gateway
 from workbench.launch.client.pools import FolderPool, Holder, Pool
 from workbench.launch.hosts.host import Host
@@ -116,7 +117,7 @@ class Status:
         return sum(host.ranks for host in self.hosts)
 
 
-class Cluster(Settings):
+class Cluster(Family):
     """Where real runs go. Subclasses are kinds, registered by their field `kind`.
 
     >>> from workbench import clusters
@@ -124,20 +125,13 @@ class Cluster(Settings):
     'local'
     """
 
-    catalogue: ClassVar[dict[str, type[Cluster]]] = {}
+    catalogue: ClassVar[Catalogue[Cluster]] = Catalogue("kind", "workbench.clusters", "workbench.clusters")
     elsewhere: ClassVar[bool] = False  # do ranks have to be told where prepared data lie?
     alone: ClassVar[bool] = False  # has a new pool to wait for the room that idle ones of this process have?
 
     kind: str = setting("", "what sort of cluster it is")
     name: str = setting("", "the file's name without .yaml; not written into the file")
     price: float | None = setting(None, "what a host costs, for `workbench cluster status`", "$/h", ge=0)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register under the kind's name."""
-        super().__pydantic_init_subclass__(**kwargs)
-        if kind := cls.model_fields["kind"].default:
-            Cluster.catalogue[kind] = cls
 
     def located(self, folder: Path) -> Cluster:
         """The same with paths that are relative to the folder of its file made absolute; `load` calls it."""
@@ -263,7 +257,4 @@ class Cluster(Settings):
 
 def rebuilt(words: dict[str, Any]) -> Cluster:
     """The cluster whose `model_dump` this is; raises `SettingError`."""
-    kind = str(words.get("kind"))
-    if kind not in Cluster.catalogue:
-        raise unknown_name("kind", kind, sorted(Cluster.catalogue))
-    return Cluster.catalogue[kind](**words)
+    return Cluster.catalogue.get_class(str(words.get("kind")))(**words)

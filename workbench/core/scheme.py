@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.settings import Settings, setting
+from workbench.base.plugins import Catalogue, Family
+from workbench.base.settings import setting
 from workbench.base.types import Array
 from workbench.codes import GradientCode
 from workbench.core.odds import Draws, Odds
@@ -19,7 +20,7 @@ from workbench.core.protocol import Node, Program
 LEAST_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
 
 
-class Scheme(Settings):
+class Scheme(Family):
     """A frozen, validated bag of numbers; defining a subclass with a `name` registers it."""
 
     name: ClassVar[str] = ""  # what users see: "CR", "GC" ...
@@ -32,14 +33,7 @@ class Scheme(Settings):
         None  # number, and its direction, in which codes keep more digits
     )
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
-    catalogue: ClassVar[dict[str, type[Scheme]]] = {}
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register under the class's own name."""
-        super().__pydantic_init_subclass__(**kwargs)
-        if "name" in cls.__dict__:
-            Scheme.catalogue[cls.name] = cls
+    catalogue: ClassVar[Catalogue[Scheme]] = Catalogue("scheme", "workbench.schemes", "workbench.schemes")
 
     @classmethod
     def candidates(cls, workers: int) -> Iterable[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench import problems, schemes
@@ -92,15 +92,15 @@ def axis(name: str, used: Sequence[str] = ()) -> str:
     return f"{setting(name)} ({unit})" if unit else setting(name)
 
 
-def _owners(group: str, used: Sequence[str]) -> dict[str, type[Settings]]:
+def _owners(group: str, used: Sequence[str]) -> Mapping[str, type[Settings]]:
     """Who may have settings of a group: name -> class."""
     if group == "scheme_args":
         return {name: schemes.get(name) for name in (used or schemes.names())}
-    owners: dict[str, dict[str, Any]] = {
+    owners: dict[str, Mapping[str, Any]] = {
         "": {"": Experiment},
         "delays": delay_models(),
         "link": {"": Link},
-        "problem_args": {name: problems.get(name) for name in problems.names()},
-        "optimiser_args": dict(optimisers.Optimiser.catalogue),
+        "problem_args": problems.ProblemArgs.catalogue,
+        "optimiser_args": optimisers.Optimiser.catalogue,
     }
     return owners.get(group, {})

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from workbench import problems, schemes
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.files import sha256
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
-from workbench.core.delays import Delays, DelayStream
+from workbench.core.delays import DelayStream, law_of
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser, State, optimiser_class
 from workbench.core.plan import Plan
@@ -198,9 +196,7 @@ def unpacked(task: Task) -> Unpacked:
         plan=plan,
         rounds=spec["rounds"],
         floats=len(model),
-        delays=DelayStream(
-            TypeAdapter(Delays).validate_python(spec["delays"]), spec["seed"], spec["workers"]
-        ),
+        delays=DelayStream(law_of(spec["delays"]), spec["seed"], spec["workers"]),
         link=Link(**spec["link"]),
         emulate=task.emulate,
         decode_rate=spec["decode_rate"],

@@ -1,63 +1,37 @@
-"""What a problem must offer: losses and weighted gradient sums of slices of its data."""
+"""What a problem is told: arguments, which know its size and how to make it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from abc import abstractmethod
+from typing import ClassVar
 
-from workbench.base.types import Array
+from workbench.base.plugins import Catalogue, Family
+from workbench.core.plan import Plan
+from workbench.core.problem import Evaluation, Problem, Quadratic, Request, Slice
 
-Slice = tuple[int, int, float]  # first sample, one past the last, weight
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """A problem at one model."""
-
-    loss: float  # mean loss plus regularisation
-    gradient: Array | None  # weighted sum over the samples, shape (p,), without regularisation
-    metrics: dict[str, float] = field(default_factory=dict)
+__all__ = ["Evaluation", "Problem", "ProblemArgs", "Quadratic", "Request", "Slice"]
 
 
-@dataclass(frozen=True)
-class Request:
-    """One model at which to evaluate, with a weight for every sample (None: all ones)."""
+class ProblemArgs(Family):
+    """Arguments of a problem; a subclass with a `name` is registered."""
 
-    model: Array
-    weights: Array | None = None
-    gradient: bool = True  # False: only the loss is wanted
+    name: ClassVar[str] = ""
+    catalogue: ClassVar[Catalogue[ProblemArgs]] = Catalogue(
+        "problem", "workbench.problems", "workbench.problems"
+    )
 
+    @abstractmethod
+    def count(self) -> int:
+        """Number of samples d."""
 
-class Problem(Protocol):
-    """The objective is (1/d) sum of sample losses + (l2/2) |model|^2; gradients are sums, as workers send them."""
+    def told(self) -> int | None:
+        """Number of samples if it can be told without opening data, else None."""
+        return self.count()
 
-    samples: int
-    size: int  # number of parameters p
-    l2: float
-    truth: Array | None  # the model that generated the data, where known
+    @abstractmethod
+    def size(self, plan: Plan | None) -> int:
+        """Number of parameters p."""
 
-    def start(self) -> Array:
-        """Model of round 0, shape (p,)."""
-
-    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Weighted sum of the gradients of some slices of the data, shape (p,): what a worker computes."""
-
-    def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Loss and weighted gradient at several models in one pass over the data."""
-
-    def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Lipschitz constant of the gradient of the objective (of the mean loss over some slices, with l2)."""
-
-
-class Quadratic(Protocol):
-    """A problem whose gradient sum is X^T X model + constant: its data, and not only its gradients, can be encoded."""
-
-    def blend(self, slices: Sequence[Slice]) -> Array:
-        """Weighted sum of the slices' rows, number by number, short slices filled up with rows of zeros: (rows, p)."""
-
-    def curve(self, block: Array, model: Array) -> Array:
-        """block^T (block @ model), shape (p,)."""
-
-    def constant(self, slices: Sequence[Slice]) -> Array:
-        """The weighted sum of the slices' -X^T y, shape (p,)."""
+    @abstractmethod
+    def build(self, plan: Plan) -> Problem:
+        """Open the data and make the problem."""

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.settings import SettingError
+from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
-from workbench.problems.base import Evaluation, Request, Slice
+from workbench.core.plan import Plan
+from workbench.problems.base import Evaluation, Problem, Request, Slice
+from workbench.problems.data import DataError, DataSet, catalogue
+from workbench.problems.on_data import OnData
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10  # of CIFAR-10
 SHAPES = (  # weights and biases, layer by layer
@@ -198,3 +201,54 @@ def _drawn(shape: tuple[int, ...], weight: tuple[int, ...], random: Any, t: Any)
 
 def _blocks(rows: NDArray[np.int64]) -> Iterator[slice]:
     return (slice(a, a + BLOCK) for a in range(0, len(rows), BLOCK))
+
+
+class CnnArgs(OnData):
+    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch."""
+
+    name: ClassVar[str] = "cnn"
+    task: ClassVar[str] = "multiclass"
+    features: int | None = setting(
+        3072, "pixels of an image; the network takes 3 x 32 x 32", ge=3072, le=3072
+    )
+    held_out: int = setting(0, "samples kept apart for the metric test_accuracy", "samples", ge=0)
+    precision: Literal["float32", "float64"] = setting("float32", "numbers that the network computes with")
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", "where; auto = CUDA where there is one")
+    init_seed: int = setting(0, "seed of the start model", ge=0)
+
+    def count(self) -> int:
+        """Number of samples d, those held out not counted."""
+        if self.samples is None:
+            return super().count() - self.held_out
+        return self.samples
+
+    def size(self, plan: Plan | None) -> int:
+        """117706, whatever the data."""
+        return SIZE
+
+    def open(self) -> DataSet:
+        """The samples and those held out, in one set."""
+        info = catalogue().get(self.data)
+        if info and info.name != "synthetic" and self.features and info.features < self.features:
+            raise DataError(
+                f"problem_args.data = {self.data!r}: has {info.features} features, and the network takes pictures of"
+                f" {self.features} numbers; use 'synthetic', or 'openml:cifar10'"
+            )
+        if self.samples is None or not self.held_out:
+            return super().open()
+        return self.replace(samples=self.samples + self.held_out, held_out=0).open()
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data; raises `SettingError` without PyTorch, or for data of another shape."""
+        torch()  # before the data are prepared
+        if self.intercept:
+            raise SettingError(
+                "problem_args.intercept = True: the network has biases of its own; leave it out"
+            )
+        data = self.open()
+        if data.classes > CLASSES:
+            raise SettingError(
+                f"problem_args.data = {self.data!r}: has {data.classes} classes, the network {CLASSES}; take a set with"
+                " at most so many"
+            )
+        return Cnn(data.X, data.y, self.l2, self.held_out, self.precision, self.device, self.init_seed)

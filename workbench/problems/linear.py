@@ -13,13 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from workbench.base.blas import one_thread
 from workbench.base.types import Array
-from workbench.problems.base import Evaluation, Request, Slice
+from workbench.core.plan import Plan
+from workbench.problems.base import Evaluation, Problem, Request, Slice
+from workbench.problems.on_data import OnData
 
 BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in calls than caches give back
 LARGE = 32 * 2**20  # bytes of data from which on two requests share tiles
@@ -260,3 +262,47 @@ class Softmax(LinearProblem):
 
     def _back(self, slope: Array, X: Array) -> Array:
         return np.asarray(X.T @ slope).ravel()
+
+
+class LeastSquaresArgs(OnData):
+    """Linear regression: mean of (x.model - y)^2 / 2."""
+
+    name: ClassVar[str] = "least_squares"
+    task: ClassVar[str] = "regression"
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data."""
+        data = self.open()
+        return LeastSquares(data.X, data.y, self.l2, data.truth)
+
+
+class LogisticArgs(OnData):
+    """Logistic regression of two classes."""
+
+    name: ClassVar[str] = "logistic"
+    task: ClassVar[str] = "binary"
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data. The truth of noisy labels is no minimiser, so no distance from it is reported."""
+        data = self.open()
+        return Logistic(data.X, data.y, self.l2)
+
+
+class SoftmaxArgs(OnData):
+    """Logistic regression of several classes (cross-entropy)."""
+
+    name: ClassVar[str] = "softmax"
+    task: ClassVar[str] = "multiclass"
+
+    def size(self, plan: Plan | None) -> int:
+        """Number of columns times number of classes."""
+        known = self.known()
+        if known and (known[2] or self.data == "synthetic"):
+            return known[1] * (known[2] or 10)
+        data = self.open()
+        return data.X.shape[1] * data.classes
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data."""
+        data = self.open()
+        return Softmax(data.X, data.y, data.classes, self.l2)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.settings import at_most, setting
 from workbench.base.types import Array
-from workbench.problems.base import Evaluation, Request, Slice
+from workbench.core.plan import Plan
+from workbench.problems.base import Evaluation, Problem, ProblemArgs, Request, Slice
+from workbench.problems.on_data import MOST_SAMPLES
 
 
 class Unit:
@@ -60,3 +64,24 @@ class Unit:
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """A constant: nothing curves here."""
         return 1.0
+
+
+class UnitArgs(ProblemArgs):
+    """Part j has the gradient e_j: what a scheme commits is its decoding vector."""
+
+    name: ClassVar[str] = "unit"
+    samples: Annotated[int, at_most(MOST_SAMPLES)] = setting(
+        1000, "samples that are cut into parts (d)", "samples", ge=1
+    )
+
+    def count(self) -> int:
+        """Number of samples d."""
+        return self.samples
+
+    def size(self, plan: Plan | None) -> int:
+        """Number of parts (1 without a plan)."""
+        return plan.parts if plan is not None else 1
+
+    def build(self, plan: Plan) -> Problem:
+        """One coordinate per part."""
+        return Unit(plan.sizes)

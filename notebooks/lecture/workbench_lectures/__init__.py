@@ -1,21 +1,28 @@
 """Lectures: sliders, figures that follow them, runs to watch on the virtual clock, exercises that check themselves.
 
-A lecture is one module: its sliders (`Knobs`), a function from sliders to a figure for each figure, the experiments
-that are run, and three exercises whose answers the package computes. The notebooks in `notebooks/lecture/` hold the
-prose, and nothing else.
+A lecture is one module in here whose `lecture` is a `Script`: its sliders (`Knobs`), a function from sliders to a
+figure for each figure, the experiments that are run, and three exercises whose answers the package computes. The
+notebook that it names, in `notebooks/lecture/`, holds the prose, and nothing else.
 """
 
-from types import MappingProxyType
+from __future__ import annotations
 
-NAMES = MappingProxyType(  # notebook -> module
-    {
-        "1-stragglers": "stragglers",
-        "2-by-hand": "by_hand",
-        "3-why-a-tree": "bandwidth",
-        "4-communication": "communication",
-        "5-not-waiting": "approximate",
-        "6-asking-less": "asking_less",
-    }
-)
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["NAMES"]
+if TYPE_CHECKING:
+    from workbench_lectures.lecture import Script
+
+__all__ = ["scripts"]
+
+
+def scripts() -> dict[str, Script[Any]]:
+    """All lectures by their notebooks' names, in their order.
+
+    >>> list(scripts())[:2]
+    ['1-stragglers', '2-by-hand']
+    """
+    modules = (import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__))
+    found = (getattr(module, "lecture", None) for module in modules)
+    return {each.notebook: each for each in sorted(filter(None, found), key=lambda each: each.notebook)}

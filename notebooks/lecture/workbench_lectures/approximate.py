@@ -18,7 +18,7 @@ from workbench.figures.style import GREY, Style, Theme, fade, new_figure
 from workbench_lectures.drawing import HEIGHT, curve, here, points
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Lecture, Part, Script
+from workbench_lectures.lecture import Part, Script
 
 TIME = 1e-3  # s that a worker takes for one part unless it straggles
 FACTOR = 10.0  # a straggler takes so many times longer
@@ -269,19 +269,11 @@ EXERCISES: tuple[Exercise[Approximate], ...] = (
 )
 
 ALL = ("workers", "copies", "slow", "slow_straggles", "active_straggles")
-SCRIPT: Script[Approximate] = Script(
+lecture: Script[Approximate] = Script(
+    "5-not-waiting",
     Approximate,
     {"error": Part(ALL, error), "parts": Part((*ALL, "draw", "code"), parts)},
     entries,
     (*ALL, "draw", "code"),
     EXERCISES,
 )
-
-
-def lecture(**values: object) -> Lecture[Approximate]:
-    """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used.
-
-    >>> lecture(copies=3).desk.knobs.copies  # must divide 8
-    2
-    """
-    return Lecture(SCRIPT, **values)

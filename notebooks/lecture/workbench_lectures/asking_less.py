@@ -21,7 +21,7 @@ from workbench.trace.trace import Trace
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Lecture, Part, Script
+from workbench_lectures.lecture import Part, Script
 
 MEAN = 1e-3  # eta, s
 SHARD, BATCH = 60, 20  # samples of a worker’s shard, of a mini-batch
@@ -248,19 +248,11 @@ EXERCISES: tuple[Exercise[AskingLess], ...] = (
 )
 
 ALL = ("workers", "groups", "c", "max_age")
-SCRIPT: Script[AskingLess] = Script(
+lecture: Script[AskingLess] = Script(
+    "6-asking-less",
     AskingLess,
     {"asked": Part((*ALL, "scheme"), asked), "cost": Part(ALL, cost)},
     entries,
     ALL,
     EXERCISES,
 )
-
-
-def lecture(**values: object) -> Lecture[AskingLess]:
-    """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used.
-
-    >>> lecture(groups=5).desk.knobs.groups  # must divide 12
-    4
-    """
-    return Lecture(SCRIPT, **values)

@@ -22,7 +22,7 @@ from workbench.widgets.plots.plot import low
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Lecture, Part, Script
+from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS
 
 FLOATS = 650  # p of the bundled digits: ten classes, 64 pixels and a constant
@@ -220,7 +220,8 @@ EXERCISES: tuple[Exercise[Bandwidth], ...] = (
     ),
 )
 
-SCRIPT: Script[Bandwidth] = Script(
+lecture: Script[Bandwidth] = Script(
+    "3-why-a-tree",
     Bandwidth,
     {
         "round": Part(("children", "layers", "stragglers", "message", "latency", "scheme"), one_round),
@@ -231,12 +232,3 @@ SCRIPT: Script[Bandwidth] = Script(
     ("children", "layers", "stragglers", "message", "latency"),
     EXERCISES,
 )
-
-
-def lecture(**values: object) -> Lecture[Bandwidth]:
-    """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used.
-
-    >>> lecture(children=3, layers=2).desk.knobs.workers
-    12
-    """
-    return Lecture(SCRIPT, **values)

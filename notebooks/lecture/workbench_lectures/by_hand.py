@@ -20,7 +20,7 @@ from workbench.figures.style import BLUE, GREEN, ORANGE, Theme, new_figure, pale
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Lecture, Part, Script
+from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS
 
 WORKERS, STRAGGLERS = 3, 1
@@ -280,7 +280,8 @@ def _only(knobs: ByHand) -> int:
     return int(np.flatnonzero(held[0] & ~held[1])[0])
 
 
-SCRIPT: Script[ByHand] = Script(
+lecture: Script[ByHand] = Script(
+    "2-by-hand",
     ByHand,
     {
         "code": Part(("draw",), matrix),
@@ -292,12 +293,3 @@ SCRIPT: Script[ByHand] = Script(
     EXERCISES,
     ("round", "loss"),
 )
-
-
-def lecture(**values: object) -> Lecture[ByHand]:
-    """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used.
-
-    >>> lecture(late="2").desk.knobs.answered
-    (0, 2)
-    """
-    return Lecture(SCRIPT, **values)

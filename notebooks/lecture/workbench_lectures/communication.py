@@ -16,7 +16,7 @@ from workbench.figures.style import BLUE, ORANGE, Theme, new_figure, palette
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Lecture, Part, Script
+from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
 
 FREE = 1e6  # rate of messages that take no time, 1/s
@@ -303,19 +303,11 @@ EXERCISES: tuple[Exercise[Communication], ...] = (
 )
 
 ALL = ("workers", "load", "reduction", "compute", "compute_tail", "send", "send_tail")
-SCRIPT: Script[Communication] = Script(
+lecture: Script[Communication] = Script(
+    "4-communication",
     Communication,
     {"table": Part(ALL, table), "split": Part(ALL, split)},
     entries,
     ALL,
     EXERCISES,
 )
-
-
-def lecture(**values: object) -> Lecture[Communication]:
-    """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used.
-
-    >>> lecture().desk.knobs.best
-    (4, 3)
-    """
-    return Lecture(SCRIPT, **values)

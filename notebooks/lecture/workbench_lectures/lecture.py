@@ -26,14 +26,19 @@ class Part(Generic[K]):
 
 @dataclass(frozen=True)
 class Script(Generic[K]):
-    """What a lecture is made of; `race`: the experiments that are run, and the knobs shown with them."""
+    """What a lecture is made of; `entries`: the experiments that are run, `race_names`: the knobs shown with them."""
 
+    notebook: str  # its name, which begins with the lecture's number
     knobs: type[K]
     parts: Mapping[str, Part[K]]
     entries: Entries[K]
     race_names: Sequence[str]
     exercises: Sequence[Exercise[K]]
     axes: tuple[str, str] = ("time", "loss")  # of the run: across, up
+
+    def __call__(self, **values: Any) -> Lecture[K]:
+        """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used."""
+        return Lecture(self, **values)
 
 
 class Lecture(w.VBox, Generic[K]):

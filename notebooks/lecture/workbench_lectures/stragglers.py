@@ -19,7 +19,7 @@ from workbench.widgets.plots.plot import low
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis, points
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Lecture, Part, Script
+from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS
 
 SAMPLES = 1200  # d of the figures
@@ -247,7 +247,8 @@ EXERCISES: tuple[Exercise[Stragglers], ...] = (
     ),
 )
 
-SCRIPT: Script[Stragglers] = Script(
+lecture: Script[Stragglers] = Script(
+    "1-stragglers",
     Stragglers,
     {
         "tail": Part(("workers", "stragglers", "tail", "distribution"), tail),
@@ -258,12 +259,3 @@ SCRIPT: Script[Stragglers] = Script(
     ("workers", "stragglers", "tail", "distribution"),
     EXERCISES,
 )
-
-
-def lecture(**values: object) -> Lecture[Stragglers]:
-    """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used.
-
-    >>> lecture(workers=20).desk.knobs.workers
-    20
-    """
-    return Lecture(SCRIPT, **values)

@@ -7,26 +7,12 @@
 'Table 3: expected iteration time for every load d and reduction m'
 """
 
-from workbench_book.catalogue import PAPERS, Entry, entries, get, names, of_paper
-from workbench_book.running import Outcome, find, reproduce
+from workbench_book.catalogue import PAPERS, Entry, Outcome, entries, get, names, of_paper
+from workbench_book.running import find, reproduce
 from workbench_book.setting import Setting, find_traces
 from workbench_book.values import Claim, Line, Misprint, Picture, Result
 
 __all__ = [
-    "PAPERS",
-    "Claim",
-    "Entry",
-    "Line",
-    "Misprint",
-    "Outcome",
-    "Picture",
-    "Result",
-    "Setting",
-    "entries",
-    "find",
-    "find_traces",
-    "get",
-    "names",
-    "of_paper",
-    "reproduce",
-]
+    "PAPERS", "Claim", "Entry", "Line", "Misprint", "Outcome", "Picture", "Result", "Setting", "entries", "find",
+    "find_traces", "get", "names", "of_paper", "reproduce",
+]  # fmt: skip

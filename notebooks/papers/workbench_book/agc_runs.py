@@ -37,23 +37,6 @@ class Words(NamedTuple):
     reason: str
 
 
-def entries() -> list[Entry]:
-    """Two simulated panels, two on recorded times."""
-    return [
-        Entry(name, title, find, measured=True)
-        for name, title, find in (
-            ("agc-fig2a", "Figure 2a: linear regression, simulated stragglers", partial(find_simulated, "a")),
-            (
-                "agc-fig2b",
-                "Figure 2b: logistic regression, simulated stragglers",
-                partial(find_simulated, "b"),
-            ),
-            ("agc-fig2c", "Figure 2c: iris, FRC on EC2's stragglers", partial(find_recorded, "FRC")),
-            ("agc-fig2d", "Figure 2d: iris, CRC on EC2's stragglers", partial(find_recorded, "CRC")),
-        )
-    ]
-
-
 def find_simulated(panel: str, setting: Setting) -> Result:
     """Both codes, shuffled and not, n = 8, s = 2, the paper's probabilities."""
     problem, args, data, caption = boston(setting) if panel == "a" else diabetes()
@@ -187,8 +170,7 @@ def _result(study: Study, claims: list[Claim], setting: Setting, words: Words) -
         ],
         columns=[],
         reasons={"claims": words.reason},
-        specs={_label(p): study.make(*p, setting.seed).model_dump(mode="json") for p in study.losses}
-        | study.real.specs(),
+        specs={_label(p): study.make(*p, setting.seed) for p in study.losses} | study.real.specs(),
         data=[words.data],
         measured=study.real.note,
         seed=setting.seed,
@@ -241,3 +223,13 @@ def _alike(losses: Losses) -> str:
     return (
         f" The curves of {' and of '.join(same)} lie on one another, within {100 * SAME:g} %." if same else ""
     )
+
+
+PLACE = (4, 3)  # paper, and place in its chapter of the book
+_TITLES = {
+    "Figure 2a: linear regression, simulated stragglers": partial(find_simulated, "a"),
+    "Figure 2b: logistic regression, simulated stragglers": partial(find_simulated, "b"),
+    "Figure 2c: iris, FRC on EC2's stragglers": partial(find_recorded, "FRC"),
+    "Figure 2d: iris, CRC on EC2's stragglers": partial(find_recorded, "CRC"),
+}
+ENTRIES = [Entry(f"agc-fig{title[7:9]}", title, find, measured=True) for title, find in _TITLES.items()]

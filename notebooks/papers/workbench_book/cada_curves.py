@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from workbench.figures.style import Style, scheme_style
 from workbench.running.start import run
 from workbench.trace.trace import Trace
 from workbench_book import drawing
@@ -33,19 +32,6 @@ from workbench_book.setting import Setting
 from workbench_book.values import Line, Picture, Result
 
 REAL_ROUNDS, REAL_ROUND = 200, 0.15  # of the real runs; s that a round of D-Adam takes in them
-
-
-def entries() -> list[Entry]:
-    """The curves."""
-    return [
-        Entry(
-            "gcada-fig2",
-            "Figure 2: loss, communication and computation against wall clock",
-            find_curves,
-            ("gcada-sweep",),
-            measured=True,
-        ),
-    ]
 
 
 def traces_of(setting: Setting) -> dict[str, Trace]:
@@ -90,7 +76,7 @@ def find_curves(setting: Setting) -> Result:
         columns=[],
         heads={"ours": f"virtual clock, c × {UNIT:g} L²"},
         reasons={"claims": "over the whole sweep of c"},
-        specs={label: t.experiment.model_dump(mode="json") for label, t in traces.items()} | real.specs(),
+        specs={label: t.experiment for label, t in traces.items()} | real.specs(),
         facts={"costs": found, "target": target, "short": short, "note": real.note},
         data=[data_of(setting)[1]],
         measured=real.note,
@@ -163,8 +149,7 @@ def _loss(traces: dict[str, Trace], data: str) -> Picture:
         "time since start (s)",
         "training loss",
         caption,
-        _styles(),
-        (False, True),
+        log=(False, True),
     )
 
 
@@ -172,13 +157,17 @@ def _cost(traces: dict[str, Trace], name: str, data: str) -> Picture:
     found = {label: (t.columns["time"], running(t)[name]) for label, t in traces.items()}
     title = f"{name.capitalize()} against wall clock"
     caption = f"Simulated wall clock. Learnt on {data}."
-    return drawing.curves(found, title, "time since start (s)", f"{name} ({COSTS[name]})", caption, _styles())
+    return drawing.curves(found, title, "time since start (s)", f"{name} ({COSTS[name]})", caption)
 
 
-def _styles() -> dict[str, Style]:
-    seen: dict[str, int] = {}
-    looks = {}
-    for each in RUNS:
-        looks[each.label] = scheme_style(each.scheme, seen.get(each.scheme, 0))
-        seen[each.scheme] = seen.get(each.scheme, 0) + 1
-    return looks
+PLACE = (3, 2)  # paper, and place in its chapter of the book
+ENTRIES = (
+    Entry(
+        "gcada-fig2",
+        "Figure 2: loss, communication and computation against wall clock",
+        find_curves,
+        ("gcada-sweep",),
+        measured=True,
+        weight=16.0,
+    ),
+)

@@ -11,11 +11,6 @@ from workbench_book.values import Misprint, Result
 GROUPED = {name: int(value) for name, value in PUBLISHED["G-CADA"].items() if name != "time"}
 
 
-def entries() -> list[Entry]:
-    """The one list."""
-    return [Entry("cada-misprints", "Misprints of the CADA paper", find)]
-
-
 def find(setting: Setting) -> Result:
     """Compute every one of them."""
     return Result(misprints=[_groups(), _class_zero(), _age()], seed=None)
@@ -59,3 +54,7 @@ def _age() -> Misprint:
         "wb.theory.cada_selected([1e-6], c=2, max_age=10)",
         abs(found - 0.1) < 1e-12,
     )
+
+
+PLACE = (3, 4)  # paper, and place in its chapter of the book
+ENTRIES = (Entry("cada-misprints", "Misprints of the CADA paper", find),)

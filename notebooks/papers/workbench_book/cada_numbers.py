@@ -18,12 +18,6 @@ SHOWN = ("CADA", STATED, MEANT)
 REASON = "the unit of c is not stated, nor are mini-batch and data"
 
 
-def entries() -> list[Entry]:
-    """The numbers; the sweep and figure 2 have computed them."""
-    title = f"The three numbers at a training loss of {TARGET:g}"
-    return [Entry("gcada-numbers", title, find_numbers, ("gcada-sweep", "gcada-fig2"))]
-
-
 def find_numbers(setting: Setting) -> Result:
     """CADA's costs over G-CADA's, for both readings of the groups and every unit of c."""
     sweep, real = Sweep.from_facts(setting.facts["gcada-sweep"]), setting.facts["gcada-fig2"]
@@ -37,7 +31,7 @@ def find_numbers(setting: Setting) -> Result:
         reasons={SWEEP: REASON},
         baseline=1.0,
         measured=real["note"],
-        specs={k: e.model_dump(mode="json") for k, e in experiments(setting) if k in SHOWN},
+        specs={k: e for k, e in experiments(setting) if k in SHOWN},
         data=[data_of(setting)[1]],
         seed=setting.seed,
     )
@@ -110,3 +104,14 @@ def _picture(ratios: list[Line], data: str) -> Picture:
         replace(line, what=line.what.removeprefix("CADA's ").replace(" over G-CADA's", "")) for line in ratios
     ]
     return drawing.numbers(short, "CADA over G-CADA", "ratio", caption, heads=heads)
+
+
+PLACE = (3, 3)  # paper, and place in its chapter of the book
+ENTRIES = (
+    Entry(
+        "gcada-numbers",
+        f"The three numbers at a training loss of {TARGET:g}",
+        find_numbers,
+        ("gcada-sweep", "gcada-fig2"),
+    ),
+)

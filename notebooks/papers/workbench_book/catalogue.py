@@ -1,11 +1,15 @@
-"""The entries of the book by name: one for every figure and table of the five papers, and for the misprints."""
+"""The entries of the book by name: one for every figure and table of the five papers, and for the misprints.
+
+To add some, add a module that says its `PLACE` in the book and its `ENTRIES`; nothing else needs an edit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
+from pkgutil import iter_modules
 
 from workbench.base.settings import unknown_name
 from workbench_book.setting import Setting
@@ -18,18 +22,14 @@ PAPERS = {
     4: "Approximate gradient coding for heterogeneous nodes (AGC)",
     5: "Gradient coding with clustering and multi-message communication (GC-MMC)",
 }
-_MODULES = {  # in the order of the book
-    1: ("codedreduce_tables", "ec2", "codedreduce", "figure13", "codedreduce_misprints"),
-    2: ("cegc", "cegc_example", "cegc_runs"),
-    3: ("cada_sweep", "cada_curves", "cada_numbers", "cada_misprints"),
-    4: ("ec2_traces", "agc", "agc_runs", "agc_replay"),
-    5: ("mmc",),
-}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure, table or list of misprints: `find` computes it; `needs` names entries whose facts it uses."""
+    """One figure, table or list of misprints: `find` computes it; `needs` names entries whose facts it uses.
+
+    `weight`: about how much of the time it takes.
+    """
 
     name: str
     title: str
@@ -37,17 +37,28 @@ class Entry:
     needs: tuple[str, ...] = ()
     measured: bool = False  # does it have a part on real processes?
     paper: int = 0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An entry with what it found, or why it found nothing."""
+
+    entry: Entry
+    result: Result | None
+    error: str = ""
+    seconds: float = 0.0
+    kept: bool = False  # taken over from an earlier run
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 @lru_cache(maxsize=1)
 def entries() -> dict[str, Entry]:
-    """All entries by name, paper by paper."""
-    found: dict[str, Entry] = {}
-    for paper, modules in _MODULES.items():
-        for module in modules:
-            for each in import_module(f"workbench_book.{module}").entries():
-                found[each.name] = Entry(**{**vars(each), "paper": paper})
-    return found
+    """All entries by name, in the order of the book: those of each module that says its place in it."""
+    package = import_module("workbench_book")
+    modules = (import_module(f"{package.__name__}.{each.name}") for each in iter_modules(package.__path__))
+    placed = sorted((m for m in modules if hasattr(m, "PLACE")), key=lambda module: module.PLACE)
+    return {each.name: replace(each, paper=module.PLACE[0]) for module in placed for each in module.ENTRIES}
 
 
 def names() -> list[str]:

@@ -14,11 +14,6 @@ from workbench_book.setting import Setting
 from workbench_book.values import Misprint, Result
 
 
-def entries() -> list[Entry]:
-    """The one list."""
-    return [Entry("cr-misprints", "Misprints and contradictions of the CodedReduce paper", find, ("ec2",))]
-
-
 def find(setting: Setting) -> Result:
     """Compute every one of them."""
     found = [
@@ -81,3 +76,7 @@ def _harmonic() -> Misprint:
         "wb.theory.harmonic(1), math.log(2)",
         first > math.log(2),
     )
+
+
+PLACE = (1, 5)  # paper, and place in its chapter of the book
+ENTRIES = (Entry("cr-misprints", "Misprints and contradictions of the CodedReduce paper", find, ("ec2",)),)

@@ -26,12 +26,6 @@ ABSENT = (
 )
 
 
-def entries() -> list[Entry]:
-    """The one figure."""
-    title = "Figure 1: a straggler and a non-straggler over 300 iterations (recorded on EC2)"
-    return [Entry("agc-fig1", title, find)]
-
-
 def find(setting: Setting) -> Result:
     """How long every worker took for the same task, iteration after iteration; real measurements."""
     if setting.traces is None:
@@ -115,3 +109,11 @@ def _curves(times: Array, name: str) -> Picture:
         looks,
         kind="real",
     )
+
+
+PLACE = (4, 1)  # paper, and place in its chapter of the book
+ENTRIES = (
+    Entry(
+        "agc-fig1", "Figure 1: a straggler and a non-straggler over 300 iterations (recorded on EC2)", find
+    ),
+)

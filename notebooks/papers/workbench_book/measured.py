@@ -45,12 +45,9 @@ class Measured:
     simulated: Mapping[str, Trace] = field(default_factory=dict)
     divided: float = 1.0
 
-    def specs(self) -> dict[str, dict[str, Any]]:
+    def specs(self) -> dict[str, Experiment]:
         """The experiments that were measured, by label."""
-        return {
-            f"{label}, measured": trace.experiment.model_dump(mode="json")
-            for label, trace in self.real.items()
-        }
+        return {f"{label}, measured": trace.experiment for label, trace in self.real.items()}
 
     def values(self, label: str, of: Callable[[Trace], float]) -> dict[str, float]:
         """The columns "scaled" and "measured" of a line; empty for what was not measured."""

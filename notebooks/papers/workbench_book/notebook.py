@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench_book import words
-from workbench_book.catalogue import PAPERS, of_paper
-from workbench_book.running import Outcome, find
+from workbench_book.catalogue import PAPERS, Outcome, of_paper
+from workbench_book.running import find
 from workbench_book.setting import Setting, find_traces
 from workbench_book.values import Picture, Result, number, printed
 from workbench_book.verdicts import columns_of, of_result
@@ -18,19 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTEBOOKS = ROOT / "notebooks" / "papers"
-STYLE = (
-    "<style>section.entry th,section.entry td{text-align:left;vertical-align:top}td>.verdict{white-space:nowrap}"
-    ".verdict{border-left:5px solid;padding:1px 8px}.agrees,.holds{color:#0072b2}.ordering{color:#8a5a00}"
-    ".fitted{color:#7a4a8a}.differs{color:#b04a00}.open{color:#5b636e}"
-    ".tag{border:1px solid;border-radius:4px;padding:0 6px;font-size:12px}"
-    ".tag.real{border-width:2px;color:#b04a00;font-weight:700}"
-    # On JupyterLab's dark theme, as on the page's.
-    "[data-jp-theme-light=false] .agrees,[data-jp-theme-light=false] .holds{color:#6cb8ea}"
-    "[data-jp-theme-light=false] .fitted{color:#d3a5e3}"
-    "[data-jp-theme-light=false] .ordering{color:#f0b84a}[data-jp-theme-light=false] .differs,"
-    "[data-jp-theme-light=false] .tag.real{color:#ff9a5c}[data-jp-theme-light=false] .open{color:#a9b1bc}"
-    "</style>"
-)
+STYLE = f"<style>{(Path(__file__).parent / 'notebook.css').read_text(encoding='utf-8')}</style>"
 
 
 def setting_from(quick: bool, traces: str = "", measure: bool = True, seed: int = 0) -> Setting:

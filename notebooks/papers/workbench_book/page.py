@@ -11,8 +11,7 @@ from typing import Any
 from workbench import __version__
 from workbench.base.files import atomic_write
 from workbench_book import words
-from workbench_book.catalogue import PAPERS
-from workbench_book.running import Outcome
+from workbench_book.catalogue import PAPERS, Outcome
 from workbench_book.setting import Setting
 from workbench_book.verdicts import Verdict, of_result
 
@@ -148,11 +147,8 @@ def _overview(outcomes: Sequence[Outcome]) -> str:
         f"<td><code>{o.entry.name}</code></td></tr>"
         for o in outcomes
     )
-    head = "<tr><th>paper</th><th>entry</th><th>verdict</th><th>name</th></tr>"
-    return (
-        f'<h2 id="overview">Every verdict</h2><div class="scroll"><table class="words"><thead>{head}</thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    table = words.words_table(("paper", "entry", "verdict", "name"), rows)
+    return f'<h2 id="overview">Every verdict</h2>{table}'
 
 
 def _paper(paper: int, outcomes: Sequence[Outcome], setting: Setting) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,13 @@ from workbench.base.errors import RunError
 from workbench.base.settings import SettingError, path_of
 from workbench.problems.data import DataError
 from workbench_book import keeping
-from workbench_book.catalogue import Entry, chosen
+from workbench_book.catalogue import Entry, Outcome, chosen
+from workbench_book.page import write
 from workbench_book.setting import Setting
 from workbench_book.values import Result
 
 KEPT = "kept"  # folder of finished entries, inside the book's
-WEIGHTS = {  # of an entry in the progress bar
-    "ec2": 11.0, "fig12": 10.0, "fig13": 12.0, "table3": 6.0, "cegc-fig3": 5.0, "gcada-fig2": 16.0,
-    "gcada-sweep": 11.0,    "agc-errors": 3.0, "agc-replay": 5.0, "mmc-fig1a": 8.0, "mmc-fig1b": 4.0,
-}  # fmt: skip
-CURVES_WEIGHT = 8.0
 _FAILURES = (RunError, SettingError, DataError, ArithmeticError, MemoryError, OSError)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """An entry with what it found, or why it found nothing."""
-
-    entry: Entry
-    result: Result | None
-    error: str = ""
-    seconds: float = 0.0
-    kept: bool = False  # taken over from an earlier run
-    versions: tuple[tuple[str, str], ...] = ()
 
 
 def find(
@@ -68,7 +52,7 @@ def find(
     wanted = chosen(name)
     outcomes: list[Outcome] = []
     facts: dict[str, Any] = {}
-    with Steps([weight(entry) for entry in wanted], progress) as steps:
+    with Steps([entry.weight for entry in wanted], progress) as steps:
         for entry in wanted:
             steps.begin(entry.name)
             now = replace(setting, facts=facts, report=steps.within)
@@ -80,30 +64,24 @@ def find(
     return outcomes
 
 
-def weight(entry: Entry) -> float:
-    """About how much of the time an entry takes."""
-    return WEIGHTS.get(entry.name, CURVES_WEIGHT if entry.needs == ("ec2",) and entry.name != "fig2" else 1.0)
-
-
 def _one(entry: Entry, setting: Setting, folder: Path, fresh: bool) -> Outcome:
     missing = [need for need in entry.needs if need not in setting.facts]
     if missing:
         return Outcome(entry, None, f"needs the entry {missing[0]}, which failed")
     place = keeping.place(folder / KEPT, entry, keeping.key(entry, setting))
     words = None if fresh else keeping.read(place)
-    if words is not None:
-        versions = tuple(sorted(words["versions"].items()))
-        return Outcome(entry, Result.from_json(words["result"]), "", words["seconds"], True, versions)
-    began = time.perf_counter()
-    try:
-        result = entry.find(setting)
-    except _FAILURES as error:
-        return Outcome(entry, None, " ".join(str(error).split()) or type(error).__name__)
-    keeping.write(place, result, time.perf_counter() - began)
-    written = keeping.read(place)
-    assert written is not None
-    versions = tuple(sorted(written["versions"].items()))
-    return Outcome(entry, Result.from_json(written["result"]), "", written["seconds"], False, versions)
+    kept = words is not None
+    if words is None:
+        began = time.perf_counter()
+        try:
+            result = entry.find(setting)
+        except _FAILURES as error:
+            return Outcome(entry, None, " ".join(str(error).split()) or type(error).__name__)
+        keeping.write(place, result, time.perf_counter() - began)
+        words = keeping.read(place)
+        assert words is not None
+    versions = tuple(sorted(words["versions"].items()))
+    return Outcome(entry, Result.from_json(words["result"]), "", words["seconds"], kept, versions)
 
 
 class Steps:
@@ -182,8 +160,6 @@ def reproduce(
     >>> [m.confirmed for m in found[0].result.misprints]
     [True, True]
     """
-    from workbench_book.page import write
-
     chosen_setting = setting or Setting()
     target = path_of(folder, "folder")
     outcomes = find(name, chosen_setting, target, fresh, progress)

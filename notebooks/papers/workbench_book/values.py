@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
-import numpy as np
+from workbench.base.text import plain
+from workbench.experiment import Experiment
 
 SWEEP = "sweep"  # judged like a column: lines that have `swept`
 COLUMNS = {  # id of a column of numbers -> heading; in this order
@@ -110,7 +111,7 @@ class Result:
     heads: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     baseline: float | None = None
-    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    specs: Mapping[str, Experiment | Mapping[str, Any]] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     data: Sequence[str] = ()
     measured: str = ""  # how the measured column came about, or why it is empty
@@ -122,35 +123,18 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and dicts."""
-        return dict(plain(asdict(self)))
+        specs = {
+            label: e.model_dump(mode="json") for label, e in self.specs.items() if isinstance(e, Experiment)
+        }
+        return dict(plain({**asdict(replace(self, specs={})), "specs": {**self.specs, **specs}}))
 
     @classmethod
     def from_json(cls, words: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
         parts: dict[str, Any] = dict(words)
-        for name, kind in (
-            ("lines", Line),
-            ("claims", Claim),
-            ("misprints", Misprint),
-            ("pictures", Picture),
-        ):
-            parts[name] = tuple(kind(**each) for each in parts[name])
+        kinds = {"lines": Line, "claims": Claim, "misprints": Misprint, "pictures": Picture}
+        parts |= {name: tuple(kind(**each) for each in parts[name]) for name, kind in kinds.items()}
         return cls(**parts)
-
-
-def plain(value: Any) -> Any:
-    """Turn NumPy's numbers and arrays, tuples and mappings into what JSON knows; NaN and infinity stay floats.
-
-    >>> plain({"a": (np.float64(1.5), np.arange(2))})
-    {'a': [1.5, [0, 1]]}
-    """
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return value.item()
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def printed(value: float | None) -> str:

@@ -10,7 +10,8 @@ from html import escape
 from typing import Any
 
 from workbench.base.text import dump
-from workbench_book.running import Outcome
+from workbench.experiment import Experiment
+from workbench_book.catalogue import Outcome
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Misprint, Picture, Result, number, printed
 from workbench_book.verdicts import Verdict, all_of, columns_of
@@ -145,10 +146,13 @@ def claims(found: Sequence[Claim]) -> str:
         f"<td>{escape(c.text)}</td><td>{escape(c.found)}</td><td>{code(c.by)}</td></tr>"
         for c in found
     )
-    head = "<tr><th></th><th>statement</th><th>what decides, here</th><th>computed by</th></tr>"
-    return (
-        f'<div class="scroll"><table class="words"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
-    )
+    return words_table(("", "statement", "what decides, here", "computed by"), rows)
+
+
+def words_table(heads: Sequence[str], rows: str) -> str:
+    """A table of sentences."""
+    head = "".join(f"<th>{text}</th>" for text in heads)
+    return f'<div class="scroll"><table class="words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def misprints(found: Sequence[Misprint]) -> str:
@@ -161,20 +165,12 @@ def misprints(found: Sequence[Misprint]) -> str:
         f"<td>{code(m.by)}</td></tr>"
         for m in found
     )
-    head = "<tr><th>where</th><th>the paper</th><th>found</th><th></th><th>computed by</th></tr>"
-    return (
-        f'<div class="scroll"><table class="words"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
-    )
+    return words_table(("where", "the paper", "found", "", "computed by"), rows)
 
 
 def picture(name: str, place: int, each: Picture) -> str:
     """A figure, drawn by plotly once it comes into view; its caption says whether it is simulated, computed or real."""
-    words = {
-        "data": each.data,
-        "darkData": each.dark_data,
-        "light": each.light,
-        "dark": each.dark,
-    }
+    words = {"data": each.data, "darkData": each.dark_data, "light": each.light, "dark": each.dark}
     text = json.dumps(words, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     height = int(each.light.get("height", 520))
     return (
@@ -208,5 +204,6 @@ def _experiments(count: int) -> str:
     return f"{count or 'no'} experiment{'' if count == 1 else 's'}"
 
 
-def _yaml(spec: Mapping[str, Any]) -> str:
-    return dump(dict(spec), default_flow_style=None, width=110)
+def _yaml(spec: Experiment | Mapping[str, Any]) -> str:
+    fields = spec.model_dump(mode="json") if isinstance(spec, Experiment) else dict(spec)
+    return dump(fields, default_flow_style=None, width=110)

@@ -8,12 +8,12 @@ from typing import Any
 
 import ipywidgets as w
 
-from workbench import problems
 from workbench.base.settings import unknown_name
 from workbench.core.delays import delay_models
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
+from workbench.problems import ProblemArgs
 from workbench.problems.data import catalogue
 from workbench.published.codedreduce import Preset, presets
 from workbench.published.others import others
@@ -57,9 +57,14 @@ class Controls(w.VBox):
         self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
         self.link = Form("Links", fields_of(Link), opened=False)
         self.problem = ChoiceForm(
-            "Problem and data", "problem", _problems(), "logistic", {"data": _known_data()}, opened=False
+            "Problem and data",
+            "problem",
+            ProblemArgs.catalogue,
+            "logistic",
+            {"data": _known_data()},
+            opened=False,
         )
-        self.optimiser = ChoiceForm("Optimiser", "optimiser", dict(Optimiser.catalogue), "gd", opened=False)
+        self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
         self.run = Form("Rounds, seed, faults", _run_lines(), opened=False)
         self.preset.on_change(lambda _: self._take_preset())
         common = (self.delays, self.link, self.problem, self.optimiser, self.run)
@@ -196,10 +201,6 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
 def _run_lines() -> list[Field]:
     lines = [line for line in fields_of(Experiment) if line.name in _RUN]
     return [replace(line, minor=line.name in _RUN[2:]) for line in lines]
-
-
-def _problems() -> dict[str, Any]:
-    return {name: problems.get(name) for name in problems.names()}
 
 
 def _known_data() -> tuple[str, ...]:

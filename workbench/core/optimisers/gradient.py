@@ -1,98 +1,45 @@
-"""Optimisers: from a gradient sum to the next model. `update` is pure; state is passed around."""
+"""Gradient steps: plain, accelerated, shorter and shorter, and scaled coordinate by coordinate."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from itertools import product
-from math import isfinite
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
-from workbench.base.settings import SettingError, Settings, setting, unknown_name
+from workbench.base.settings import setting
 from workbench.base.types import Array
-from workbench.problems.base import Problem
+from workbench.core.optimisers.base import Optimiser, State, mean_gradient, smoothness_of
+from workbench.core.problem import Problem
 
-State = dict[str, Any]
 STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
 OFFSETS = (300.0, 3000.0)  # tuned c2, rounds
 NEAR = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))  # steps around the best of these, in units of it
 
 
-class Optimiser(Settings):
-    """theta(t+1) = h_R(theta(t), g), paper 1 equation (2): regularisation is applied here, at the master."""
+class Stepping(Optimiser):
+    """Base of those with a step, which follows from the problem where none is given."""
 
-    name: ClassVar[str] = ""
-    catalogue: ClassVar[dict[str, type[Optimiser]]] = {}
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register under the class's own name."""
-        super().__pydantic_init_subclass__(**kwargs)
-        if cls.name:
-            Optimiser.catalogue[cls.name] = cls
-
-    def start(self, problem: Problem) -> State:
-        """State of round 0; an automatic step is 1 / (the problem's smoothness)."""
-        return {}
-
-    @abstractmethod
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
-        """Next model and state; `gradient` is the sum over samples, `t` the round from 0."""
-
-    def candidates(self, smoothness: float) -> list[Self]:
-        """Grid that `wb.tune` chooses from, around 1 / smoothness; this one alone where nothing is tuned."""
-        return [self]
+    step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
 
     def scaled(self, times: float, smoothness: float) -> Self:
-        """The same with so many times its automatic step, which is 1 / smoothness where not said otherwise."""
-        return self
-
-    def near(self) -> list[Self]:
-        """What lies between this one and its neighbours on that grid, or beyond its ends."""
-        return []
+        """With the step times / smoothness."""
+        return self.replace(step=times / smoothness)
 
     @property
     def told(self) -> str:
-        """Its step in words, empty where it has none."""
-        return ""
+        """The step."""
+        return "step 1/L" if self.step is None else f"step {self.step:.3g}"
+
+    def first_step(self, problem: Problem) -> float:
+        """The step of round 0."""
+        return 1.0 / smoothness_of(problem, "step") if self.step is None else self.step
 
 
-def _mean(model: Array, gradient: Array, problem: Problem) -> Array:
-    return gradient / problem.samples + problem.l2 * model
-
-
-def _step(step: float | None) -> str:
-    return "step 1/L" if step is None else f"step {step:.3g}"
-
-
-def _auto(step: float | None, problem: Problem) -> float:
-    return 1.0 / smoothness_of(problem, "step") if step is None else step
-
-
-def smoothness_of(problem: Problem, field: str) -> float:
-    """The problem's smoothness, from which an empty field follows; raises `SettingError` where nothing can."""
-    found = problem.smoothness()
-    if found > 0 and isfinite(1 / found) and isfinite(found):
-        return found
-    why = (
-        "every column is 0 (constant ones are, once standardised)"
-        if found == 0
-        else "their size is out of range"
-    )
-    raise SettingError(
-        f"optimiser_args.{field}: is empty, and from the data no step follows, as {why}; write a number, or take"
-        " other data, or another scale or intercept"
-    )
-
-
-class GradientDescent(Optimiser):
+class GradientDescent(Stepping):
     """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone."""
 
     name: ClassVar[str] = "gd"
-    step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
     decay: float = setting(1.0, "factor on the step at each milestone", gt=0, le=1)
     milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
 
@@ -100,57 +47,38 @@ class GradientDescent(Optimiser):
         """Steps around 1 / smoothness."""
         return [self.scaled(k, smoothness) for k in STEPS]
 
-    def scaled(self, times: float, smoothness: float) -> Self:
-        """With the step times / smoothness."""
-        return self.replace(step=times / smoothness)
-
     def near(self) -> list[Self]:
         """Steps a little smaller and larger."""
         return [] if self.step is None else [self.replace(step=self.step * k) for k in NEAR]
 
-    @property
-    def told(self) -> str:
-        """The step."""
-        return _step(self.step)
-
     def start(self, problem: Problem) -> State:
         """Fix the step."""
-        return {"step": _auto(self.step, problem)}
+        return {"step": self.first_step(problem)}
 
     def update(
         self, state: State, model: Array, gradient: Array, problem: Problem, t: int
     ) -> tuple[Array, State]:
         """One gradient step."""
         step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
-        return model - step * _mean(model, gradient, problem), state
+        return model - step * mean_gradient(model, gradient, problem), state
 
 
-class Nesterov(Optimiser):
+class Nesterov(Stepping):
     """Nesterov's accelerated gradient, momentum t/(t+3) or a constant."""
 
     name: ClassVar[str] = "nesterov"
-    step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
     momentum: float | None = setting(None, "constant momentum; empty = t/(t+3)", ge=0, lt=1)
-
-    def scaled(self, times: float, smoothness: float) -> Self:
-        """With the step times / smoothness."""
-        return self.replace(step=times / smoothness)
-
-    @property
-    def told(self) -> str:
-        """The step."""
-        return _step(self.step)
 
     def start(self, problem: Problem) -> State:
         """Fix the step."""
-        return {"step": _auto(self.step, problem), "before": problem.start()}
+        return {"step": self.first_step(problem), "before": problem.start()}
 
     def update(
         self, state: State, model: Array, gradient: Array, problem: Problem, t: int
     ) -> tuple[Array, State]:
         """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
         momentum = t / (t + 3) if self.momentum is None else self.momentum
-        descended = model - state["step"] * _mean(model, gradient, problem)
+        descended = model - state["step"] * mean_gradient(model, gradient, problem)
         return descended + momentum * (descended - state["before"]), {**state, "before": descended}
 
 
@@ -188,7 +116,7 @@ class InverseTime(Optimiser):
         self, state: State, model: Array, gradient: Array, problem: Problem, t: int
     ) -> tuple[Array, State]:
         """One gradient step with the step of this round."""
-        return model - state["c1"] / (t + self.c2) * _mean(model, gradient, problem), state
+        return model - state["c1"] / (t + self.c2) * mean_gradient(model, gradient, problem), state
 
 
 class AMSGrad(Optimiser):
@@ -217,15 +145,8 @@ class AMSGrad(Optimiser):
         self, state: State, model: Array, gradient: Array, problem: Problem, t: int
     ) -> tuple[Array, State]:
         """One AMSGrad step."""
-        g = _mean(model, gradient, problem)
+        g = mean_gradient(model, gradient, problem)
         h = self.beta1 * state["h"] + (1 - self.beta1) * g
         v = self.beta2 * state["vhat"] + (1 - self.beta2) * g * g
         vhat = np.maximum(state["vhat"], v)
         return model - self.rate * h / np.sqrt(self.eps + vhat), {"h": h, "vhat": vhat}
-
-
-def optimiser_class(name: str) -> type[Optimiser]:
-    """Class of an optimiser; raises `SettingError` with the nearest name."""
-    if name not in list(Optimiser.catalogue):  # a list has no hash
-        raise unknown_name("optimiser", name, Optimiser.catalogue)
-    return Optimiser.catalogue[name]

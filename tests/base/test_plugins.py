@@ -1,0 +1,263 @@
+"""Somebody else's package adds a scheme, a delay law, a problem, an optimiser, a kind of cluster and a command.
+
+The package is a module and what pip writes beside it, in a folder that other processes find: nothing of ours is edited.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TINY = '''
+from typing import Any, ClassVar, Literal
+
+import click
+import numpy as np
+
+from workbench.base.settings import setting
+from workbench.clusters.local import Local
+from workbench.core.delays import DelayModel
+from workbench.core.optimisers import GradientDescent
+from workbench.problems.linear import LeastSquaresArgs
+from workbench.schemes.uncoded import UMW
+
+
+class Scheme(UMW):
+    """As UMW, by another name."""
+
+    name: ClassVar[str] = "TINY"
+    title: ClassVar[str] = "A tiny scheme"
+    paper: ClassVar[str] = "none"
+    extra: int = setting(3, "a number of its own", ge=1)
+
+
+class Steps(DelayModel):
+    """The k-th worker takes k times `step`."""
+
+    kind: Literal["steps"] = "steps"
+    step: float = setting(0.001, "of the first worker", "s", gt=0)
+
+    def draw(self, keyed: Any, round: int, workers: int, slot: int, before: Any) -> Any:
+        return np.arange(1.0, workers + 1)[None]
+
+    def compute(self, draw: Any, samples: Any) -> Any:
+        return self.step * draw[0] + 0.0 * samples
+
+
+class Problem(LeastSquaresArgs):
+    """Least squares, by another name."""
+
+    name: ClassVar[str] = "tiny_squares"
+
+
+class Optimiser(GradientDescent):
+    """Gradient descent, by another name."""
+
+    name: ClassVar[str] = "tiny_descent"
+
+
+class Here(Local):
+    """This machine, by another name."""
+
+    kind: Literal["tiny"] = setting("tiny", "this machine")
+
+
+@click.command()
+def tiny() -> None:
+    """Say hello from far away."""
+    click.echo("hello")
+'''
+POINTS = {
+    "schemes": "TINY = tiny:Scheme",
+    "delays": "steps = tiny:Steps",
+    "problems": "squares = tiny:Problem",
+    "optimisers": "descent = tiny:Optimiser",
+    "clusters": "tiny = tiny",  # a module does as well
+    "commands": "tiny = tiny:tiny",
+}
+SPEC = """
+scheme: TINY
+scheme_args: {extra: 7}
+workers: 3
+rounds: 4
+delays: {kind: steps, step: 0.02}
+problem: tiny_squares
+problem_args: {samples: 30, features: 2}
+optimiser: tiny_descent
+"""
+
+
+def install(folder: Path, name: str, source: str, points: dict[str, str]) -> Path:
+    """What pip does."""
+    (folder / f"{name}.py").write_text(source)
+    info = folder / f"{name}-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+    text = "".join(f"[workbench.{group}]\n{line}\n" for group, line in points.items())
+    (info / "entry_points.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A folder with the package, an experiment and a cluster that need it."""
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "mine.yaml").write_text("kind: tiny\n")
+    return install(tmp_path, "tiny", TINY, POINTS)
+
+
+def python(folder: Path, *words: str) -> str:
+    """What another process says that finds the packages in a folder."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_everything_that_it_adds_is_found_by_name(tiny: Path) -> None:
+    script = """
+import workbench as wb
+from workbench.core.delays import delay_models
+from workbench.widgets.forms.controls import Controls
+
+assert "TINY" in wb.schemes.names() and "tiny_squares" in wb.problems.names() and "steps" in delay_models()
+e = wb.Experiment.read("spec.yaml")
+assert wb.Experiment.read(e.write("again.yaml")) == e == wb.Experiment(**e.model_dump())
+assert e.build_scheme().extra == 7 and e.build_optimiser().name == "tiny_descent"
+shown = Controls([e], lambda: None)
+assert shown.setup().entries[0].scheme == "TINY" and "TINY" in shown.schemes.further.lines[0].choices
+for form, name in ((shown.delays, "steps"), (shown.problem, "tiny_squares"), (shown.optimiser, "tiny_descent")):
+    assert form.chosen == name and name in form.classes
+assert [line.name for line in shown.delays.lines] == ["kind", "step"]
+trace = wb.run(e)
+assert abs(trace.columns["time"][-1] - 4 * 0.06) < 1e-12, trace.columns["time"]
+assert wb.forecast(e).mean == 0.06
+"""
+    assert python(tiny, "-W", "error", "-c", script) == ""
+
+
+def test_the_command_line_has_it_as_well(tiny: Path) -> None:
+    assert "tiny       Say hello from far away." in python(tiny, "-m", "workbench", "--help")
+    assert python(tiny, "-m", "workbench", "tiny") == "hello\n"
+    assert "TINY     A tiny scheme" in python(tiny, "-m", "workbench", "schemes")
+    assert "step               of the first worker" in python(tiny, "-m", "workbench", "delays", "steps")
+    assert "mine             tiny" in python(tiny, "-m", "workbench", "cluster", "list")
+    said = python(tiny, "-m", "workbench", "run", "spec.yaml", "--set", "delays.step=0.01", "-o", "out")
+    assert "TINY: 4 rounds, 0.12 s" in said
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_real_ranks_import_it_themselves(tiny: Path) -> None:
+    script = """
+import numpy as np
+import workbench as wb
+e = wb.Experiment.read("spec.yaml")
+simulated, real = wb.run(e), wb.run(e, engine="mpi", cluster="mine")
+np.testing.assert_allclose(real.model, simulated.model, rtol=1e-12)
+print(real.info["measured"], real.columns["time"][-1] >= 4 * 0.06)
+"""
+    assert python(tiny, "-c", script) == "True True\n"
+
+
+def test_a_broken_package_is_one_sentence_and_all_else_goes_on(tiny: Path) -> None:
+    install(
+        tiny, "lame", "import nothing_there", {"schemes": "LAME = lame:Lame", "commands": "lame = lame:lame"}
+    )
+    said = python(tiny, "-m", "workbench", "run", "spec.yaml")
+    assert "TINY: 4 rounds" in said
+    assert (
+        "workbench: warning: package lame 0.1: what it adds to workbench.schemes cannot be used (LAME = lame:Lame:"
+        " ModuleNotFoundError: No module named 'nothing_there'); mend the package, or uninstall it\n"
+    ) in said
+    assert "lame       of package lame 0.1" in python(tiny, "-m", "workbench", "--help")
+    script = "from workbench.cli.main import main; import sys; sys.argv = ['workbench', 'lame']; main()"
+    failing = f"try:\n    exec({script!r})\nexcept SystemExit as end:\n    assert end.code == 2"
+    assert python(tiny, "-c", failing).startswith(
+        "workbench: package lame 0.1: what it adds to workbench.commands"
+    )
+
+
+def test_a_name_of_ours_cannot_be_taken(tmp_path: Path) -> None:
+    thief = TINY.replace('"TINY"', '"GC"').replace('"steps"', '"pareto"')
+    install(tmp_path, "thief", thief, {"schemes": "GC = thief:Scheme", "delays": "pareto = thief:Steps"})
+    script = """
+import workbench as wb
+print(wb.schemes.get("GC").__module__, type(wb.Experiment(delays={"kind": "pareto"}).delays).__module__)
+"""
+    said = python(tmp_path, "-c", script)
+    assert "workbench.schemes.gradient_coding workbench.core.delays.independent\n" in said
+    for sentence in (
+        "thief.Scheme: scheme = 'GC' is taken by workbench.schemes.gradient_coding; give it another name",
+        "thief.Steps: delays.kind = 'pareto' is taken by workbench.core.delays.independent; give it another name",
+    ):
+        assert sentence in said
+
+
+def test_nobody_reads_entry_points_before_somebody_asks_for_a_name(tmp_path: Path) -> None:
+    script = """
+import importlib.metadata as metadata, sys
+entry_points, asked = metadata.entry_points, []
+metadata.entry_points = lambda group: asked.append(group) or entry_points(group=group)  # pydantic asks for its own
+import workbench as wb
+from workbench.experiment import Experiment, Fault
+import workbench.core.delays, workbench.clusters, workbench.problems
+Fault(worker=1, round=2)
+assert not [name for name in sys.modules if name.startswith(("workbench.schemes.", "workbench_"))]
+assert not [group for group in asked if group.startswith("workbench")]
+wb.Experiment()
+assert set(asked) == {"pydantic", "workbench.schemes", "workbench.optimisers", "workbench.problems"}, asked
+"""
+    assert python(tmp_path, "-c", script) == ""
+
+
+DELAY = "    kind: str = 'mine'\n    def draw(self, *args): ...\n    def compute(self, *args): ..."
+NAME = "    name: ClassVar[str] = 'mine'"
+FILES = {  # package -> base class, body, how an experiment asks for it
+    "core.delays": ("core.delays.DelayModel", DELAY, {"delays": {"kind": "mine"}}),
+    "core.optimisers": ("core.optimisers.GradientDescent", NAME, {"optimiser": "mine"}),
+    "problems": ("problems.linear.LogisticArgs", NAME, {"problem": "mine"}),
+    "schemes": ("schemes.uncoded.UMW", NAME, {"scheme": "mine"}),
+}
+
+
+@pytest.mark.parametrize("package", FILES)
+def test_one_more_file_of_ours_is_found_where_it_lies(tmp_path: Path, package: str) -> None:
+    base, body, fields = FILES[package]
+    module, _, name = base.rpartition(".")
+    head = f"from __future__ import annotations\nfrom typing import ClassVar\nfrom workbench.{module} import {name}\n"
+    (tmp_path / "mine.py").write_text(f"{head}class Mine({name}):\n{body}\n")
+    script = f"""
+import workbench.{package} as room
+room.__path__.append({str(tmp_path)!r})
+import workbench as wb
+print(wb.Experiment(**{{"scheme": "UMW", **{fields!r}}}).model_dump_json())
+"""
+    assert '"mine"' in python(tmp_path, "-c", script)
+
+
+def test_who_is_interrupted_while_names_are_looked_for_finds_them_the_next_time(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("raise KeyboardInterrupt")
+    script = f"""
+import workbench.schemes as room
+room.__path__.insert(0, {str(tmp_path)!r})
+for again in (False, True):
+    try:
+        room.names()
+    except KeyboardInterrupt:
+        print("interrupted")
+room.__path__.pop(0)
+print(len(room.names()) > 10)
+"""
+    assert python(tmp_path, "-c", script) == "interrupted\ninterrupted\nTrue\n"

@@ -1,0 +1,144 @@
+"""Where a new scheme, delay law, problem, optimiser, kind of cluster or command plugs in, ours and other people's.
+
+Ours is one more file in the package that its family lives in. Another package names a class, or the module in which it
+is defined, in its pyproject.toml, and nothing here needs an edit:
+
+    [project.entry-points."workbench.schemes"]    # or .delays, .problems, .optimisers, .clusters
+    tiny = "tiny.scheme:Tiny"
+
+    [project.entry-points."workbench.commands"]   # a click command, called by the name in front
+    tiny = "tiny.command:tiny"
+
+Nothing is looked for before somebody asks for a name. Real runs look for themselves, so the package must be installed
+where the ranks are. What cannot be imported is left out, with a `PluginWarning` that says whose it is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from pkgutil import iter_modules
+from threading import RLock
+from typing import Any, ClassVar, TypeVar
+
+from workbench.base.settings import SettingError, Settings, unknown_name
+
+T = TypeVar("T")
+
+
+class PluginWarning(UserWarning):
+    """Something of another package cannot be used; the message names the package."""
+
+
+@cache
+def points(group: str) -> EntryPoints:
+    """What the packages that are installed here name in a group, such as ``workbench.schemes``."""
+    return entry_points(group=group)
+
+
+def loaded(point: EntryPoint) -> Any:
+    """What an entry point names; raises `SettingError`, one sentence that says whose it is."""
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:  # whatever another package's code does when it is imported
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SettingError(
+            f"{owner(point)}: what it adds to {point.group} cannot be used ({point.name} = {point.value}: {why});"
+            " mend the package, or uninstall it"
+        ) from error
+
+
+def owner(point: EntryPoint) -> str:
+    """The package that an entry point is of, in words."""
+    return f"package {point.dist.name} {point.dist.version}" if point.dist else f"module {point.module}"
+
+
+class Catalogue(Mapping[str, type[T]]):
+    """The classes of one family by name, in the order of the alphabet.
+
+    Whoever first looks for a name has every module of the family's package imported, then what others add to its group.
+    What cannot be imported is left out with a warning.
+    """
+
+    def __init__(self, field: str, package: str, group: str) -> None:
+        self.field, self.package, self.group = field, package, group
+        self._classes: dict[str, type[T]] = {}
+        self._lock, self._found = RLock(), False
+
+    def add(self, name: str, cls: type[T]) -> None:
+        """Register a class in place of one of the same name, as when a notebook's cell is run again.
+
+        A package that comes later takes no name of another's.
+        """
+        taken = self._classes.get(name, cls)
+        if _home(cls) in (_home(taken), "workbench", "__main__"):
+            self._classes[name] = cls
+        else:
+            warnings.warn(
+                f"{cls.__module__}.{cls.__name__}: {self.field} = {name!r} is taken by {taken.__module__}; give it"
+                " another name",
+                PluginWarning,
+                stacklevel=2,
+            )
+
+    def __getitem__(self, name: str) -> type[T]:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._all()))
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def get_class(self, name: object) -> type[T]:
+        """Class of a name; raises `SettingError` with the nearest one."""
+        if not isinstance(name, str) or name not in self:
+            raise unknown_name(self.field, name, self)
+        return self[name]
+
+    def _all(self) -> dict[str, type[T]]:
+        with self._lock:
+            if not self._found:
+                self._found = True  # before: what is imported may look for names itself
+                try:
+                    self._find()
+                except BaseException:  # a broken module of ours, or Ctrl-C: the next one tries again
+                    self._found = False
+                    raise
+        return self._classes
+
+    def _find(self) -> None:
+        for module in iter_modules(import_module(self.package).__path__):
+            import_module(f"{self.package}.{module.name}")
+        for point in points(self.group):
+            try:
+                loaded(point)
+            except SettingError as error:
+                warnings.warn(str(error), PluginWarning, stacklevel=2)
+
+
+def _home(cls: type) -> str:
+    """The package that a class is of."""
+    return cls.__module__.partition(".")[0]
+
+
+class Family(Settings):
+    """Base of a family of settings: a subclass with a name (or kind) of its own is in the family's catalogue."""
+
+    catalogue: ClassVar[Catalogue[Any]]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register under the class's own name."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if (name := _name(cls)) and name not in map(_name, cls.__mro__[1:]):
+            cls.catalogue.add(name, cls)
+
+
+def _name(cls: type) -> str:
+    """The class's `name`, else the default of its field `kind`."""
+    kind = getattr(cls, "model_fields", {}).get("kind")
+    return str(getattr(cls, "name", "") or (kind.default if kind else ""))

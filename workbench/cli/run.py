@@ -1,0 +1,95 @@
+"""`workbench run`: it only fills an Experiment; options and help come from the fields' own metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench.base.settings import SettingError, check_writable, path_of
+from workbench.base.text import YAMLError, parse
+from workbench.cli.real import echo
+from workbench.cli.show import described
+from workbench.experiment import Experiment, put
+from workbench.running.start import run as run_experiment
+
+
+def settings_options(command: Callable[..., None]) -> Callable[..., None]:
+    """One option per simple field of an Experiment, made from its metadata."""
+    kinds = {"integer": int, "number": float, "string": str}
+    for field in reversed(Experiment.fields()):
+        kind = field.get("type") or next(
+            (o["type"] for o in field.get("anyOf", []) if o["type"] != "null"), None
+        )
+        if kind in kinds:
+            text = described(field)
+            command = click.option(f"--{field['name'].replace('_', '-')}", type=kinds[kind], help=text)(
+                command
+            )
+    return command
+
+
+@click.command()
+@click.argument("spec", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--engine",
+    default="sim",
+    show_default=True,
+    help="sim: the virtual clock; mpi: real processes (see --emulate).",
+)
+@click.option("--cluster", help="With --engine mpi: where; default: local, this machine.")
+@click.option(
+    "--emulate", help="With --engine mpi: what is drawn on top of reality: all (default), delays or nothing."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write; must not exist.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Any field, e.g. scheme_args.stragglers=2."
+)
+@settings_options
+def run(
+    spec: Path | None,
+    engine: str,
+    cluster: str | None,
+    emulate: str | None,
+    output: Path | None,
+    changes: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Run the experiment of a SPEC file (.yaml, .json), changed by the options; no SPEC: the defaults."""
+    if output is not None and path_of(output, "output").exists():
+        raise SettingError(f"output = {str(output)!r}: exists already; choose a new name")
+    if output is not None:
+        check_writable(output, "output")  # now, not after the run
+    base = Experiment.read(spec).model_dump(exclude_unset=True) if spec else {}
+    for name in ("scheme", "problem", "optimiser"):  # another one has other numbers
+        if options.get(name) not in (None, base.get(name)):
+            base.pop(f"{name}_args", None)
+    base.update({name: value for name, value in options.items() if value is not None})
+    experiment = Experiment(**_changed(base, changes))
+    real: dict[str, Any] = {
+        name: value for name, value in (("cluster", cluster), ("emulate", emulate)) if value is not None
+    }
+    if engine == "mpi" and output is not None:
+        real["folder"] = str(output)  # written while it goes on
+    trace = run_experiment(experiment, engine, progress=True, **real)
+    echo(trace)
+    if output is not None:
+        click.echo(f"written to {output if engine == 'mpi' else trace.save(output)}")
+
+
+def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
+    for change in changes:
+        path, equals, text = change.partition("=")
+        if not equals or not all(path.split(".")):
+            raise SettingError(f"--set {change:.60}: write FIELD=VALUE, e.g. scheme_args.stragglers=2")
+        try:
+            put(base, path, parse(text))
+        except YAMLError:
+            raise SettingError(
+                f"--set {change:.60}: {text!r:.60} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
+            ) from None
+        except SettingError as error:
+            raise SettingError(f"--set {error}") from None
+    return base

@@ -1,0 +1,118 @@
+"""Commands that start nothing: what there is, what an experiment would take, and what its code costs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench import schemes as known
+from workbench.base.settings import Settings, check_writable
+from workbench.base.text import in_seconds
+from workbench.codes import report, warning
+from workbench.core.delays import delay_models
+from workbench.experiment import Experiment
+from workbench.forecasting import forecast as expect
+from workbench.published.codedreduce import presets as published
+
+
+@click.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option(
+    "--rounds", type=click.IntRange(1), help="How many rounds to sample; default: the experiment's."
+)
+def forecast(spec: Path, rounds: int | None) -> None:
+    """Print the expected round time of a SPEC, without touching its data."""
+    experiment = Experiment.read(spec)
+    f = expect(experiment, rounds)
+    if math.isfinite(f.mean):
+        click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
+    else:
+        click.echo(f"a round takes {in_seconds(f.mean)}")
+    if experiment.delays.memory or experiment.delays.lasting:
+        click.echo(
+            f"with {experiment.delays.kind} delays rounds are not independent: other seeds differ by more"
+        )
+    click.echo(
+        f"load {100 * f.load:.3g} % of the data, {f.messages:.6g} messages, {f.bytes:.6g} bytes a round"
+    )
+
+
+@click.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option(
+    "--sets", type=click.IntRange(1, 10**6), default=500, show_default=True, help="Survivor sets to draw."
+)
+def code(spec: Path, sets: int) -> None:
+    """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
+    experiment = Experiment.read(spec)
+    codes = experiment.build_scheme().codes(experiment.workers)
+    if not codes:
+        click.echo(f"{experiment.scheme} sends plain sums: nothing is lost")
+    for each in codes:
+        found = report(each, sets)
+        click.echo(f"decode amplification, largest |a|_1 max|B|: {found['amplification']:.3g}")
+        click.echo(
+            f"relative gradient error: {found['error_float64']:.2g} in float64, {found['error_float32']:.2g} in float32"
+        )
+        click.echo(warning(each, sets=sets) or "no more than half of the digits are lost")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the preset's SPEC files.")
+def presets(name: str | None, output: Path | None) -> None:
+    """List the published experiments, or write one's SPEC files."""
+    if name is None:
+        for preset in published.values():
+            click.echo(f"{preset.name:8} {preset.title}")
+        return
+
+    folder = output or Path(name)
+    chosen = published[name]
+    check_writable(folder, "output", folder)
+    for experiment in chosen:
+        click.echo(experiment.write(folder / f"{experiment.scheme}.yaml"))
+
+
+@click.command()
+@click.argument("name", required=False)
+def schemes(name: str | None) -> None:
+    """List the schemes, or the numbers of one."""
+    if name is None:
+        for each in known.names():
+            cls = known.get(each)
+            click.echo(f"{each:8} {cls.title} ({cls.paper})")
+        return
+    _print_fields(known.get(name))
+
+
+@click.command()
+@click.argument("kind", required=False)
+def delays(kind: str | None) -> None:
+    """List the delay models, or the numbers of one."""
+    if kind is None:
+        for each, cls in delay_models().items():
+            click.echo(f"{each:20} {(cls.__doc__ or '').splitlines()[0]}")
+        return
+    _print_fields(delay_models().get_class(kind))
+
+
+def _print_fields(cls: type[Settings]) -> None:
+    click.echo((cls.__doc__ or "").splitlines()[0])
+    for field in cls.fields():
+        click.echo(f"  {field['name']:18} {described(field)}")
+
+
+def described(field: dict[str, Any]) -> str:
+    """Help text of a field: description, unit, range, default."""
+    bounds = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    places = [field, *field.get("anyOf", [])]
+    limits = [f"{sign} {place[key]}" for place in places for key, sign in bounds.items() if key in place]
+    choices = next((" | ".join(map(str, place["enum"])) for place in places if "enum" in place), "")
+    notes = [field.get("unit", ""), *limits, choices]
+    default = field.get("default")
+    shown = "" if default in (None, "", {}, [], ()) else f" (default {default})"
+    return f"{field.get('description', '')}{' [' + ', '.join(n for n in notes if n) + ']' if any(notes) else ''}{shown}"

@@ -1,0 +1,156 @@
+"""What a delay law is, random numbers of a round and seconds that follow from them; and the draws of one run."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, SerializeAsAny
+from pydantic_core import PydanticKnownError
+
+from workbench.base.plugins import Catalogue, Family
+from workbench.base.types import Array
+from workbench.core.plan import Plan
+
+TIES = 5  # random stream of who comes first at one moment; delays have 0, mini-batches 1, permutations 4
+
+
+class Keyed:
+    """Counter-based random numbers: a fresh generator for every (round, slot) of a seed."""
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self.key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+        self.stream = stream
+
+    def rng(self, round: int, slot: int = 0) -> np.random.Generator:
+        """Generator of that round; slot tells parts apart (-1 serves the whole run's draws)."""
+        counter = np.array([0, slot + 1, self.stream, round + 1], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
+
+
+class DelayModel(Family):
+    """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds."""
+
+    catalogue: ClassVar[Catalogue[DelayModel]] = Catalogue(
+        "delays.kind", "workbench.core.delays", "workbench.delays"
+    )
+    memory: ClassVar[bool] = False  # does a round's draw depend on the round before?
+    lasting: ClassVar[bool] = False  # are some workers slower than others for a whole run?
+
+    kind: str = ""
+
+    @abstractmethod
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Random numbers of a round, shape (k, workers); `before` is the last round's, for models with memory."""
+
+    @abstractmethod
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds to go through `samples` samples, per worker."""
+
+    def sending(self, draw: Array, share: float) -> Array | None:
+        """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""
+        return None
+
+
+def law_of(value: Any) -> DelayModel:
+    """The law that fields say, its kind among them; a law as it is."""
+    if isinstance(value, DelayModel):
+        return value
+    if not isinstance(value, dict):
+        raise PydanticKnownError("model_attributes_type")
+    if "kind" not in value:
+        raise ValueError("has no kind; give one, e.g. {kind: constant}")
+    laws, kind = DelayModel.catalogue, value["kind"]
+    if not isinstance(kind, str) or kind not in laws:
+        raise ValueError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
+    return laws[kind](**value)
+
+
+Delays = Annotated[
+    SerializeAsAny[DelayModel], BeforeValidator(law_of)
+]  # a field that takes every law there is
+
+
+def delay_models() -> Catalogue[DelayModel]:
+    """All delay models by their kind.
+
+    >>> sorted(delay_models())[:2]
+    ['constant', 'exponential']
+    """
+    return DelayModel.catalogue
+
+
+class DelayStream:
+    """The draws of one run: which worker takes how long in which round."""
+
+    def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = 4) -> None:
+        self.model, self.workers, self.keep = model, workers, keep
+        self.keyed, self._tie_keys = Keyed(seed), Keyed(seed, TIES)
+        self.parts_apart = getattr(model, "per", "worker") == "part"
+        self._draws: dict[tuple[int, int], Array] = {}
+        self._ties: dict[int, Array] = {}
+
+    def ties(self, round: int) -> Array:
+        """Who of several comes first at one moment of a round: the lower number, (workers,), uniform in [0, 1).
+
+        >>> from workbench.core.delays import Constant as law
+        >>> three, five = (DelayStream(law(), seed=1, workers=n).ties(round=7) for n in (3, 5))
+        >>> bool((three == five[:3]).all())  # a worker's number is its own
+        True
+        """
+        if round not in self._ties:
+            if len(self._ties) > self.keep:
+                self._ties.clear()
+            self._ties[round] = self._tie_keys.rng(round).random(self.workers)
+        return self._ties[round]
+
+    def draw(self, round: int, slot: int = 0) -> Array:
+        """Random numbers of a round, shape (k, workers); remembered for a few rounds."""
+        if (round, slot) not in self._draws:
+            before = self._before(round)
+            self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)
+            for key in [k for k in self._draws if k[0] < round - self.keep]:
+                del self._draws[key]
+        return self._draws[round, slot]
+
+    def _before(self, round: int) -> Array | None:
+        if not self.model.memory or round == 0:
+            return None
+        start = max((r for r, _ in self._draws if r < round), default=-1) + 1
+        for r in range(start, round):
+            self.draw(r)
+        return self._draws[round - 1, 0]
+
+    def whole(self, round: int, loads: NDArray[Any], plan: Plan | None = None) -> Array:
+        """Seconds that every worker takes for its whole load of a round; both (workers,).
+
+        The plan is needed where every part has a draw of its own.
+        """
+        if not self.parts_apart or plan is None:
+            return self.model.compute(self.draw(round), loads)
+        return self.progress(round, plan.portions)[:, -1]
+
+    def progress(self, round: int, portions: NDArray[Any]) -> Array:
+        """Seconds after which every worker has gone through its first, second, ... portion of samples.
+
+        Both (workers, portions). With one draw per worker the time depends on the samples done so far only.
+        """
+        if not self.parts_apart:
+            draw = self.draw(round)
+            done = [self.model.compute(draw, samples) for samples in np.cumsum(portions, axis=1).T]
+            return np.stack(done, axis=1)
+        each = [
+            self.model.compute(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)
+        ]
+        return np.cumsum(np.stack(each, axis=1), axis=1)
+
+    def piece(self, round: int, worker: int, slot: int, samples: int) -> float:
+        """Seconds that a worker (counted from 0) takes for its `slot`-th part."""
+        draw = self.draw(round, slot if self.parts_apart else 0)[:, worker : worker + 1]
+        return float(self.model.compute(draw, np.array([samples]))[0])
+
+    def sending(self, round: int, share: float) -> Array | None:
+        """Seconds that sending `share` of a model takes each worker, or None."""
+        return self.model.sending(self.draw(round), share)

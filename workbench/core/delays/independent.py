@@ -1,0 +1,103 @@
+"""Laws whose times are drawn anew in every round, whoever was slow before."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.settings import setting
+from workbench.base.types import Array
+from workbench.core.delays.base import DelayModel, Keyed
+
+
+class ShiftedExponential(DelayModel):
+    """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too."""
+
+    kind: Literal["shifted_exponential"] = "shifted_exponential"
+    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
+    rate: float = setting(2e4, "rate of the exponential part", "samples/s", gt=0)
+    per: Literal["worker", "part"] = setting(
+        "worker", "one draw for a worker's whole round, or an independent one for each of its parts"
+    )
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """One standard exponential per worker."""
+        return keyed.rng(round, slot).standard_exponential((1, workers))
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: samples * (shift + E / rate)."""
+        return np.asarray(samples * (self.shift + draw[0] / self.rate))
+
+
+class Exponential(DelayModel):
+    """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load."""
+
+    kind: Literal["exponential"] = "exponential"
+    mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """One standard exponential per worker."""
+        return keyed.rng(round, slot).standard_exponential((1, workers))
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: mean * E, load or no load (nothing to compute costs nothing)."""
+        return np.asarray(np.where(np.asarray(samples) > 0, self.mean * draw[0], 0.0))
+
+
+class TwoPart(DelayModel):
+    """Paper 2, section V: samples * (t1 + Exp(rate lambda1)) + share * (t2 + Exp(rate lambda2)).
+
+    The second part is the sending of a message, `share` = its length over the model's (1/m).
+    """
+
+    kind: Literal["two_part"] = "two_part"
+    t1: float = setting(1.6, "least computing time of one sample", "s/sample", ge=0)
+    lambda1: float = setting(0.8, "rate of the computing time's exponential part", "samples/s", gt=0)
+    t2: float = setting(6.0, "least sending time of a whole gradient", "s", ge=0)
+    lambda2: float = setting(0.1, "rate of the sending time's exponential part", "1/s", gt=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Two standard exponentials per worker: computing, sending."""
+        rng = keyed.rng(round, slot)
+        return rng.standard_exponential((workers, 2)).T
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: samples * (t1 + E1 / lambda1)."""
+        return np.asarray(samples * (self.t1 + draw[0] / self.lambda1))
+
+    def sending(self, draw: Array, share: float) -> Array | None:
+        """Seconds: share * (t2 + E2 / lambda2)."""
+        return np.asarray(share * (self.t2 + draw[1] / self.lambda2))
+
+
+class Constant(DelayModel):
+    """No randomness: samples * shift."""
+
+    kind: Literal["constant"] = "constant"
+    shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Nothing is random."""
+        return np.zeros((1, workers))
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: samples * shift."""
+        return np.asarray(samples * self.shift + 0.0 * draw[0])
+
+
+class Pareto(DelayModel):
+    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2."""
+
+    kind: Literal["pareto"] = "pareto"
+    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
+    shape: float = setting(2.5, "tail exponent; the smaller the heavier, the mean is finite above 1", gt=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """One Pareto variate >= 1 per worker (through an exponential, so that no U is 0)."""
+        return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: samples * shift * draw."""
+        return np.asarray(samples * self.shift * draw[0])

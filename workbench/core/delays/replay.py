@@ -1,0 +1,175 @@
+"""The law that goes through recorded times, and the tables that they are recorded in."""
+
+from __future__ import annotations
+
+import csv
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.settings import SettingError, setting, user_path
+from workbench.base.types import Array
+from workbench.core.delays.base import DelayModel, Keyed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Replay(DelayModel):
+    """A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
+
+    A worker takes the times of one recorded worker, drawn for the run, from a drawn start and in recorded order,
+    round and round. Experiments recorded different tasks: with several, each is scaled to the median of the first.
+    A row that does not say whose time it is, or that says what another has said, is refused with its line.
+    """
+
+    lasting = True
+    kind: Literal["replay"] = "replay"
+    path: str = setting(
+        description="table of recorded times: .csv or .parquet with worker, iteration, seconds"
+    )
+    experiment: str | None = setting(None, "take this experiment of the table only; empty = all")
+    samples: float = setting(1.0, "how many samples the recorded task stands for", "samples", gt=0)
+    scale: float = setting(1.0, "multiply the recorded seconds by this", gt=0)
+    together: bool = setting(
+        False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
+    )
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Recorded seconds, one per worker."""
+        times, lengths = recorded(self.path, self.experiment)
+        rng = keyed.rng(-1)
+        repeats = -(-workers // len(times))
+        row = np.concatenate([rng.permutation(len(times)) for _ in range(repeats)])[:workers]
+        share = rng.random(workers)
+        start = np.floor((share[0] if self.together else share) * lengths[row]).astype(int)
+        return times[row, (start + round) % lengths[row]][None]
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: recorded seconds * scale * samples / recorded samples."""
+        return np.asarray(draw[0] * (self.scale / self.samples) * samples)
+
+
+def recorded(path: str, experiment: str | None = None) -> tuple[Array, NDArray[np.int64]]:
+    """Read a table of recorded times: (seconds, lengths), one row a recorded worker, padded with NaN.
+
+    Raises `SettingError` where the table is missing or does not fit.
+    """
+    file = user_path(path, "delays.path")
+    if not file.is_file():
+        raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
+    state = file.stat()
+    return _recorded(path, experiment, (state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=8)
+def _recorded(path: str, experiment: str | None, stamp: tuple[int, int]) -> tuple[Array, NDArray[np.int64]]:
+    """The same, read again once the file has changed."""
+    table = _table(path)
+    if "experiment" not in table:
+        table["experiment"] = ""
+    if experiment is not None:
+        known = sorted(set(table["experiment"].astype(str)))
+        table = table[table["experiment"].astype(str) == experiment]
+        if table.empty:
+            raise SettingError(
+                f"delays.experiment = {experiment!r}: not in {path!r}; it has {', '.join(known)}"
+            )
+    medians = table.groupby("experiment")["seconds"].median()
+    if len(medians) > 1:
+        _check_medians(path, table, medians)
+        table = table.assign(seconds=table["seconds"] / table["experiment"].map(medians) * medians.iloc[0])
+    groups = table.sort_values("iteration").groupby(["experiment", "worker"])["seconds"]
+    rows = [group.to_numpy(float) for _, group in groups]
+    lengths = np.array([len(row) for row in rows])
+    padded = np.full((len(rows), lengths.max()), np.nan)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return padded, lengths
+
+
+def _table(path: str) -> pd.DataFrame:
+    import pandas as pd
+
+    file = Path(path).expanduser()
+    try:
+        table = (
+            pd.read_parquet(file).reset_index(drop=True) if file.suffix == ".parquet" else pd.read_csv(file)
+        )
+    except (ValueError, OSError) as error:  # pandas' and pyarrow's own errors are of these kinds
+        reason = " ".join(str(error).split())
+        raise SettingError(f"delays.path = {path!r}: cannot be read as a table ({reason})") from None
+    missing = sorted({"worker", "iteration", "seconds"} - set(table.columns))
+    if missing:
+        raise SettingError(f"delays.path = {path!r}: lacks columns {missing}; it has {list(table.columns)}")
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes what is too much for names of the rows
+        raise SettingError(
+            f"delays.path = {path!r}: rows have more fields than its first line; give each a name"
+        )
+    if table.empty:
+        raise SettingError(
+            f"delays.path = {path!r}: every row needs finite seconds >= 0, and there must be a row"
+        )
+    return _checked(path, table)
+
+
+def _checked(path: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Refuse the first row that does not say whose time it is, or when and how long; text becomes numbers."""
+    import pandas as pd
+
+    keys = [name for name in ("experiment", "worker", "iteration") if name in table]
+    for name in keys:
+        _refuse(path, table[name].isna(), f"{name} is empty; say it in every row, or leave the row out")
+    iteration, seconds = (pd.to_numeric(table[name], errors="coerce") for name in ("iteration", "seconds"))
+    _refuse(
+        path, ~np.isfinite(iteration), "iterations are numbers, as they tell the order", table["iteration"]
+    )
+    _refuse(
+        path,
+        ~(np.isfinite(seconds) & (seconds >= 0)),
+        "every row needs finite seconds >= 0",
+        table["seconds"],
+    )
+    table = table.assign(iteration=iteration, seconds=seconds)
+    told = ", ".join(keys)
+    _refuse(
+        path,
+        table.duplicated(keys),
+        f"{told} are those of a row before; give each recording a name of its own in a column experiment",
+    )
+    return table
+
+
+def _check_medians(path: str, table: pd.DataFrame, medians: pd.Series[float]) -> None:
+    """Experiments are scaled to one median, which none can be whose own is 0."""
+    idle = table["experiment"].map(medians) == 0
+    _refuse(
+        path,
+        idle,
+        "its median is 0 s, which cannot be scaled to the others'; name one experiment in delays.experiment",
+        table["experiment"],
+    )
+
+
+def _refuse(path: str, wrong: pd.Series[bool], why: str, values: pd.Series[Any] | None = None) -> None:
+    """Raise `SettingError` for the first row that is wrong."""
+    if not wrong.any():
+        return
+    place = wrong.index[int(wrong.to_numpy().argmax())]
+    value = "" if values is None else f"{values.name} = {values[place]}: "
+    raise SettingError(f"delays.path = {path!r}, {_line(path, int(place))}: {value}{why}")
+
+
+def _line(path: str, row: int) -> str:
+    """Where a row of a table, counted from 0, stands in its file; the header and empty lines count as lines."""
+    file = Path(path).expanduser()
+    if file.suffix == ".parquet":
+        return f"row {row + 1}"
+    with file.open(newline="", encoding="utf-8") as text:
+        reader = csv.reader(text)
+        lines = (reader.line_num for fields in reader if len(fields) > 1 or "".join(fields).strip())
+        return f"line {next(islice(lines, row + 1, None))}"

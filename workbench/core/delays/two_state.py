@@ -1,0 +1,60 @@
+"""Laws of workers that are slow or fast: for the whole run, or for a while."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.settings import setting
+from workbench.base.types import Array
+from workbench.core.delays.base import DelayModel, Keyed
+
+
+class Heterogeneous(DelayModel):
+    """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration."""
+
+    lasting = True
+    kind: Literal["heterogeneous"] = "heterogeneous"
+    shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
+    slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
+    slow_straggles: float = setting(
+        0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1
+    )
+    active_straggles: float = setting(
+        0.01, "probability that an active worker straggles in a round (p_as)", ge=0, le=1
+    )
+    factor: float = setting(10.0, "how many times longer a straggling worker takes", ge=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Straggle or not (1 or 0), slow or not, per worker."""
+        slow = keyed.rng(-1).random(workers) < self.slow
+        chance = np.where(slow, self.slow_straggles, self.active_straggles)
+        return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: samples * shift, times `factor` for a straggler."""
+        return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+
+
+class Markov(DelayModel):
+    """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary."""
+
+    memory: ClassVar[bool] = True
+    kind: Literal["markov"] = "markov"
+    shift: float = setting(5e-5, "time for one sample of a worker in its fast state", "s/sample", ge=0)
+    enter: float = setting(0.02, "probability per round that a fast worker turns slow", gt=0, le=1)
+    leave: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)
+    factor: float = setting(10.0, "how many times longer a slow worker takes", ge=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """State per worker: 1 slow, 0 fast."""
+        u = keyed.rng(round, slot).random((1, workers))
+        if before is None:
+            return (u < self.enter / (self.enter + self.leave)).astype(float)
+        return np.where(before > 0, u >= self.leave, u < self.enter).astype(float)
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: samples * shift, times `factor` in the slow state."""
+        return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
