@@ -12,7 +12,7 @@ from hypothesis import given
 import workbench as wb
 from tests.cases import CASES, experiments
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 CHEAP = [name for name in CASES if not wb.schemes.get(name).numeric]
 EXACT = [name for name in CHEAP if wb.schemes.get(name).exact]
@@ -49,7 +49,7 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
     coefficients = Coefficients(e.plan)
     line = timeline(e, coefficients, events=True)
     for r, committed in enumerate(coefficients.weights):
-        matrix = e.build_scheme().encoding(e.plan, r)
+        matrix = e.built_scheme.encoding(e.plan, r)
         came = sorted({row[1] for row in line.events if row[0] == r and row[2] == "send" and row[6] == 0})
         best = np.linalg.lstsq(matrix[came].T, np.ones(e.plan.parts), rcond=None)[0] @ matrix[came]
         np.testing.assert_allclose(np.ones(e.plan.parts) if committed is None else committed, best, atol=1e-8)
@@ -61,7 +61,7 @@ def test_plans_hold_every_part_and_count_their_loads(spec: dict[str, Any]) -> No
     e = wb.Experiment(**spec)
     plan, samples = e.plan, e.problem_spec.count()
     assert plan.samples == samples
-    np.testing.assert_array_equal(plan.loads[1:], e.build_scheme().loads(e.workers, samples))
+    np.testing.assert_array_equal(plan.loads[1:], e.built_scheme.loads(e.workers, samples))
     assert set(plan.indices[plan.sizes[plan.indices] > 0]) == set(np.flatnonzero(plan.sizes))
     assert plan.work[0].samples == 0
 

@@ -24,7 +24,8 @@ from workbench.batch.kernels import Kernels
 from workbench.batch.page import rehearse, write_script
 from workbench.batch.sweeps import KEY, Item, Sweep
 from workbench.experiment import Experiment
-from workbench.trace.status import PLAN, Status, alone, is_run, read_plan, write_plan
+from workbench.trace.layout import PLAN
+from workbench.trace.status import Status, alone, is_run, read_plan, write_plan
 from workbench.trace.table import Runs, runs
 
 OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together

@@ -10,8 +10,9 @@ True
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -20,8 +21,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.settings import SettingError, check_options, unknown_name
+from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
+from workbench.running.precision import lost_digits
 from workbench.trace.trace import Trace
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
@@ -48,6 +50,7 @@ class Run(ABC):
         self._trace: Trace | None = None
         self._wanted, self._over = Event(), Event()
         self._wanted.set()
+        self.wanted = self._wanted.is_set  # has nobody stopped it?
 
     @property
     def state(self) -> State:
@@ -100,30 +103,6 @@ class Run(ABC):
         self._over.set()
 
 
-def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
-    """Start a run and return at once; the kernel stays free.
-
-    Options are the engine's own; "sim" knows `numeric` and `events`, as `wb.run` does.
-
-    Raises
-    ------
-    SettingError
-        The engine is unknown, or this is no experiment. What goes wrong later is raised by `Run.result`.
-    """
-    return start_all([experiment], engine, **options)[0]
-
-
-def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options: Any) -> list[Run]:
-    """Start several runs on the same stragglers; one `Run` each, in order.
-
-    On the virtual clock they share all work that they have in common, as in `wb.compare`. An engine that serves
-    one run at a time lets the others wait.
-    """
-    if engine not in list(STARTERS):  # a list has no hash
-        raise unknown_name("engine", engine, list(STARTERS))
-    return STARTERS[engine](checked(experiments), **options)
-
-
 def checked(experiments: object) -> list[Experiment]:
     """Experiments as a list, one alone as well; raises `SettingError` for anything else."""
     alone = not isinstance(experiments, Iterable) or isinstance(experiments, Experiment | str | Mapping)
@@ -134,20 +113,6 @@ def checked(experiments: object) -> list[Experiment]:
                 f"experiment = {e!r:.60}: give a wb.Experiment (of a preset, preset['CR'] or another)"
             )
     return found
-
-
-# ---------------------------------------------------------------- the virtual clock
-
-
-def start_simulated(
-    experiments: Sequence[Experiment], numeric: bool = False, events: bool = True
-) -> list[Run]:
-    """Simulate, then learn, in a thread; rows appear as the learning goes on."""
-    from workbench.running.simulated import SimulatedRun, work
-
-    runs = [SimulatedRun(e, numeric, events) for e in experiments]
-    in_background(lambda: work(runs), "workbench-simulation")
-    return list(runs)
 
 
 def in_background(work: Callable[[], None], name: str) -> None:
@@ -162,35 +127,6 @@ def in_background(work: Callable[[], None], name: str) -> None:
     Thread(target=work, name=name, daemon=True).start()
 
 
-def each(start_one: Callable[..., Run]) -> Callable[..., list[Run]]:
-    """Make a starter of several runs from one that starts a single one."""
-
-    def start_several(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
-        return [start_one(e, **options) for e in experiments]
-
-    return start_several
-
-
-def _start_simulated(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
-    """Start them together on the virtual clock."""
-    check_options("sim", start_simulated, options)
-    return start_simulated(experiments, **options)
-
-
-def _start_real(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
-    """Start them one after the other on real processes."""
-    from workbench.running.real import start_real
-
-    check_options("mpi", start_real, options)
-    return each(start_real)(experiments, **options)
-
-
-STARTERS: dict[str, Callable[..., list[Run]]] = {  # engine -> starts several runs
-    "sim": _start_simulated,
-    "mpi": _start_real,
-}
-
-
 @contextmanager
 def failing(run: Run) -> Iterator[None]:
     """Turn an error of a run's thread into the run's own."""
@@ -200,39 +136,33 @@ def failing(run: Run) -> Iterator[None]:
         run._fail(error)
 
 
-class Recorded(Run):
-    """A run that is over: its trace, shown like one that is under way."""
-
-    def __init__(self, trace: Trace) -> None:
-        super().__init__(trace.experiment, trace.engine)
-        rounds = len(trace.columns["time"])
-        stopped = rounds < trace.experiment.rounds
-        note = f"recorded, {rounds} of {trace.experiment.rounds} rounds" if stopped else "recorded"
-        self._end(trace, "stopped" if stopped else "finished", note)
-
+class _Recorded(Run):
     def rows(self, first: int = 0) -> Rows:
-        """See `Run.rows`."""
-        return {name: np.asarray(column[first:]) for name, column in self.result().columns.items()}
+        return rows_of(self.result(), first)
 
 
 def recorded(trace: Trace) -> Run:
     """A finished run of a trace that was kept, for plots that show runs."""
-    return Recorded(trace)
+    run, rounds = _Recorded(trace.experiment, trace.engine), len(trace.columns["time"])
+    stopped = rounds < run.experiment.rounds
+    note = f"recorded, {rounds} of {run.experiment.rounds} rounds" if stopped else "recorded"
+    run._end(trace, "stopped" if stopped else "finished", note)
+    return run
+
+
+def rows_of(trace: Trace, first: int) -> Rows:
+    """Rows of a run that is over."""
+    return {name: np.asarray(column[first:]) for name, column in trace.columns.items()}
+
+
+def tell(run: Run, level: int = 5) -> None:
+    """Warn of what came up while it ran, but for its code's digits, of which `compare` has warned before."""
+    known = lost_digits(run.experiment.built_scheme, run.experiment.workers)
+    for text in run.warnings:
+        if text not in known:
+            warnings.warn(text, RuntimeWarning, stacklevel=level)
 
 
 def no_rows() -> Rows:
     """Rows of a run that has not begun."""
     return {name: np.zeros(0) for name in ("round", "time", "loss", "messages", "bytes", "samples", "stale")}
-
-
-__all__ = [
-    "STARTERS",
-    "Run",
-    "each",
-    "failing",
-    "no_rows",
-    "recorded",
-    "start",
-    "start_all",
-    "start_simulated",
-]

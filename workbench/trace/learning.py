@@ -44,6 +44,11 @@ class Learnt:
     loss: list[float] = field(default_factory=list)
     metrics: dict[str, list[float]] = field(default_factory=dict)
 
+    @property
+    def initial(self) -> dict[str, float]:
+        """Loss and metrics before the first round."""
+        return {"loss": self.initial_loss, **self.initial_metrics}
+
     def add(self, evaluation: Evaluation) -> None:
         """Append the loss and metrics at the model of a finished round."""
         self.loss.append(evaluation.loss)

@@ -20,18 +20,24 @@ from numpy.typing import NDArray
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.errors import RunError
 from workbench.base.files import atomic_write, write_json
-from workbench.base.locks import RANKS_LOCK, Lock
+from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.sums import check_sums, unchanged
 from workbench.base.types import Array
 from workbench.core.optimisers import State
+from workbench.trace.layout import (
+    ARRIVALS,
+    BOOKS,
+    CHECKPOINT,
+    ENDED,
+    GRADIENTS,
+    MODELS,
+    RANKS_LOCK,
+    ROWS,
+    STOP,
+)
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
-ROWS, MODELS, GRADIENTS, CHECKPOINT = "live.f64", "models.f64", "gradients.f64", "checkpoint.npz"
-ARRIVALS = (
-    "arrivals"  # folder: a file of (round, rank, number) for each rank that gathers, in order of arrival
-)
-STOP, ENDED, BOOKS = "stop", "ended.json", "books.npz"
 KEPT = 0.02  # s for which rounds may wait to be written down together
 
 

@@ -44,7 +44,7 @@ def master(post: Any, emulate: Emulate = "nothing", **more: Any) -> RankEngine:
     problem, optimiser = e.build_problem(), e.build_optimiser()
     learner = Learner(e.plan, problem, optimiser, 0, problem.start(), optimiser.start(problem))
     delays = DelayStream(e.delays, 0, e.workers)
-    setup = Setup(e.build_scheme(), e.plan, ROUNDS, 3, delays, e.link, emulate, **more)
+    setup = Setup(e.built_scheme, e.plan, ROUNDS, 3, delays, e.link, emulate, **more)
     nothing: Any = lambda *what: float("inf")  # noqa: E731
     return RankEngine(setup, 0, post, learner, Ledger(0, ROUNDS), nothing, nothing, nothing, nothing)
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workbench.base.locks import RANKS_LOCK
 from workbench.launch.client import mirror as news
 from workbench.launch.client.mirror import Mirror, News
 from workbench.trace import records
+from workbench.trace.layout import RANKS_LOCK
 
 ROW = dict.fromkeys(records.LIVE, 0.0)
 
