@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from workbench.base.described import Described
 from workbench.base.kinds import range_of, slip
 
 LONGEST_NAME = 255  # bytes, of a file or folder
@@ -67,7 +68,7 @@ def at_most(most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-class Settings(BaseModel):
+class Settings(BaseModel, metaclass=Described):
     """Frozen and validated; unknown keys are refused; a bad value raises one sentence, `SettingError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)

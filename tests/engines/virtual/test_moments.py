@@ -137,7 +137,7 @@ class Unasked(DelayStream):
 def test_where_no_times_are_equal_the_ties_are_never_asked_for(spec: dict[str, Any], rate: float) -> None:
     law = {"kind": "shifted_exponential", "rate": rate, "shift": 1e-3}
     e = wb.Experiment(**{**spec, "delays": law, "problem_args": {"samples": 300}})
-    assert e.plan.loads[1:].min() > 0
+    assume(e.plan.loads[1:].min() > 0)
     world = World(e.rounds, e.shape()[1], Unasked(e.delays, e.seed, e.workers), e.link)
     arithmetic = Coefficients(e.plan)
     alone = simulate(e.built_scheme, e.plan, world, arithmetic)
