@@ -42,7 +42,10 @@ def test_help_says_what_each_option_does_and_of_which_engine(function: Callable[
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"patience": 5.0}, "patience = 5.0: means nothing to engine = 'sim'; leave it out, or take one of numeric, events"),
+        (
+            {"patience": 5.0},
+            "patience = 5.0: means nothing to engine = 'sim'; leave it out, or take one of numeric, events",
+        ),
         (
             {"engine": "mpi", "emulat": "all"},
             "emulat = 'all': means nothing to engine = 'mpi'; leave it out, or take one of cluster, folder, emulate,"

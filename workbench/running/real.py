@@ -70,7 +70,7 @@ class RealRun(Run):
         self._rows = np.zeros((0, len(records.LIVE)))
         self.pool: Pool | None = None  # whose ranks have it
         self._problem: Problem | None = None
-        self._spent = 0.0
+        self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
 
     def rows(self, first: int = 0) -> Rows:
         """See `Run.rows`; losses are NaN where they have not been evaluated yet."""
@@ -229,6 +229,7 @@ class RealRun(Run):
         if self._state == "waiting":
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
+        self._since = self._since or time.monotonic()
         with contextlib.ExitStack() as own:
             while not (self.home / ENDED).exists():
                 if holder is None and (holder := holder_of(self.home)) is not None:
@@ -254,9 +255,8 @@ class RealRun(Run):
             self._rows = np.concatenate([self._rows, fresh])
             row = dict(zip(records.LIVE, fresh[-1], strict=True))
             dropped = int(self._rows[:, records.LIVE.index("stale")].sum())
-            self.note = (
-                f"round {int(row['round']) + 1} of {self.experiment.rounds}, {dropped} late answers dropped"
-            )
+            done = f"round {int(row['round']) + 1} of {self.experiment.rounds}"
+            self.note = f"{done}, {dropped} late answers dropped"
 
     def _evaluate_newest(self) -> None:
         """The loss after the newest round, if there is time for it."""
@@ -270,30 +270,17 @@ class RealRun(Run):
         began = time.monotonic()
         models = records.read_models(self.home, self._problem.size, newest, 1)
         if len(models):
-            with (
-                one_thread(),
-                np.errstate(over="ignore", invalid="ignore"),
-            ):  # the others of a BLAS call go on spinning for a while, beside the ranks
+            # The other threads of a BLAS call go on spinning for a while, beside the ranks.
+            with one_thread(), np.errstate(over="ignore", invalid="ignore"):
                 self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
         self._spent += time.monotonic() - began
 
-    @property
-    def _since(self) -> float:
-        if not hasattr(self, "_began"):
-            self._began = time.monotonic()
-        return self._began
-
     def _left(self, reason: str | None) -> str:
         """Why the run has been left, and what can be done, unless that has been said."""
-        hint = f"wb.resume({str(self.home)!r}) goes on from the last checkpoint"
-        return self._broken() if not reason else reason if "wb." in reason else f"{reason}; {hint}"
-
-    def _broken(self) -> str:
-        done = len(records.read_rows(self.home))
-        return (
-            f"round {done}: the master's process, or mpiexec, is gone; wb.resume({str(self.home)!r}) goes on from the"
-            " last checkpoint"
-        )
+        if reason and "wb." in reason:
+            return reason
+        gone = f"round {len(records.read_rows(self.home))}: the master's process, or mpiexec, is gone"
+        return f"{reason or gone}; wb.resume({str(self.home)!r}) goes on from the last checkpoint"
 
     def _progress(self, done: int, total: int) -> None:
         self.note = f"evaluating losses: {done} of {total}"

@@ -15,9 +15,8 @@ STOP = "stop"  # somebody asks it to end
 # ... while it goes on ...
 ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # a row of numbers each round
 CHECKPOINT = "checkpoint.npz"
-ARRIVALS = (
-    "arrivals"  # folder: RANK.i64 of (round, rank, number) for each rank that gathers, in order of arrival
-)
+# A folder: RANK.i64 of (round, rank, number) for each rank that gathers, in order of arrival.
+ARRIVALS = "arrivals"
 # ... and once it is over.
 BOOKS, ENDED = "books.npz", "ended.json"
 

@@ -1,7 +1,7 @@
 """What rank 0 writes into the run folder while a run goes on, so that anybody can follow it, and resume it.
 
-live.f64: one row of numbers a round (see LIVE). models.f64: the model after each round. checkpoint.npz: model,
-optimiser's state and round, replaced atomically every few seconds. ended.json: written last, once all else is there.
+A row of numbers a round (see LIVE), the model after each round, and every few seconds a checkpoint, replaced whole:
+model, optimiser's state and round. How it ended is written last, once all else is there. See `layout` for the names.
 """
 
 from __future__ import annotations
@@ -158,15 +158,8 @@ def unbegun(
 ) -> None:
     """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
     words: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
-    words |= {
-        "rounds": first,
-        "clean": True,
-        "zero": None,
-        "setup": 0.0,
-        "dead": {},
-        "committers": list(committers),
-    }
-    write_end(folder, words, books)
+    words |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}
+    write_end(folder, {**words, "committers": list(committers)}, books)
 
 
 def kept(folder: Path) -> list[str]:

@@ -106,12 +106,8 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
     }
     flat: dict[str, Any] = {}
     for name, value in nested.items():
-        inner = (
-            {f"{name}.{key}": item for key, item in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
-        flat.update({key: _cell(item) for key, item in inner.items()})
+        inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
+        flat.update({f"{name}{key}": _cell(item) for key, item in inner.items()})
     return flat
 
 
@@ -125,12 +121,9 @@ def _results(rounds: pd.DataFrame) -> dict[str, Any]:
     for name in map(str, rounds.select_dtypes("number")):
         if name not in ("round", "time"):
             column = rounds[name]
-            found[name] = column.sum() if name in _SUMMED else _mean_or_last(name, column)
+            last = column.mean() if name == "residual" else column.iloc[-1]
+            found[name] = column.sum() if name in _SUMMED else last
     return found
-
-
-def _mean_or_last(name: str, column: pd.Series[Any]) -> Any:
-    return column.mean() if name == "residual" else column.iloc[-1]
 
 
 def _reached(rounds: pd.DataFrame, target: float, metric: str) -> dict[str, float]:

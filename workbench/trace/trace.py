@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,14 +126,16 @@ class Trace:
         if missing:
             raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
         check_sums(path, FILES)
+        import pandas as pd
+
         run = read_json(path / RUN, "engine", "initial")
-        rounds, events = (_table(path / name) for name in (ROUNDS, EVENTS))
+        rounds, events = (_read(pd.read_parquet, path / name) for name in (ROUNDS, EVENTS))
         return cls(
             experiment=Experiment.read(path / SPEC),
             engine=run.pop("engine"),
             columns={str(name): rounds[name].to_numpy() for name in rounds},
             event_rows={str(name): events[name].to_numpy() for name in events},
-            model=_array(path / MODEL),
+            model=_read(partial(np.load, allow_pickle=False), path / MODEL),
             initial=run.pop("initial"),
             info=run,
         )
@@ -150,25 +152,11 @@ class Trace:
         return all(tables) and np.array_equal(self.model, other.model)
 
 
-def _table(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
+def _read(read: Callable[[Path], Any], path: Path) -> Any:
     try:
-        return pd.read_parquet(path)
-    except Exception as error:  # Arrow has many ways to say so
-        raise _damaged(path, error) from None
-
-
-def _array(path: Path) -> Array:
-    try:
-        found: Array = np.load(path, allow_pickle=False)
-    except Exception as error:  # NumPy too
-        raise _damaged(path, error) from None
-    return found
-
-
-def _damaged(path: Path, error: Exception) -> SettingError:
-    return SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew")
+        return read(path)
+    except Exception as error:  # Arrow and NumPy have many ways to say so
+        raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew") from None
 
 
 def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:

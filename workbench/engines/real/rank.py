@@ -128,9 +128,8 @@ class RankEngine:
         plan = setup.plan
         self.emulated = setup.emulate == "all"
         self.pace = None if setup.emulate == "nothing" else Pace(setup.scheme, plan, setup.delays)
-        self.inbox = (
-            Inbox()
-        )  # with the time at which it was through the port, when it was sent, and its length
+        # A message, the time at which it was through the port, when it was sent, and its length.
+        self.inbox = Inbox()
         self.port: Port | None = None  # real links have their own
         self.ahead: Ahead | None = None
         if self.emulated:
@@ -461,10 +460,7 @@ class RankEngine:
         """Is work overtaken? Takes in what has come, unless this rank has looked a moment ago."""
         if time.monotonic() - self.pumped > FRESH:
             self._pump()
-        return bool(self.inbox or self.port) and self._overtaken(unless)
-
-    def _overtaken(self, unless: Match | None) -> bool:
-        return unless is not None and self._match(unless) is not None
+        return unless is not None and bool(self.inbox or self.port) and self._match(unless) is not None
 
     def _decode(self, effect: Decode) -> None:
         if self.setup.decode_rate is not None and self.emulated:

@@ -135,9 +135,8 @@ class _Simulation:
         for r in range(self.plan.ranks):
             self._resume(r, None)
         heap, soon = self.heap, self.soon
-        near = (
-            NEAR if self.plan.parent.max() >= 0 else -1.0
-        )  # in a ring every message has one possible sender
+        # In a ring every message has one possible sender.
+        near = NEAR if self.plan.parent.max() >= 0 else -1.0
         while self.open:
             if soon:
                 self._deliver(*soon.popleft())
@@ -417,9 +416,8 @@ class _Simulation:
         self.line.handled += 2 * n * steps
         for i, r in enumerate(order):
             end = float(finish[i])
-            self.log(
-                (round, r, "send", float(entry[i]), float(entry[i]), end, order[(i + 1) % n], sent[i], steps)
-            )
+            start = float(entry[i])
+            self.log((round, r, "send", start, start, end, order[(i + 1) % n], sent[i], steps))
             self._at(end, RUNG, self._wake, (r, self.ranks[r].ticket, total))
 
     def _commit(self, r: int, rank: _Rank, effect: Commit) -> Any:
