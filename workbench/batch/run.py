@@ -109,14 +109,12 @@ def sweep(
         Interrupted: what was done stays, what ran is marked, and the summary is printed.
     """
     _check_options(jobs, timeout, {"fresh": fresh, "progress": progress})
-    only = [only] if isinstance(only, str) else only
-    if not isinstance(only, Sequence) or not all(isinstance(name, str) for name in only):
-        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
+    names = _names(only)
     notebook = path_of(notebook, "notebook")
     getting_ready = _room(jobs)
     plan, target = opened(plan, folder)
     items = _found(plan.items(), target)
-    chosen = _chosen(items, only)
+    chosen = _chosen(items, names)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with Kernels(threads, fresh) as kernels:
         if not all(_done(target, item) for item in chosen):
@@ -141,6 +139,13 @@ def _check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) 
         raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
     for name, flag in flags.items():
         check_kind(name, flag, bool)
+
+
+def _names(only: str | Sequence[str]) -> list[str]:
+    names = [only] if isinstance(only, str) else only
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
+    return list(names)
 
 
 def _room(jobs: int) -> int:

@@ -364,12 +364,7 @@ def start_real(
         `Run.result`.
     """
     where = clusters.load(cluster)
-    if not checkpoint_every >= 0:
-        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
-    if not patience > 0:
-        raise SettingError(f"patience = {patience}: take more than 0 s")
-    if emulate not in ("all", "delays", "nothing"):
-        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
+    _check(emulate, checkpoint_every, patience)
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
     options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
     home = new_folder(folder)
@@ -377,6 +372,15 @@ def start_real(
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
     run.claim = claim
     return run.begin(lambda: run.launch(options))
+
+
+def _check(emulate: str, checkpoint_every: float, patience: float) -> None:
+    if not checkpoint_every >= 0:
+        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
+    if not patience > 0:
+        raise SettingError(f"patience = {patience}: take more than 0 s")
+    if emulate not in ("all", "delays", "nothing"):
+        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
 
 
 def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
