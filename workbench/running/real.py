@@ -146,18 +146,10 @@ class RealRun(Run):
         self._read()
         self._conclude()
 
-    def _end(self, trace: Trace, state: State, note: str) -> None:
-        self._let_go()
-        super()._end(trace, state, note)
-
-    def _fail(self, error: Exception) -> None:
-        self._let_go()
-        super()._fail(error)
-
-    def _let_go(self) -> None:
-        """The folder is anybody's again: before the run says that it is over."""
-        if self.claim is not None:
+    def _close(self, state: State, note: str) -> None:
+        if self.claim is not None:  # the folder is anybody's again before the run says that it is over
             self.claim.release()
+        super()._close(state, note)
 
     def hand_in(self, task: Task) -> None:
         """Give a task to a pool and follow it.

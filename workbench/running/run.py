@@ -95,11 +95,15 @@ class Run(ABC):
         self.note, self._state = note, "running"
 
     def _end(self, trace: Trace, state: State, note: str) -> None:
-        self._trace, self.note, self._state = trace, note, state
-        self._over.set()
+        self._trace = trace
+        self._close(state, note)
 
     def _fail(self, error: Exception) -> None:
-        self.error, self.note, self._state = error, str(error), "failed"
+        self.error = error
+        self._close("failed", str(error))
+
+    def _close(self, state: State, note: str) -> None:
+        self.note, self._state = note, state
         self._over.set()
 
 
