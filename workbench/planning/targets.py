@@ -134,7 +134,7 @@ def _exact(
     own = e.build_optimiser()
     runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes) for k in times]
     learnt = learn(problem, runs)
-    return learnt[0].initial_loss, np.array([run.loss for run in learnt])
+    return learnt[0].initial["loss"], np.array([run.loss for run in learnt])
 
 
 def _first(losses: Array, loss: float) -> Array:

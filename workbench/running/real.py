@@ -44,7 +44,7 @@ from workbench.running.holding import (
     soon,
 )
 from workbench.running.precision import lost_digits
-from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, rows_of, tell
+from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, tell
 from workbench.trace import records
 from workbench.trace.assembled import diverged, put_together
 from workbench.trace.folder import claimed, new_folder
@@ -72,10 +72,8 @@ class RealRun(Run):
         self._problem: Problem | None = None
         self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
 
-    def rows(self, first: int = 0) -> Rows:
-        """See `Run.rows`; losses are NaN where they have not been evaluated yet."""
-        if self._trace is not None:
-            return rows_of(self._trace, first)
+    def _so_far(self, first: int) -> Rows:
+        """Losses are NaN where they have not been evaluated yet."""
         table = self._rows[first:]
         if not len(table):
             return no_rows()

@@ -1,17 +1,8 @@
-"""Runs that are under way: started at once, watched while they go on, stopped between rounds.
-
->>> import workbench as wb
->>> run = wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
->>> run.wait()
-True
->>> run.state, len(run.rows()["loss"]), run.result().label
-('finished', 5, 'UMW')
-"""
+"""A run that is under way, of whichever engine: watched while it goes on, stopped between rounds."""
 
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,7 +25,7 @@ class Unwanted(Exception):
     """A run was stopped before it began."""
 
 
-class Run(ABC):
+class Run:
     """A run that is under way. Every method may be called from any thread and at any time.
 
     `experiment`, `engine`; `folder`: its run folder, where the engine keeps one; `note`: what it is doing now, in
@@ -62,13 +53,15 @@ class Run(ABC):
         """What legends show."""
         return self.experiment.scheme
 
-    @abstractmethod
     def rows(self, first: int = 0) -> Rows:
         """Columns of the rounds from `first` on, as far as they are done; the names are those of `Trace.rounds`.
 
         Arrays of equal length: round, time (s since start), loss (NaN: not evaluated yet), metrics, messages,
         bytes, samples, stale and others. Empty before the first round is done.
         """
+        if self._trace is None:
+            return self._so_far(first)
+        return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
 
     def stop(self) -> None:
         """Ask it to end after the round that it is in; returns at once."""
@@ -90,6 +83,10 @@ class Run(ABC):
         return f"<{self.label} on {self.engine}: {self.state}, {self.note}>"
 
     # ---------------------------------------------------------------- for engines
+
+    def _so_far(self, first: int) -> Rows:
+        """Rows of a run that is not over."""
+        return no_rows()
 
     def _begin(self, note: str) -> None:
         self.note, self._state = note, "running"
@@ -140,23 +137,13 @@ def failing(run: Run) -> Iterator[None]:
         run._fail(error)
 
 
-class _Recorded(Run):
-    def rows(self, first: int = 0) -> Rows:
-        return rows_of(self.result(), first)
-
-
 def recorded(trace: Trace) -> Run:
     """A finished run of a trace that was kept, for plots that show runs."""
-    run, rounds = _Recorded(trace.experiment, trace.engine), len(trace.columns["time"])
+    run, rounds = Run(trace.experiment, trace.engine), len(trace.columns["time"])
     stopped = rounds < run.experiment.rounds
     note = f"recorded, {rounds} of {run.experiment.rounds} rounds" if stopped else "recorded"
     run._end(trace, "stopped" if stopped else "finished", note)
     return run
-
-
-def rows_of(trace: Trace, first: int) -> Rows:
-    """Rows of a run that is over."""
-    return {name: np.asarray(column[first:]) for name, column in trace.columns.items()}
 
 
 def tell(run: Run, level: int = 5) -> None:

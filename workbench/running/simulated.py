@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from typing_extensions import override
-
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream
 from workbench.core.optimisers import Optimiser
@@ -19,7 +17,7 @@ from workbench.experiment import Experiment
 from workbench.problems.base import Evaluation, Problem, Request
 from workbench.running.bar import Bar
 from workbench.running.precision import lost_digits
-from workbench.running.run import Rows, Run, failing, in_background, no_rows, rows_of, tell
+from workbench.running.run import Rows, Run, failing, in_background, no_rows, tell
 from workbench.trace.assembled import assemble, columns_of, diverged
 from workbench.trace.learning import Commits, Learnt, follow
 
@@ -88,10 +86,7 @@ class SimulatedRun(Run):
         self._model: Array | None = None  # after the last round whose loss is known
         self._done = 0  # rounds whose loss is known
 
-    @override
-    def rows(self, first: int = 0) -> Rows:
-        if self._trace is not None:
-            return rows_of(self._trace, first)
+    def _so_far(self, first: int) -> Rows:
         learnt, k = self._learnt, self._done
         return no_rows() if learnt is None or not k else columns_of(self.line, learnt, k, first)
 
@@ -168,8 +163,7 @@ class _Evaluating(Numbers):
 
     def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int) -> None:
         super().__init__(plan, problem, optimiser, seed)
-        first = self._evaluate(self.models[0])
-        self.learnt = Learnt(self.models[0], first.loss, first.metrics)
+        self.learnt = Learnt(self.models[0], self._evaluate(self.models[0]))
 
     def _evaluate(self, model: Array) -> Evaluation:
         return self.problem.evaluate([Request(model, gradient=False)])[0]

@@ -105,8 +105,7 @@ def learn_again(
 ) -> Learnt:
     """Losses and metrics at the models that a run went through, in passes over the data that several share."""
     before = problem.start()
-    first = problem.evaluate([Request(before, gradient=False)])[0]
-    learnt = Learnt(before, first.loss, first.metrics)
+    learnt = Learnt(before, problem.evaluate([Request(before, gradient=False)])[0])
     for k in range(0, rounds, CHUNK):
         models = records.read_models(folder, problem.size, k, min(CHUNK, rounds - k))
         missing = [i for i in range(len(models)) if k + i not in losses]
