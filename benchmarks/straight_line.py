@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 import workbench as wb
 from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 STEP = 1e-4
 

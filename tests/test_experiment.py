@@ -77,6 +77,14 @@ def test_making_one_opens_no_data() -> None:
     assert e.scheme_args == {"batch": 7}
 
 
+def test_its_scheme_is_built_once_and_not_shared_with_a_changed_copy() -> None:
+    e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4)
+    assert e.built_scheme is e.built_scheme
+    changed = e.replace(scheme_args={"stragglers": 2})
+    assert [x.built_scheme.stragglers for x in (e, changed)] == [1, 2]  # type: ignore[attr-defined]
+    assert e == wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4)
+
+
 def test_it_is_frozen() -> None:
     with pytest.raises(
         SettingError, match=r"^rounds = 3: settings stay as they are; replace\(rounds=\.\.\.\)"

@@ -10,7 +10,7 @@ import pytest
 import workbench as wb
 from workbench.base.settings import SettingError
 from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 COMMON: dict[str, Any] = {
     "problem_args": {"samples": 1200, "features": 100},

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workbench.trace.records import ROWS
+from workbench.trace.layout import ROWS
 
 PATIENCE = 120.0  # s
 # A signal that comes while a module is looked for; a job in the background of a shell would not hear it otherwise.

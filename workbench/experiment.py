@@ -74,7 +74,7 @@ class Experiment(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        scheme = self.build_scheme()
+        scheme = self.built_scheme
         scheme.check(self.workers)
         self.build_optimiser()
         told = self.problem_spec.told()
@@ -88,8 +88,9 @@ class Experiment(Settings):
                 raise SettingError(f"faults.round = {fault.round}: there are rounds 0 to {self.rounds - 1}")
         return self
 
-    def build_scheme(self) -> Scheme:
-        """Make the scheme from its name and numbers."""
+    @cached_property
+    def built_scheme(self) -> Scheme:
+        """The scheme, made from its name and numbers."""
         return _within("scheme_args", schemes.get(self.scheme), self.scheme_args)
 
     def build_optimiser(self) -> Optimiser:
@@ -104,7 +105,7 @@ class Experiment(Settings):
     @cached_property
     def plan(self) -> Plan:
         """Who holds what and who talks to whom."""
-        return self.build_scheme().plan(self.workers, self.problem_spec.count())
+        return self.built_scheme.plan(self.workers, self.problem_spec.count())
 
     def build_problem(self) -> Problem:
         """Open the data and make the problem; raises `DataError`."""
@@ -119,7 +120,7 @@ class Experiment(Settings):
     def load(self) -> float:
         """Largest share of the data set that one worker goes through per round."""
         samples = self.problem_spec.count()
-        return float(self.build_scheme().loads(self.workers, samples).max()) / samples
+        return float(self.built_scheme.loads(self.workers, samples).max()) / samples
 
     @classmethod
     def read(cls, path: str | Path) -> Experiment:

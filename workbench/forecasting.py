@@ -57,7 +57,7 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     """Sample round times of an experiment; no data is touched. Default: as many rounds as it has."""
     e = _forecastable(experiment, rounds, seed)
     samples, floats = e.shape()
-    workers, scheme = e.workers, e.build_scheme()
+    workers, scheme = e.workers, e.built_scheme
     loads = scheme.loads(workers, samples)
     total = e.rounds if rounds is None else rounds
     stream = DelayStream(e.delays, e.seed if seed is None else seed, workers)

@@ -134,7 +134,7 @@ from workbench.widgets.forms.controls import Controls
 assert "TINY" in wb.schemes.names() and "tiny_squares" in wb.problems.names() and "steps" in delay_models()
 e = wb.Experiment.read("spec.yaml")
 assert wb.Experiment.read(e.write("again.yaml")) == e == wb.Experiment(**e.model_dump())
-assert e.build_scheme().extra == 7 and e.build_optimiser().name == "tiny_descent"
+assert e.built_scheme.extra == 7 and e.build_optimiser().name == "tiny_descent"
 shown = Controls([e], lambda: None)
 assert shown.setup().entries[0].scheme == "TINY" and "TINY" in shown.schemes.further.lines[0].choices
 for form, name in ((shown.delays, "steps"), (shown.problem, "tiny_squares"), (shown.optimiser, "tiny_descent")):

@@ -14,7 +14,7 @@ from tests.kinds import quick
 from workbench.base.sums import SUMS, check_sums, unchanged, write_sums
 from workbench.running.real import attach, start_real
 from workbench.running.replay import replay_arrivals
-from workbench.trace import records
+from workbench.trace import layout, records
 from workbench.trace.trace import FILES
 
 REAL = quick("GC-MMC", rounds=6, samples=40, features=3)
@@ -109,9 +109,9 @@ class TestReal:
     def test_what_a_real_run_leaves_is_refused_when_changed(self, tmp_path: Path, real: Path) -> None:
         folder = shutil.copytree(real, tmp_path / "run")
         rng, names = np.random.default_rng(0), records.kept(folder)
-        assert {records.ROWS, records.MODELS, records.BOOKS, records.ENDED, "arrivals/0.i64"} <= set(names)
+        assert {layout.ROWS, layout.MODELS, layout.BOOKS, layout.ENDED, "arrivals/0.i64"} <= set(names)
         replay_arrivals(folder)
-        for name in set(names) - {records.ENDED}:
+        for name in set(names) - {layout.ENDED}:
             for _ in range(10):
                 whole = spoilt(folder / name, rng)
                 with pytest.raises(wb.SettingError, match=name):
@@ -141,7 +141,7 @@ class TestReal:
         (folder / "model.npy").write_bytes(b"")
         trace = attach(folder).result()
         assert wb.Trace.load(folder).same(trace)
-        assert unchanged(folder, records.ENDED)
+        assert unchanged(folder, layout.ENDED)
 
     @pytest.mark.parametrize("name", ["ended.json", "task.json", "holder.json"])
     def test_a_torn_file_of_words_is_named(self, tmp_path: Path, real: Path, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import yaml
 
-from workbench.trace.status import LOG, TRACE
+from workbench.trace.layout import LOG, TRACE
 
 QUICK = {"scheme": "UMW", "workers": 4, "rounds": 5, "problem_args": {"samples": 40, "features": 3}}
 DEATHS = [{"worker": 1, "round": 1}, {"worker": 2, "round": 1}]

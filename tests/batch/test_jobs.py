@@ -123,7 +123,7 @@ def test_papermill_runs_it_plainly(tmp_path: Path) -> None:
     done = plainly(tmp_path, *(word for pair in settings.items() for word in ("-p", *pair)))
     assert done.returncode == 0, done.stderr
     trace = wb.Trace.load(tmp_path / "run")
-    assert trace.experiment.build_scheme() == wb.schemes.get("CR")(children=4, layers=2, stragglers=3)
+    assert trace.experiment.built_scheme == wb.schemes.get("CR")(children=4, layers=2, stragglers=3)
     assert len(trace.rounds) == 4
 
 

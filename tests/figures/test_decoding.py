@@ -56,7 +56,7 @@ class Overheard:
 @given(experiments(DECODING))
 def test_weights_times_messages_are_what_was_committed(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)
-    spy, arithmetic = Overheard(e.build_scheme()), Coefficients(e.plan)
+    spy, arithmetic = Overheard(e.built_scheme), Coefficients(e.plan)
     world = World(e.rounds, e.shape()[1], DelayStream(e.delays, e.seed, e.workers), e.link)
     simulate(spy, e.plan, world, arithmetic)  # type: ignore[arg-type]
     trace = wb.run(e)

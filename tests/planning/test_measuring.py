@@ -237,7 +237,7 @@ def test_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) ->
     sizes = {e.shape()[1] for e in found}
     assert like.shape()[1] in sizes
     assert len(sizes) == 2
-    loads = sorted(e.build_scheme().loads(5, e.shape()[0]).mean() for e in found)
+    loads = sorted(e.built_scheme.loads(5, e.shape()[0]).mean() for e in found)
     assert loads[0] == pytest.approx(like.shape()[0] / 5, rel=0.05)
     assert loads[-1] == pytest.approx(4 * loads[0], rel=0.05)
     assert {e.problem_args.get("data", "synthetic") for e in found} == {"synthetic"}

@@ -20,7 +20,7 @@ from workbench.planning.measuring import simulated
 from workbench.planning.planner import check_memory, plan
 from workbench.planning.profile import ClusterProfile, Host
 from workbench.running.precision import lost_digits
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 EXACT = [
     name for name in wb.schemes.names() if wb.schemes.get(name).exact and not wb.schemes.get(name).numeric
@@ -358,4 +358,4 @@ def test_what_a_run_would_refuse_is_not_ranked() -> None:
     known = list(wb.schemes.get("LCC").candidates(84))
     assert 0 < len(advice.choices) < len(known)
     for choice in advice.choices:
-        assert lost_digits(choice.experiment.build_scheme(), 84) is not None  # else it raises
+        assert lost_digits(choice.experiment.built_scheme, 84) is not None  # else it raises

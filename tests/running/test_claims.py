@@ -14,10 +14,11 @@ import pytest
 
 import workbench as wb
 from tests.kinds import quick
-from workbench.base.locks import RUN_LOCK, Lock
+from workbench.base.locks import Lock
 from workbench.running.holding import reclaimed
 from workbench.running.real import RealRun, attach, resume, start_real
 from workbench.trace import records
+from workbench.trace.layout import RUN_LOCK
 
 COMMAND = "from workbench.cli.main import main; main()"
 mpi = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.running import run as live
+from workbench.running import start as live
 from workbench.running.simulated import SimulatedRun, work
 
 SMALL: dict[str, Any] = {"workers": 12, "rounds": 30, "problem_args": {"samples": 200, "features": 5}}

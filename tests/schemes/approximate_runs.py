@@ -11,7 +11,7 @@ import workbench as wb
 from workbench.core.delays import DelayStream
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 N, S, SLOW, P_SS, P_AS = 8, 2, 0.3, 0.8, 0.01
 Q = SLOW * P_SS + (1 - SLOW) * P_AS  # probability that a worker straggles
@@ -54,7 +54,7 @@ def came(line: Timeline, workers: int) -> NDArray[np.bool_]:
 
 def missed(e: wb.Experiment, line: Timeline) -> NDArray[np.bool_]:
     """Parts that no answer held, (rounds, parts)."""
-    scheme, answers = e.build_scheme(), came(line, e.workers)
+    scheme, answers = e.built_scheme, came(line, e.workers)
     return np.array([~scheme.encoding(e.plan, r)[1:][a].any(axis=0) for r, a in enumerate(answers)])
 
 

@@ -17,7 +17,7 @@ from workbench import theory
 from workbench.base.errors import QuorumLost
 from workbench.base.settings import SettingError
 from workbench.engines.virtual.arithmetic import Numbers
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 from workbench.schemes.lazy import Laziness
 
 FAMILY = sorted(CASES)

@@ -12,7 +12,7 @@ import workbench as wb
 from tests.schemes.case_adaptive import DIGITS, ETA, run, uploads
 from workbench import theory
 from workbench.engines.virtual.arithmetic import Numbers
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 # ---------------------------------------------------------------- how often and how long
 

@@ -30,7 +30,7 @@ from tests.schemes.approximate_runs import (
 )
 from workbench.codes import GradientCode, circulant, fractional
 from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 PRINTED = {"FRC": 1.976, "CRC": 0.5173}
 THEORY = {"FRC": 0.488072, "CRC": 0.6244123216669626}

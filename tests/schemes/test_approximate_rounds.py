@@ -8,7 +8,7 @@ import pytest
 import workbench as wb
 from tests.schemes.approximate_runs import N, Q, S, came, experiment, simulated
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 
 def test_shuffling_changes_places_not_stragglers() -> None:
@@ -23,7 +23,7 @@ def test_shuffling_changes_places_not_stragglers() -> None:
 
 def test_cyclic_shuffling_moves_every_worker_on_by_one() -> None:
     e = experiment("CRC", 1, shuffle="cyclic")
-    scheme, B = e.build_scheme(), e.plan.matrix()[1:]
+    scheme, B = e.built_scheme, e.plan.matrix()[1:]
     for r in range(2 * N + 1):
         np.testing.assert_array_equal(scheme.encoding(e.plan, r)[1:], np.roll(B, -r, axis=0))
 
@@ -40,14 +40,14 @@ def test_cyclic_shuffling_of_a_circulant_code_keeps_every_error() -> None:
 
 def test_random_shuffling_is_a_permutation_that_seeds_decide() -> None:
     e, other = experiment(shuffle="random"), experiment(shuffle="random", code_seed=1)
-    rows = [e.build_scheme().rows(N, r) for r in range(300)]
+    rows = [e.built_scheme.rows(N, r) for r in range(300)]
     assert all(sorted(row) == list(range(N)) for row in rows)
     places = np.array([np.bincount(column, minlength=N) for column in np.array(rows).T])
     assert places.min() > 15  # every worker is everywhere: 37.5 times on average
     assert places.max() < 65
-    again = experiment(shuffle="random", seed=9).build_scheme()
+    again = experiment(shuffle="random", seed=9).built_scheme
     assert all(np.array_equal(row, again.rows(N, r)) for r, row in enumerate(rows))
-    assert not np.array_equal(rows[0], other.build_scheme().rows(N, 0))
+    assert not np.array_equal(rows[0], other.built_scheme.rows(N, 0))
 
 
 def test_workers_compute_what_the_permutation_says() -> None:
@@ -55,7 +55,7 @@ def test_workers_compute_what_the_permutation_says() -> None:
     e = experiment(
         "FRC", 20, shuffle="random", problem_args={"samples": 13}, delays={"kind": "constant", "shift": 1.0}
     )
-    line, scheme = simulated(e)[0], e.build_scheme()
+    line, scheme = simulated(e)[0], e.built_scheme
     seconds = {(row[0], row[1]): row[5] - row[3] for row in line.events if row[2] == "compute"}
     for r in range(20):
         np.testing.assert_allclose(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 DELAYS = {"kind": "two_part", "t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}
 TABLE_3 = {  # m -> expected time for d = m, ..., 8 (n = 8, s = d - m)

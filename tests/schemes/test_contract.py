@@ -14,7 +14,7 @@ from tests.cases import CASES, experiments
 from workbench.checking.law import Law
 from workbench.checking.scheme import LAWS
 from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 APPROXIMATE = [n for n in CASES if not (wb.schemes.get(n).numeric or wb.schemes.get(n).exact)]
 
@@ -36,7 +36,7 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
     coefficients = Coefficients(e.plan)
     line = timeline(e, coefficients, events=True)
     for r, committed in enumerate(coefficients.weights):
-        matrix = e.build_scheme().encoding(e.plan, r)
+        matrix = e.built_scheme.encoding(e.plan, r)
         came = sorted({row[1] for row in line.events if row[0] == r and row[2] == "send" and row[6] == 0})
         best = np.linalg.lstsq(matrix[came].T, np.ones(e.plan.parts), rcond=None)[0] @ matrix[came]
         np.testing.assert_allclose(np.ones(e.plan.parts) if committed is None else committed, best, atol=1e-8)

@@ -36,7 +36,7 @@ def test_a_code_is_made_once_by_who_decodes_first() -> None:
 @pytest.mark.parametrize("rank", [0, 3])
 def test_beginning_a_program_makes_no_code(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6)
-    scheme, plan = e.build_scheme(), e.plan
+    scheme, plan = e.built_scheme, e.plan
     made: list[Any] = []
     monkeypatch.setattr(gradient_coding, "cyclic", lambda *args: made.append(args))
     scheme.program(Node(rank, plan, 3, plan.parts, None, lambda: 0.0))

@@ -13,7 +13,7 @@ import workbench as wb
 from tests.cases import experiments
 from workbench.engines.virtual.arithmetic import Numbers
 from workbench.problems.linear import LeastSquares
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 from workbench.schemes.lagrange import LCC
 
 

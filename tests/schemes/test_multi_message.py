@@ -16,7 +16,7 @@ from workbench.core.delays import DelayStream
 from workbench.core.protocol import CODED, MODEL, Close, Commit, Compute, Decode, Message, Node, Recv, Send
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 from workbench.schemes.multi_message import GCMMC, UCMMC
 
 DELAYS = {"kind": "shifted_exponential", "shift": 0.01, "rate": 10.0}  # alpha, mu; one sample a part

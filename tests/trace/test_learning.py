@@ -91,6 +91,6 @@ def test_steps_are_the_papers() -> None:
 def test_the_start_is_kept() -> None:
     f = LeastSquares(X, Y)
     run = learn(f, [Commits(GradientDescent(step=0.1), [None] * 2, SIZES)])[0]
-    assert run.initial_loss == f.evaluate([Request(np.zeros(5))])[0].loss
+    assert run.initial["loss"] == f.evaluate([Request(np.zeros(5))])[0].loss
     assert len(run.loss) == len(run.metrics["relative_error"]) == 2
     assert np.isnan(run.metrics["relative_error"][0])

@@ -13,7 +13,8 @@ import pytest
 import workbench as wb
 from workbench.base.errors import RunError
 from workbench.trace import records
-from workbench.trace.records import ARRIVALS, LIVE, ROWS, Arrivals, read_arrivals, rewind
+from workbench.trace.layout import ARRIVALS, ROWS
+from workbench.trace.records import LIVE, Arrivals, read_arrivals, rewind
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5])

@@ -12,8 +12,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-# In a run folder. Not one lock that both share: from one alone to one of several there is no way without a gap.
-RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
 _LOOKS = (0.0, 0.1, 0.2)  # s before each look: somebody else's is over soon
 
 

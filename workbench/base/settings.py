@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from inspect import signature
 from pathlib import Path
 from typing import Any, Never, Self
 
@@ -25,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from workbench.base.described import Described
 from workbench.base.kinds import range_of, slip
 
 LONGEST_NAME = 255  # bytes, of a file or folder
@@ -68,7 +68,7 @@ def at_most(most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-class Settings(BaseModel):
+class Settings(BaseModel, metaclass=Described):
     """Frozen and validated; unknown keys are refused; a bad value raises one sentence, `SettingError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
@@ -189,23 +189,6 @@ def check_kind(field: str, value: object, kind: type) -> None:
     """
     if wrong := slip(kind, value):
         raise SettingError(f"{field} = {_short(value)}: {wrong.words}")
-
-
-def check_options(engine: str, start: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse options that what starts an engine's runs does not know, and flags and numbers that are none."""
-    known = {
-        name: each.default
-        for name, each in signature(start).parameters.items()
-        if each.default is not each.empty
-    }
-    for name, value in options.items():
-        if name not in known:
-            raise SettingError(
-                f"{name} = {_short(value)}: means nothing to engine = {engine!r}; leave it out, or take one of"
-                f" {', '.join(known)}"
-            )
-        if type(known[name]) in (bool, float):
-            check_kind(name, value, type(known[name]))
 
 
 def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:

@@ -19,7 +19,8 @@ from workbench.batch.kernels import Kernels
 from workbench.batch.page import write_page
 from workbench.batch.sweeps import Item
 from workbench.experiment import Experiment
-from workbench.trace.status import LOG, NOTEBOOK, PAGE, TRACE, Status, host
+from workbench.trace.layout import LOG, NOTEBOOK, PAGE, SPEC, TRACE
+from workbench.trace.status import Status, host
 
 INTERRUPTED = "the sweep was interrupted while it ran"
 
@@ -145,7 +146,7 @@ def _literal(path: Path) -> str:
 
 def _check(item: Item, folder: Path) -> None:
     """A notebook may end well without having done what it was asked for."""
-    spec = folder / TRACE / "spec.json"
+    spec = folder / TRACE / SPEC
     if not spec.is_file():
         raise RunError(
             "the notebook came to its end, but there is no run folder: it does not save to `folder`"

@@ -209,10 +209,8 @@ class Kernels:
             def __init__(self, **options: Any) -> None:
                 super().__init__(**options)
                 if os.name == "posix":  # sockets are files in a folder that only we may enter
-                    self.transport, self.connection_file = (
-                        "ipc",
-                        str(owner.folder / f"{next(owner.numbers)}.json"),
-                    )
+                    self.transport = "ipc"
+                    self.connection_file = str(owner.folder / f"{next(owner.numbers)}.json")
                 self.kernel_id = name
                 self.provisioner = _Provisioner(kernel_id=name, kernel_spec=self.kernel_spec, parent=self)
                 self.provisioner.owner, self.provisioner.log_file = owner, log

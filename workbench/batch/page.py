@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from workbench.base.files import atomic_write
+from workbench.trace.layout import SCRIPT
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 _FIGURE = "application/vnd.plotly.v1+json"
-SCRIPT = "plotly.min.js"
 # The usual page loads mathematics, diagrams and a loader of scripts from other hosts.
 TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
 {{% block html_head_js %}}<script charset="utf-8" src="../{SCRIPT}"></script>{{% endblock %}}

@@ -24,7 +24,8 @@ from workbench.batch.kernels import Kernels
 from workbench.batch.page import rehearse, write_script
 from workbench.batch.sweeps import KEY, Item, Sweep
 from workbench.experiment import Experiment
-from workbench.trace.status import PLAN, Status, alone, is_run, read_plan, write_plan
+from workbench.trace.layout import PLAN
+from workbench.trace.status import Status, alone, is_run, read_plan, write_plan
 from workbench.trace.table import Runs, runs
 
 OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
@@ -55,23 +56,17 @@ class Summary:
     def __str__(self) -> str:
         """Counts, then for every failure: which, why, how to run it alone."""
         counts = Counter(status.state for status in self.states.values())
-        words = [
-            f"{counts[state]} {state}"
-            for state in ("done", "failed", "interrupted", "missing")
-            if counts[state]
-        ]
-        earlier = [f"{self.before} done before"] if self.before else []
-        lines = [f"{self.folder}: {', '.join(words + earlier) or 'nothing to do'}"]
+        words = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts[s]]
+        words += [f"{self.before} done before"] if self.before else []
+        lines = [f"{self.folder}: {', '.join(words) or 'nothing to do'}"]
         for name in self.failed:
-            lines += [f"  {name}", f"    why: {self.states[name].error}", f"    alone: {self._alone(name)}"]
+            alone = f"workbench sweep {shlex.quote(str(self.folder))} --only {shlex.quote(name)}"
+            lines += [f"  {name}", f"    why: {self.states[name].error}", f"    alone: {alone}"]
         if self.named("interrupted", "missing"):
             lines.append(f"go on: workbench sweep {shlex.quote(str(self.folder))}")
         return "\n".join(lines)
 
     __repr__ = __str__
-
-    def _alone(self, name: str) -> str:
-        return f"workbench sweep {shlex.quote(str(self.folder))} --only {shlex.quote(name)}"
 
 
 def sweep(
@@ -113,22 +108,13 @@ def sweep(
     KeyboardInterrupt
         Interrupted: what was done stays, what ran is marked, and the summary is printed.
     """
-    check_kind("jobs", jobs, int)
-    if jobs < 1:
-        raise SettingError(f"jobs = {jobs}: at least one must run at a time")
-    check_kind("timeout", 1.0 if timeout is None else timeout, float)
-    if timeout is not None and not timeout > 0:
-        raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
-    for name, flag in {"fresh": fresh, "progress": progress}.items():
-        check_kind(name, flag, bool)
-    only = [only] if isinstance(only, str) else only
-    if not isinstance(only, Sequence) or not all(isinstance(name, str) for name in only):
-        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
+    _check_options(jobs, timeout, {"fresh": fresh, "progress": progress})
+    names = _names(only)
     notebook = path_of(notebook, "notebook")
     getting_ready = _room(jobs)
     plan, target = opened(plan, folder)
     items = _found(plan.items(), target)
-    chosen = _chosen(items, only)
+    chosen = _chosen(items, names)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with Kernels(threads, fresh) as kernels:
         if not all(_done(target, item) for item in chosen):
@@ -142,6 +128,24 @@ def sweep(
             executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
             states = _work(executor, todo, len(chosen), getting_ready, progress)
         return Summary(target, len(chosen) - len(todo), states)
+
+
+def _check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
+    check_kind("jobs", jobs, int)
+    if jobs < 1:
+        raise SettingError(f"jobs = {jobs}: at least one must run at a time")
+    check_kind("timeout", 1.0 if timeout is None else timeout, float)
+    if timeout is not None and not timeout > 0:
+        raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
+    for name, flag in flags.items():
+        check_kind(name, flag, bool)
+
+
+def _names(only: str | Sequence[str]) -> list[str]:
+    names = [only] if isinstance(only, str) else only
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
+    return list(names)
 
 
 def _room(jobs: int) -> int:

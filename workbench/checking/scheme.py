@@ -20,7 +20,7 @@ from workbench.engines.virtual.arithmetic import EXACT, Coefficients, Numbers
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.problems import ProblemArgs
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 
 Class = type[Scheme]
 SETS = 20  # of survivors, for each of which a code is tried
@@ -53,7 +53,7 @@ def _played(cls: Class, case: Case) -> tuple[Timeline, list[Array | None]]:
 
 def _tolerance(e: Experiment) -> float:
     """How far decoding may be off: as its codes keep digits, and 1e-8 at least."""
-    return max([EXACT, *(10.0 ** (lost(code) - 14) for code in e.build_scheme().codes(e.workers))])
+    return max([EXACT, *(10.0 ** (lost(code) - 14) for code in e.built_scheme.codes(e.workers))])
 
 
 def _ones(weights: Array | None, e: Experiment, round: int) -> None:
@@ -82,7 +82,7 @@ def plans(cls: Class, case: Case) -> None:
     nobody = set(np.flatnonzero(plan.sizes)) - set(plan.indices.tolist())
     if nobody and cls.exact:
         raise Broken(f"nobody holds part {min(nobody)}, so nobody can commit its gradient")
-    declared = e.build_scheme().loads(e.workers, samples)
+    declared = e.built_scheme.loads(e.workers, samples)
     if not np.array_equal(declared, plan.loads[1:]):
         raise Broken(f"`loads` says {declared.tolist()}, the plan {plan.loads[1:].tolist()} samples a round")
 
@@ -166,7 +166,7 @@ def forecasts(cls: Class, case: Case) -> None:
 def digits(cls: Class, case: Case) -> None:
     """Codes keep the digits that they are judged to keep, so that one with too few is refused before a run."""
     e = Experiment(**case)
-    for code in e.build_scheme().codes(e.workers):
+    for code in e.built_scheme.codes(e.workers):
         found, judged = measured_error(code, sets=SETS), 10.0 ** (lost(code) + 1 - DOUBLE)
         if found > judged:
             raise Broken(

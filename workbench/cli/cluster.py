@@ -12,7 +12,7 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters import Status
 from workbench.clusters.base import table
-from workbench.running.start import Bar
+from workbench.running.bar import Bar
 
 T = TypeVar("T")
 _NAME = click.argument("name")

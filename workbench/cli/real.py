@@ -10,7 +10,7 @@ import click
 from workbench.base.text import in_seconds
 from workbench.running.real import RealRun, attach, watched
 from workbench.running.real import resume as go_on
-from workbench.trace.records import ENDED
+from workbench.trace.layout import ENDED
 from workbench.trace.trace import Trace
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))

@@ -48,7 +48,7 @@ def forecast(spec: Path, rounds: int | None) -> None:
 def code(spec: Path, sets: int) -> None:
     """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
     experiment = Experiment.read(spec)
-    codes = experiment.build_scheme().codes(experiment.workers)
+    codes = experiment.built_scheme.codes(experiment.workers)
     if not codes:
         click.echo(f"{experiment.scheme} sends plain sums: nothing is lost")
     for each in codes:

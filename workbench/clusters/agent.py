@@ -25,8 +25,8 @@ from workbench.launch.client.mirror import News
 from workbench.launch.client.pools import FolderPool
 from workbench.launch.hosts.host import Host, spoken
 from workbench.launch.task import Task
-from workbench.trace import records
 from workbench.trace.folder import new_folder
+from workbench.trace.layout import ENDED, STOP
 
 SILENCE = 120.0  # s without a word after which the client is gone, whatever the connection says
 
@@ -187,12 +187,12 @@ class Agent(Host):
         there = held.there if held is not None else self.cluster.holder_here(words).there
         home = Path(folder)
         if stop and home.is_dir():
-            (home / records.STOP).touch()
+            (home / STOP).touch()
         answer, more = News(**news).read(home)
         return {**answer, "there": there}, more
 
     def do_forget(self, data: bytes, folder: str) -> dict[str, Any]:
         """Take away the folder of a run that has ended and is at home."""
-        if (Path(folder) / records.ENDED).exists():
+        if (Path(folder) / ENDED).exists():
             shutil.rmtree(folder, ignore_errors=True)
         return {}

@@ -17,7 +17,7 @@ from workbench.launch.client.mirror import Mirror
 from workbench.launch.client.pools import Pool, Said
 from workbench.launch.task import Task
 from workbench.problems.data.cache import root
-from workbench.trace.records import ENDED, STOP
+from workbench.trace.layout import ENDED, STOP
 
 LOOK_EVERY = 0.1  # s
 AGAIN, GIVEN_UP = 3.0, 90.0  # s between attempts to connect anew, and after which a machine counts as lost

@@ -56,7 +56,7 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
     >>> decode_weights(trace, 1).weight.tolist()
     [[1.0, 1.0, 1.0]]
     """
-    scheme, plan = trace.experiment.build_scheme(), trace.experiment.plan
+    scheme, plan = trace.experiment.built_scheme, trace.experiment.plan
     if scheme.numeric:
         raise SettingError(
             f"scheme = {scheme.name!r}: decides by the numbers in its messages; there are no fixed decode weights"
@@ -110,7 +110,7 @@ def _node(trace: Trace, round: int, rank: int, clock: Callable[[], float] = lamb
 def _sends(trace: Trace, round: int, rank: int) -> list[Message]:
     """What a node sends to its parent in a round, by its own program; relays hear from all of their children."""
     node, arithmetic = _node(trace, round, rank), Coefficients(trace.experiment.plan)
-    program = trace.experiment.build_scheme().program(node)
+    program = trace.experiment.built_scheme.program(node)
     children, asked = iter(node.children), False
     sent: list[Message] = []
     answer: Any = None
@@ -147,7 +147,7 @@ class _Parent:
         self.round, self.arrivals = round, list(arrivals)
         self.given: list[_Arrival] = []
         self.node = _node(trace, round, rank, lambda: self.now)
-        self.program = trace.experiment.build_scheme().program(self.node)
+        self.program = trace.experiment.built_scheme.program(self.node)
 
     def combined(self) -> Any:
         """What it commits, or sends to its own parent."""

@@ -98,7 +98,7 @@ def _facts(trace: Named) -> dict[str, Any]:
     """Every setting of a run by name, the scheme's own first."""
     e = trace.experiment
     rest = e.model_dump(exclude={"scheme", "scheme_args"})
-    return {**e.build_scheme().model_dump(), "engine": trace.engine, **_flat(rest)}
+    return {**e.built_scheme.model_dump(), "engine": trace.engine, **_flat(rest)}
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

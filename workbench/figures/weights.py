@@ -104,7 +104,7 @@ def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "ligh
     >>> held(e, 3).data[0].y.tolist()
     [1.0]
     """
-    plan = experiment.build_scheme().held(experiment.plan, round)
+    plan = experiment.built_scheme.held(experiment.plan, round)
     if not 1 <= rank <= plan.workers:
         raise SettingError(f"rank = {rank}: there are workers 1 to {plan.workers}")
     strips = _strips(plan, rank)

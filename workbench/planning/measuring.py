@@ -24,8 +24,9 @@ from workbench.planning.laws import Law, assess, laws_of, refit
 from workbench.planning.linkfit import PortFit, fit_line, fit_port, fit_work
 from workbench.planning.observing import WARM, Observed, observe
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded, WayFit, WorkerLink
+from workbench.running.bar import Bar
 from workbench.running.real import RealRun, start_real
-from workbench.running.start import Bar, timeline
+from workbench.running.simulated import timeline
 from workbench.trace.trace import event_table, versions
 
 WORKERS = 12  # by default

@@ -93,7 +93,7 @@ def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] =
 
     samples, floats = e.shape()
     seen = Observed(
-        samples=float(e.build_scheme().loads(e.workers, samples).mean()),
+        samples=float(e.built_scheme.loads(e.workers, samples).mean()),
         floats=floats,
         start=np.concatenate([[0.0], ends[:-1]]),
         left=table(down, "to", "start"),

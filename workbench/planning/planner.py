@@ -27,8 +27,8 @@ from workbench.planning.profile import ClusterProfile, Host, Task
 from workbench.planning.shapley import shapley
 from workbench.planning.targets import EFFORT, Target, Trials, centre, price, reference, stepped
 from workbench.problems.data import DataError
+from workbench.running.bar import Bar
 from workbench.running.precision import lost_digits
-from workbench.running.start import Bar
 
 ROUNDS, ROUNDS_APART = 64, 24  # of a forecast: to compare, and to take apart
 DRAWS = 4  # seeds of the former
@@ -195,7 +195,7 @@ def _candidates(
 def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dict[str, Any]) -> Candidate:
     """Raises `SettingError` where it does not fit."""
     e = base.replace(scheme=scheme, scheme_args=args)
-    built = e.build_scheme()
+    built = e.built_scheme
     loads = built.loads(e.workers, e.shape()[0])
     if not loads.min():
         raise SettingError(
@@ -282,7 +282,7 @@ def _worth(
 ) -> list[Candidate]:
     """Those that could win with about as many rounds as an exact scheme."""
     best = BEHIND * min((c.forecast.mean for c in exact), default=float("inf"))
-    able = [c for c in others if c.forecast.mean < best or c.experiment.build_scheme().numeric]
+    able = [c for c in others if c.forecast.mean < best or c.experiment.built_scheme.numeric]
     kept = set(_schemes(able))
     for scheme in [name for name in _schemes(others) if name not in kept]:
         ratio = BEHIND * min(c.forecast.mean for c in others if c.experiment.scheme == scheme) / best

@@ -20,7 +20,7 @@ from workbench.forecasting import Forecast
 from workbench.planning.advice import name_of
 from workbench.planning.profile import ClusterProfile, Fitted, Task
 from workbench.planning.targets import TRIED, Need, Target, Trials
-from workbench.running.start import Bar
+from workbench.running.bar import Bar
 
 SEEDS = 24  # resampled predictions
 FEW = 5  # of those far behind
@@ -153,7 +153,7 @@ def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> l
 
 def _seeds(c: Candidate, front: float) -> int:
     """Under how many it learns: those that carry numbers cost most, and their rounds hang little on who is late."""
-    far = c.mean > front and c.experiment.build_scheme().numeric
+    far = c.mean > front and c.experiment.built_scheme.numeric
     return min(c.seeds, FEW) if far else c.seeds
 
 

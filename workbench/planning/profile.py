@@ -225,7 +225,7 @@ class ClusterProfile(Settings):
     def task(self, e: Experiment) -> Task:
         """What a worker of the experiment's scheme goes through in a round, and how long its messages are."""
         samples, floats = e.shape()
-        scheme = e.build_scheme()
+        scheme = e.built_scheme
         load = max(float(scheme.loads(e.workers, samples).mean()), 1.0)
         answers = scheme.plan(e.workers, samples).answers if self.crowded else 1
         cut = min(1 / answers, PIECE / (load * floats))
@@ -363,7 +363,7 @@ def _with_leftovers(e: Experiment, ends: Array, seed: int, cut: float) -> Array:
     has gone through what it cannot leave half done.
     """
     stream = DelayStream(e.delays, seed, e.workers)
-    loads = e.build_scheme().loads(e.workers, e.shape()[0])
+    loads = e.built_scheme.loads(e.workers, e.shape()[0])
     tasks = np.stack([stream.whole(r, loads) for r in range(len(ends))])
     given_up = np.minimum(tasks, ends[:, None] + cut * tasks)
     return np.asarray(np.maximum(ends, given_up.max(axis=1)))

@@ -28,7 +28,7 @@ from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.planning.profile import scaled
 from workbench.problems.base import Problem, Request
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 from workbench.trace.learning import Commits, learn
 
 LONGER = 3  # an inexact scheme may take so many times the rounds of an exact one
@@ -134,7 +134,7 @@ def _exact(
     own = e.build_optimiser()
     runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes) for k in times]
     learnt = learn(problem, runs)
-    return learnt[0].initial_loss, np.array([run.loss for run in learnt])
+    return learnt[0].initial["loss"], np.array([run.loss for run in learnt])
 
 
 def _first(losses: Array, loss: float) -> Array:
@@ -161,7 +161,7 @@ def reduced(e: Experiment, samples: int) -> Experiment:
 
 def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
     """Numbers that simulating an experiment with so many steps goes through, about."""
-    scheme, floats = e.build_scheme(), e.shape()[1]
+    scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
         return float(steps * rounds * (scheme.loads(e.workers, samples).sum() * floats + e.workers * CALL))
     return float(rounds * (steps * samples * floats + e.workers * EVENT))
@@ -170,7 +170,7 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
     """Numbers that choosing an inexact scheme's step goes through, and following it under one seed."""
     rounds = SOON * aim.rounds
-    numeric = e.build_scheme().numeric
+    numeric = e.built_scheme.numeric
     steps, seeds = (len(LAZY), 1) if numeric else (len(AROUND), TRIED)
     return seeds * cost(e, aim.samples, rounds, steps), cost(e, aim.samples, rounds)
 
@@ -211,7 +211,7 @@ class Trials:
 
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
         """The step with which it takes the least time; the smallest where none comes there."""
-        if small[0].build_scheme().numeric:
+        if small[0].built_scheme.numeric:
             tried = [centre * k for k in LAZY]
             seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
         else:
@@ -244,7 +244,7 @@ class Trials:
 
     def _followed(self, small: Sequence[Experiment], times: float | None) -> tuple[Array, Array]:
         """Rounds to the target and pace under every seed."""
-        if small[0].build_scheme().numeric:
+        if small[0].built_scheme.numeric:
             found = [self._numeric(e, times) for e in small]
             pace = [_pace(e, r, seconds) for e, (r, seconds) in zip(small, found, strict=True)]
             return np.array([r for r, _ in found]), np.array(pace)

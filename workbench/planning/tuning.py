@@ -17,8 +17,9 @@ from workbench.core.optimisers import Optimiser, smoothness_of
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.problems import Problem
+from workbench.running.bar import Bar
 from workbench.running.run import checked
-from workbench.running.start import Bar, timeline
+from workbench.running.simulated import timeline
 from workbench.trace.learning import Commits, Progress, learn
 
 
@@ -61,7 +62,7 @@ def _later(bar: Bar, rounds: int, t: int) -> None:
 def _run(e: Experiment) -> Commits:
     """What it commits in every round; an exact scheme the same, whoever is late."""
     weights: Sequence[Array | None] = [None] * e.rounds
-    if not e.build_scheme().exact:
+    if not e.built_scheme.exact:
         arithmetic = Coefficients(e.plan)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from workbench import clusters
-from workbench.base.locks import RANKS_LOCK, RUN_LOCK, Lock
+from workbench.base.locks import Lock
 from workbench.base.settings import SettingError, path_of
 from workbench.base.text import read_json
 from workbench.clusters import Cluster
 from workbench.launch.client.pools import Holder
-from workbench.trace import records
+from workbench.trace.layout import ENDED, HOLDER, RANKS_LOCK, RUN_LOCK, SPEC, STOP, TASK
 
-SPEC, TASK, HOLDER = "spec.json", "task.json", "holder.json"
 UNTAKEN = 600.0  # s after which a run that nobody has taken is given up
 STOPPING = 60.0  # s that a run that was asked to stop has for it, before it counts as under way
 LOOK_EVERY = 0.05  # s
@@ -46,14 +45,14 @@ def reclaimed(home: Path) -> Lock:
             if not Lock(home / RANKS_LOCK).held and not _under_way(home):
                 return lock
             lock.release()
-        if not (home / records.STOP).exists() or time.monotonic() > until:
+        if not (home / STOP).exists() or time.monotonic() > until:
             raise SettingError(f"folder = {str(home)!r}: this run is still under way; wb.attach follows it")
         time.sleep(LOOK_EVERY)
 
 
 def ended(home: Path) -> dict[str, Any] | None:
     """How the run ended; None: it has not."""
-    return read_json(home / records.ENDED) if (home / records.ENDED).exists() else None
+    return read_json(home / ENDED) if (home / ENDED).exists() else None
 
 
 def cluster_of(home: Path) -> Cluster:
@@ -80,9 +79,9 @@ def _held(home: Path) -> dict[str, Any] | None:
 
 def _under_way(home: Path) -> bool:
     """Are the processes that work on this run still there? What they did meanwhile is brought here."""
-    if (home / records.ENDED).exists() or (holder := holder_of(home)) is None:
+    if (home / ENDED).exists() or (holder := holder_of(home)) is None:
         return False  # who was to hand it in has no claim to it any more
     holder.look()
     there = holder.there
     holder.release()
-    return there and not (home / records.ENDED).exists()
+    return there and not (home / ENDED).exists()

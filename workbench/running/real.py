@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,8 @@ from workbench import clusters
 from workbench.base.blas import one_thread
 from workbench.base.errors import ClusterError
 from workbench.base.files import write_json
-from workbench.base.locks import RUN_LOCK, Lock
-from workbench.base.settings import SettingError, check_options
+from workbench.base.locks import Lock
+from workbench.base.settings import SettingError
 from workbench.base.sums import unchanged
 from workbench.base.text import read_json
 from workbench.clusters import Cluster
@@ -35,10 +34,8 @@ from workbench.launch.errors import not_finite, rebuilt
 from workbench.launch.task import Task, check_begun, data_of, task_of
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
+from workbench.running.bar import Bar
 from workbench.running.holding import (
-    HOLDER,
-    SPEC,
-    TASK,
     cluster_of,
     ended,
     holder_of,
@@ -47,11 +44,11 @@ from workbench.running.holding import (
     soon,
 )
 from workbench.running.precision import lost_digits
-from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows
-from workbench.running.start import Bar, diverged
+from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, tell
 from workbench.trace import records
-from workbench.trace.assembled import put_together
+from workbench.trace.assembled import diverged, put_together
 from workbench.trace.folder import claimed, new_folder
+from workbench.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, SPEC, STOP, TASK
 from workbench.trace.trace import Trace
 
 LOOK_EVERY = 0.03  # s between looks into the run folder
@@ -73,12 +70,10 @@ class RealRun(Run):
         self._rows = np.zeros((0, len(records.LIVE)))
         self.pool: Pool | None = None  # whose ranks have it
         self._problem: Problem | None = None
-        self._spent = 0.0
+        self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
 
-    def rows(self, first: int = 0) -> Rows:
-        """See `Run.rows`; losses are NaN where they have not been evaluated yet."""
-        if self._trace is not None:
-            return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
+    def _so_far(self, first: int) -> Rows:
+        """Losses are NaN where they have not been evaluated yet."""
         table = self._rows[first:]
         if not len(table):
             return no_rows()
@@ -92,7 +87,7 @@ class RealRun(Run):
         """Ask the ranks to end the run; what was measured is kept."""
         super().stop()
         if self.home.is_dir():
-            (self.home / records.STOP).touch()
+            (self.home / STOP).touch()
 
     # ---------------------------------------------------------------- the thread's side
 
@@ -114,7 +109,7 @@ class RealRun(Run):
         with self._in_turn():
             self._begin("opening the data")
             e = self.experiment
-            self.warnings = lost_digits(e.build_scheme(), e.workers)
+            self.warnings = lost_digits(e.built_scheme, e.workers)
             task = task_of(e, self.home, data=self.data(), **options)
             self.hand_in(task)
 
@@ -136,7 +131,7 @@ class RealRun(Run):
             _turn.release()
 
     def _still_wanted(self) -> None:
-        if not self._wanted.is_set():
+        if not self.wanted():
             raise Unwanted
 
     def _unbegun(self) -> None:
@@ -149,18 +144,10 @@ class RealRun(Run):
         self._read()
         self._conclude()
 
-    def _end(self, trace: Trace, state: State, note: str) -> None:
-        self._let_go()
-        super()._end(trace, state, note)
-
-    def _fail(self, error: Exception) -> None:
-        self._let_go()
-        super()._fail(error)
-
-    def _let_go(self) -> None:
-        """The folder is anybody's again: before the run says that it is over."""
-        if self.claim is not None:
+    def _close(self, state: State, note: str) -> None:
+        if self.claim is not None:  # the folder is anybody's again before the run says that it is over
             self.claim.release()
+        super()._close(state, note)
 
     def hand_in(self, task: Task) -> None:
         """Give a task to a pool and follow it.
@@ -187,7 +174,7 @@ class RealRun(Run):
     def _without(self, lost: Sequence[str], task: Task, error: ClusterError) -> Task:
         """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
         left = self.cluster.without(lost) if self.cluster is not None and lost else None
-        if left is None or (self.home / records.ENDED).exists():
+        if left is None or (self.home / ENDED).exists():
             raise error
         self.cluster = left
         again = self.rest(read_json(self.home / TASK))
@@ -201,7 +188,7 @@ class RealRun(Run):
     def rest(self, words: dict[str, Any]) -> Task:
         """What follows the last checkpoint, or all of the run where there is none; files are cut back to there."""
         done, model, state = 0, None, None
-        if (self.home / records.CHECKPOINT).is_file():
+        if (self.home / CHECKPOINT).is_file():
             records.check_kept(self.home)
             last = records.read_checkpoint(self.home)
             check_begun(self.experiment, last.begun)
@@ -232,8 +219,9 @@ class RealRun(Run):
         if self._state == "waiting":
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
+        self._since = self._since or time.monotonic()
         with contextlib.ExitStack() as own:
-            while not (self.home / records.ENDED).exists():
+            while not (self.home / ENDED).exists():
                 if holder is None and (holder := holder_of(self.home)) is not None:
                     own.callback(holder.release)
                 self._look(holder)
@@ -246,7 +234,7 @@ class RealRun(Run):
         there = soon(self.home) if holder is None else holder.there
         if holder is not None:
             holder.look()
-        if not there and not (self.home / records.ENDED).exists():
+        if not there and not (self.home / ENDED).exists():
             raise ClusterError(self._left(holder.reason() if holder else None))
         self._read()
         self._evaluate_newest()
@@ -257,9 +245,8 @@ class RealRun(Run):
             self._rows = np.concatenate([self._rows, fresh])
             row = dict(zip(records.LIVE, fresh[-1], strict=True))
             dropped = int(self._rows[:, records.LIVE.index("stale")].sum())
-            self.note = (
-                f"round {int(row['round']) + 1} of {self.experiment.rounds}, {dropped} late answers dropped"
-            )
+            done = f"round {int(row['round']) + 1} of {self.experiment.rounds}"
+            self.note = f"{done}, {dropped} late answers dropped"
 
     def _evaluate_newest(self) -> None:
         """The loss after the newest round, if there is time for it."""
@@ -273,39 +260,28 @@ class RealRun(Run):
         began = time.monotonic()
         models = records.read_models(self.home, self._problem.size, newest, 1)
         if len(models):
-            with (
-                one_thread(),
-                np.errstate(over="ignore", invalid="ignore"),
-            ):  # the others of a BLAS call go on spinning for a while, beside the ranks
+            # The other threads of a BLAS call go on spinning for a while, beside the ranks.
+            with one_thread(), np.errstate(over="ignore", invalid="ignore"):
                 self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
         self._spent += time.monotonic() - began
 
-    @property
-    def _since(self) -> float:
-        if not hasattr(self, "_began"):
-            self._began = time.monotonic()
-        return self._began
-
     def _left(self, reason: str | None) -> str:
         """Why the run has been left, and what can be done, unless that has been said."""
-        hint = f"wb.resume({str(self.home)!r}) goes on from the last checkpoint"
-        return self._broken() if not reason else reason if "wb." in reason else f"{reason}; {hint}"
+        if reason and "wb." in reason:
+            return reason
+        gone = f"round {len(records.read_rows(self.home))}: the master's process, or mpiexec, is gone"
+        return f"{reason or gone}; wb.resume({str(self.home)!r}) goes on from the last checkpoint"
 
-    def _broken(self) -> str:
-        done = len(records.read_rows(self.home))
-        return (
-            f"round {done}: the master's process, or mpiexec, is gone; wb.resume({str(self.home)!r}) goes on from the"
-            " last checkpoint"
-        )
+    def _progress(self, done: int, total: int) -> None:
+        self.note = f"evaluating losses: {done} of {total}"
 
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
-        how = read_json(self.home / records.ENDED, "error", "state")
+        how = read_json(self.home / ENDED, "error", "state")
         error = how["error"]
         if error is not None and not not_finite(error):
             raise rebuilt(error)
         assert self._problem is not None
-        self.note = "evaluating losses"
         trace = put_together(self.experiment, self.home, how, self._problem, self.losses, self._progress)
         texts = tuple(diverged(trace))
         if error is not None and not texts:  # the losses are finite: somebody sent nonsense
@@ -321,16 +297,13 @@ class RealRun(Run):
     def _keep(self, trace: Trace) -> None:
         """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
         lock = self.claim or Lock(self.home / RUN_LOCK)
-        there = (self.home / "run.json").is_file() and unchanged(self.home, records.ENDED)
+        there = (self.home / RUN).is_file() and unchanged(self.home, ENDED)
         if self.claim is None and (there or not lock.take()):
             return
         try:
             trace.write_into(self.home, records.kept(self.home))
         finally:
             lock.release()
-
-    def _progress(self, done: int, total: int) -> None:
-        self.note = f"evaluating losses: {done} of {total}"
 
 
 def start_real(
@@ -366,6 +339,9 @@ def start_real(
         Seconds between checkpoints.
     patience
         Seconds without a finished round after which the run is given up.
+
+    Other Parameters
+    ----------------
     vandals
         Damage to messages, for tests; see `workbench.launch.rank.damage`.
     make
@@ -378,30 +354,34 @@ def start_real(
         `Run.result`.
     """
     where = clusters.load(cluster)
+    _check(emulate, checkpoint_every, patience)
+    options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
+    options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
+    home = new_folder(folder)
+    claim = _begun(home, experiment, options)
+    run = RealRun(experiment, home, where) if make is None else make(experiment, home)
+    run.claim = claim
+    return run.begin(lambda: run.launch(options))
+
+
+def _check(emulate: str, checkpoint_every: float, patience: float) -> None:
     if not checkpoint_every >= 0:
         raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
     if not patience > 0:
         raise SettingError(f"patience = {patience}: take more than 0 s")
     if emulate not in ("all", "delays", "nothing"):
         raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
-    options = {
-        "emulate": emulate,
-        "record": events,
-        "gradients": gradients,
-        "checkpoint_every": checkpoint_every,
-        "patience": patience,
-        "vandals": vandals or {},
-    }
-    home = new_folder(folder)
+
+
+def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
+    """Claim a run folder and write down what is to be run: now it can be followed, stopped and gone on with."""
     try:
         claim = claimed(home)
         experiment.write(home / SPEC)
-        write_json(home / TASK, {**options, "first": 0})  # now it can be followed, stopped and gone on with
+        write_json(home / TASK, {**options, "first": 0})
     except OSError as error:
         raise SettingError(f"folder = {str(home)!r}: cannot be written ({error.strerror})") from None
-    run = RealRun(experiment, home, where) if make is None else make(experiment, home)
-    run.claim = claim
-    return run.begin(lambda: run.launch(options))
+    return claim
 
 
 def attach(folder: str | Path) -> RealRun:
@@ -441,22 +421,17 @@ def resume(folder: str | Path) -> RealRun:
     return run.begin(run.go_on)
 
 
-def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Trace]:
-    """Run one after the other on real processes, with a progress bar; what `wb.run` and `wb.compare` call."""
-    check_options("mpi", start_real, options)
-    return [watched(start_real(e, **options), progress) for e in experiments]
+def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Run]:
+    """Run one after the other on real processes, with a progress bar."""
+    runs: list[Run] = []
+    for e in experiments:
+        runs.append(start_real(e, **options))
+        watched(runs[-1], progress, level=6)
+    return runs
 
 
-def _tell(run: RealRun) -> None:
-    """Warn of what came up while it ran; of its code's digits `compare` has warned before."""
-    known = lost_digits(run.experiment.build_scheme(), run.experiment.workers)
-    for text in run.warnings:
-        if text not in known:
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
-
-
-def watched(run: RealRun, progress: bool, stop: bool = True) -> Trace:
-    """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching."""
+def watched(run: Run, progress: bool, stop: bool = True, level: int = 4) -> Trace:
+    """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching. `level`: see `tell`."""
     try:
         with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
             while not run.wait(0.1):
@@ -464,13 +439,10 @@ def watched(run: RealRun, progress: bool, stop: bool = True) -> Trace:
                 bar.note(run.note)
             bar.update(run.experiment.rounds if run.state == "finished" else len(run.rows()["round"]))
         trace = run.result()
-        _tell(run)
+        tell(run, level)
         return trace
     except KeyboardInterrupt:
         if stop:
             run.stop()
             run.wait(5.0)
         raise
-
-
-__all__ = ["RealRun", "attach", "resume", "run_real", "start_real", "watched"]

@@ -20,6 +20,7 @@ from workbench.core.plan import MASTER
 from workbench.core.protocol import LOST, MODEL, AllReduce, Commit, Compute, Message, Node, Recv, Send
 from workbench.engines.real.learner import Learner
 from workbench.experiment import Experiment
+from workbench.trace.layout import SPEC
 from workbench.trace.records import check_kept, read_arrivals, read_rows
 
 
@@ -31,7 +32,7 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     """
     home = path_of(folder, "folder")
     check_kept(home)
-    e = Experiment.read(home / "spec.json")
+    e = Experiment.read(home / SPEC)
     done = len(read_rows(home)) if rounds is None else rounds
     with one_thread():
         return np.array(_Again(e, home, done).models())
@@ -43,7 +44,7 @@ class _Again:
         problem, optimiser = e.build_problem(), e.build_optimiser()
         state = optimiser.start(problem)
         self.learner = Learner(e.plan, problem, optimiser, e.seed, problem.start(), state)
-        self.scheme, self.time = e.build_scheme(), 0.0
+        self.scheme, self.time = e.built_scheme, 0.0
         self.nodes: dict[int, _Node] = {}
         self.told: dict[tuple[int, int], Any] = {}  # rank, round -> the model that it was sent
         self.found: list[Array] = []

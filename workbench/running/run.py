@@ -1,17 +1,9 @@
-"""Runs that are under way: started at once, watched while they go on, stopped between rounds.
-
->>> import workbench as wb
->>> run = wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
->>> run.wait()
-True
->>> run.state, len(run.rows()["loss"]), run.result().label
-('finished', 5, 'UMW')
-"""
+"""A run that is under way, of whichever engine: watched while it goes on, stopped between rounds."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -20,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.settings import SettingError, check_options, unknown_name
+from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
+from workbench.running.precision import lost_digits
 from workbench.trace.trace import Trace
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
@@ -32,7 +25,7 @@ class Unwanted(Exception):
     """A run was stopped before it began."""
 
 
-class Run(ABC):
+class Run:
     """A run that is under way. Every method may be called from any thread and at any time.
 
     `experiment`, `engine`; `folder`: its run folder, where the engine keeps one; `note`: what it is doing now, in
@@ -48,6 +41,7 @@ class Run(ABC):
         self._trace: Trace | None = None
         self._wanted, self._over = Event(), Event()
         self._wanted.set()
+        self.wanted = self._wanted.is_set  # has nobody stopped it?
 
     @property
     def state(self) -> State:
@@ -59,13 +53,15 @@ class Run(ABC):
         """What legends show."""
         return self.experiment.scheme
 
-    @abstractmethod
     def rows(self, first: int = 0) -> Rows:
         """Columns of the rounds from `first` on, as far as they are done; the names are those of `Trace.rounds`.
 
         Arrays of equal length: round, time (s since start), loss (NaN: not evaluated yet), metrics, messages,
         bytes, samples, stale and others. Empty before the first round is done.
         """
+        if self._trace is None:
+            return self._so_far(first)
+        return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
 
     def stop(self) -> None:
         """Ask it to end after the round that it is in; returns at once."""
@@ -88,40 +84,24 @@ class Run(ABC):
 
     # ---------------------------------------------------------------- for engines
 
+    def _so_far(self, first: int) -> Rows:
+        """Rows of a run that is not over."""
+        return no_rows()
+
     def _begin(self, note: str) -> None:
         self.note, self._state = note, "running"
 
     def _end(self, trace: Trace, state: State, note: str) -> None:
-        self._trace, self.note, self._state = trace, note, state
-        self._over.set()
+        self._trace = trace
+        self._close(state, note)
 
     def _fail(self, error: Exception) -> None:
-        self.error, self.note, self._state = error, str(error), "failed"
+        self.error = error
+        self._close("failed", str(error))
+
+    def _close(self, state: State, note: str) -> None:
+        self.note, self._state = note, state
         self._over.set()
-
-
-def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
-    """Start a run and return at once; the kernel stays free.
-
-    Options are the engine's own; "sim" knows `numeric` and `events`, as `wb.run` does.
-
-    Raises
-    ------
-    SettingError
-        The engine is unknown, or this is no experiment. What goes wrong later is raised by `Run.result`.
-    """
-    return start_all([experiment], engine, **options)[0]
-
-
-def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options: Any) -> list[Run]:
-    """Start several runs on the same stragglers; one `Run` each, in order.
-
-    On the virtual clock they share all work that they have in common, as in `wb.compare`. An engine that serves
-    one run at a time lets the others wait.
-    """
-    if engine not in list(STARTERS):  # a list has no hash
-        raise unknown_name("engine", engine, list(STARTERS))
-    return STARTERS[engine](checked(experiments), **options)
 
 
 def checked(experiments: object) -> list[Experiment]:
@@ -136,20 +116,6 @@ def checked(experiments: object) -> list[Experiment]:
     return found
 
 
-# ---------------------------------------------------------------- the virtual clock
-
-
-def start_simulated(
-    experiments: Sequence[Experiment], numeric: bool = False, events: bool = True
-) -> list[Run]:
-    """Simulate, then learn, in a thread; rows appear as the learning goes on."""
-    from workbench.running.simulated import SimulatedRun, work
-
-    runs = [SimulatedRun(e, numeric, events) for e in experiments]
-    in_background(lambda: work(runs), "workbench-simulation")
-    return list(runs)
-
-
 def in_background(work: Callable[[], None], name: str) -> None:
     """Work in a thread of its own.
 
@@ -162,35 +128,6 @@ def in_background(work: Callable[[], None], name: str) -> None:
     Thread(target=work, name=name, daemon=True).start()
 
 
-def each(start_one: Callable[..., Run]) -> Callable[..., list[Run]]:
-    """Make a starter of several runs from one that starts a single one."""
-
-    def start_several(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
-        return [start_one(e, **options) for e in experiments]
-
-    return start_several
-
-
-def _start_simulated(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
-    """Start them together on the virtual clock."""
-    check_options("sim", start_simulated, options)
-    return start_simulated(experiments, **options)
-
-
-def _start_real(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
-    """Start them one after the other on real processes."""
-    from workbench.running.real import start_real
-
-    check_options("mpi", start_real, options)
-    return each(start_real)(experiments, **options)
-
-
-STARTERS: dict[str, Callable[..., list[Run]]] = {  # engine -> starts several runs
-    "sim": _start_simulated,
-    "mpi": _start_real,
-}
-
-
 @contextmanager
 def failing(run: Run) -> Iterator[None]:
     """Turn an error of a run's thread into the run's own."""
@@ -200,39 +137,23 @@ def failing(run: Run) -> Iterator[None]:
         run._fail(error)
 
 
-class Recorded(Run):
-    """A run that is over: its trace, shown like one that is under way."""
-
-    def __init__(self, trace: Trace) -> None:
-        super().__init__(trace.experiment, trace.engine)
-        rounds = len(trace.columns["time"])
-        stopped = rounds < trace.experiment.rounds
-        note = f"recorded, {rounds} of {trace.experiment.rounds} rounds" if stopped else "recorded"
-        self._end(trace, "stopped" if stopped else "finished", note)
-
-    def rows(self, first: int = 0) -> Rows:
-        """See `Run.rows`."""
-        return {name: np.asarray(column[first:]) for name, column in self.result().columns.items()}
-
-
 def recorded(trace: Trace) -> Run:
     """A finished run of a trace that was kept, for plots that show runs."""
-    return Recorded(trace)
+    run, rounds = Run(trace.experiment, trace.engine), len(trace.columns["time"])
+    stopped = rounds < run.experiment.rounds
+    note = f"recorded, {rounds} of {run.experiment.rounds} rounds" if stopped else "recorded"
+    run._end(trace, "stopped" if stopped else "finished", note)
+    return run
+
+
+def tell(run: Run, level: int = 5) -> None:
+    """Warn of what came up while it ran, but for its code's digits, of which `compare` has warned before."""
+    known = lost_digits(run.experiment.built_scheme, run.experiment.workers)
+    for text in run.warnings:
+        if text not in known:
+            warnings.warn(text, RuntimeWarning, stacklevel=level)
 
 
 def no_rows() -> Rows:
     """Rows of a run that has not begun."""
     return {name: np.zeros(0) for name in ("round", "time", "loss", "messages", "bytes", "samples", "stale")}
-
-
-__all__ = [
-    "STARTERS",
-    "Run",
-    "each",
-    "failing",
-    "no_rows",
-    "recorded",
-    "start",
-    "start_all",
-    "start_simulated",
-]

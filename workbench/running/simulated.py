@@ -1,4 +1,4 @@
-"""A run on the virtual clock while it is under way: simulate first, then learn, round by round (see `live`)."""
+"""Runs on the virtual clock: simulate first, then learn together, round by round, while somebody may look on."""
 
 from __future__ import annotations
 
@@ -6,19 +6,72 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from workbench.base.types import Array
+from workbench.core.delays import DelayStream
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Plan
-from workbench.engines.timeline import COUNTS, Timeline
+from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
+from workbench.engines.virtual.sim import World, simulate
 from workbench.experiment import Experiment
 from workbench.problems.base import Evaluation, Problem, Request
+from workbench.running.bar import Bar
 from workbench.running.precision import lost_digits
-from workbench.running.run import Rows, Run, failing, no_rows
-from workbench.running.start import assemble, diverged, timeline
+from workbench.running.run import Rows, Run, failing, in_background, no_rows, tell
+from workbench.trace.assembled import assemble, columns_of, diverged
 from workbench.trace.learning import Commits, Learnt, follow
+
+
+def start_simulated(
+    experiments: Sequence[Experiment], numeric: bool = False, events: bool = True
+) -> list[Run]:
+    """Simulate, then learn, in a thread; rows appear as the learning goes on.
+
+    Parameters
+    ----------
+    experiments
+        What to run.
+    numeric
+        Messages carry the real vectors, which checks a code's arithmetic and costs every worker's work; otherwise they
+        carry coefficients, and equal iterates are computed once for all.
+    events
+        Keep the event table.
+    """
+    runs = [SimulatedRun(e, numeric, events) for e in experiments]
+    in_background(lambda: work(runs), "workbench-simulation")
+    return list(runs)
+
+
+def run_simulated(
+    experiments: Sequence[Experiment], numeric: bool = False, events: bool = True, progress: bool = False
+) -> list[Run]:
+    """The same in this thread, with progress bars."""
+    runs = [_AwaitedRun(e, numeric, events) for e in experiments]
+    work(runs, progress)
+    for run in runs:
+        tell(run)
+    return list(runs)
+
+
+def timeline(
+    e: Experiment,
+    arithmetic: Coefficients | Numbers,
+    events: bool,
+    watch: Callable[[Timeline], None] | None = None,
+) -> Timeline:
+    """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round."""
+    _, floats = e.shape()
+    world = World(
+        rounds=e.rounds,
+        floats=floats,
+        delays=DelayStream(e.delays, e.seed, e.workers),
+        link=e.link,
+        decode_rate=e.decode_rate,
+        deaths={fault.worker: fault.round for fault in e.faults},
+        record=events,
+        watch=watch,
+    )
+    return simulate(e.built_scheme, e.plan, world, arithmetic)
 
 
 class SimulatedRun(Run):
@@ -26,71 +79,51 @@ class SimulatedRun(Run):
 
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
         super().__init__(experiment, "sim")
-        self.numeric = numeric or experiment.build_scheme().numeric
+        self.numeric = numeric or experiment.built_scheme.numeric
         self.events = events
-        self._line = Timeline()
+        self.line = Timeline()
         self._learnt: Learnt | None = None
         self._model: Array | None = None  # after the last round whose loss is known
         self._done = 0  # rounds whose loss is known
 
-    def rows(self, first: int = 0) -> Rows:
-        """See `Run.rows`."""
-        if self._trace is not None:
-            return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
-        learnt, line, k = self._learnt, self._line, self._done
-        if learnt is None or not k:
-            return no_rows()
-        known = {"loss": learnt.loss, **dict(list(learnt.metrics.items()))}
-        costs = {name: getattr(line, name) for name in COUNTS}
-        columns: dict[str, Any] = {"time": line.times, **known, **costs, "residual": line.residuals}
-        return {
-            "round": np.arange(min(first, k), k),
-            **{name: np.array(c[first:k]) for name, c in columns.items()},
-        }
+    def _so_far(self, first: int) -> Rows:
+        learnt, k = self._learnt, self._done
+        return no_rows() if learnt is None or not k else columns_of(self.line, learnt, k, first)
 
     # ---------------------------------------------------------------- the thread's side
-
-    @property
-    def wanted(self) -> bool:
-        """Has nobody stopped it?"""
-        return self._wanted.is_set()
 
     def prepare(self) -> Problem:
         """Open the data; looks at the code as well."""
         self._begin("opening the data")
-        self.warnings = lost_digits(self.experiment.build_scheme(), self.experiment.workers)
+        self.warnings = lost_digits(self.experiment.built_scheme, self.experiment.workers)
         return self.experiment.build_problem()
 
-    def simulate(self) -> Coefficients | None:
-        """Go through the virtual clock; None: stopped on the way."""
-        arithmetic = Coefficients(self.experiment.plan)
-        return arithmetic if self._timeline(arithmetic) else None
+    def simulate(self, arithmetic: Coefficients | Numbers) -> bool:
+        """Go through the virtual clock; False: stopped on the way."""
+        try:
+            self.line = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
+        except _Halt:
+            return False
+        return True
+
+    def watch(self, arithmetic: Coefficients | Numbers) -> Callable[[Timeline], None] | None:
+        """What is called after every simulated round."""
+
+        def look(line: Timeline) -> None:
+            self.line = line
+            self.note = f"simulating round {len(line.times)} of {self.experiment.rounds}"
+            if isinstance(arithmetic, _Evaluating):
+                k = len(line.times)
+                self.publish(arithmetic.learnt, arithmetic.models[k], k)
+            if not self.wanted():
+                raise _Halt
+
+        return look
 
     def learn_apart(self, problem: Problem) -> None:
         """Learn while simulating, where messages carry numbers."""
         e = self.experiment
-        numbers = _Evaluating(e.plan, problem, e.build_optimiser(), e.seed)
-
-        def publish() -> None:
-            k = len(self._line.times)
-            self.publish(numbers.learnt, numbers.models[k], k)
-
-        self._timeline(numbers, publish)
-
-    def _timeline(self, arithmetic: Coefficients | Numbers, after: Callable[[], None] | None = None) -> bool:
-        def watch(line: Timeline) -> None:
-            self._line = line
-            self.note = f"simulating round {len(line.times)} of {self.experiment.rounds}"
-            if after:
-                after()
-            if not self.wanted:
-                raise _Halt
-
-        try:
-            self._line = timeline(self.experiment, arithmetic, self.events, watch)
-        except _Halt:
-            return False
-        return True
+        self.simulate(_Evaluating(e.plan, problem, e.build_optimiser(), e.seed))
 
     def publish(self, learnt: Learnt, model: Array, rounds: int) -> None:
         """So many rounds are known; `model` is the one after the last of them."""
@@ -102,13 +135,23 @@ class SimulatedRun(Run):
         k, rounds = self._done, self.experiment.rounds
         model = problem.start() if self._model is None else self._model
         how = {"numeric": self.numeric, "events": self.events, **({} if k == rounds else {"stopped": True})}
-        learnt = _cut(self._learnt or Learnt(model), k, model)
-        trace = assemble(self.experiment, self._line.until(k), learnt, **how)
+        learnt = replace(self._learnt or Learnt(model), model=model)
+        trace = assemble(self.experiment, self.line.until(k), learnt, **how)
         self.warnings += tuple(diverged(trace))
         if k == rounds:
             self._end(trace, "finished", f"all {k} rounds done")
         else:
             self._end(trace, "stopped", f"stopped after {k} of {rounds} rounds")
+
+
+class _AwaitedRun(SimulatedRun):
+    """One that nobody looks at while it is simulated; what goes wrong is the caller's at once."""
+
+    def watch(self, arithmetic: Coefficients | Numbers) -> Callable[[Timeline], None] | None:
+        return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
+
+    def _fail(self, error: Exception) -> None:
+        raise error
 
 
 class _Halt(Exception):
@@ -120,8 +163,7 @@ class _Evaluating(Numbers):
 
     def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int) -> None:
         super().__init__(plan, problem, optimiser, seed)
-        first = self._evaluate(self.models[0])
-        self.learnt = Learnt(self.models[0], first.loss, first.metrics)
+        self.learnt = Learnt(self.models[0], self._evaluate(self.models[0]))
 
     def _evaluate(self, model: Array) -> Evaluation:
         return self.problem.evaluate([Request(model, gradient=False)])[0]
@@ -136,29 +178,27 @@ class _Evaluating(Numbers):
         return answer
 
 
-def _cut(learnt: Learnt, k: int, model: Array) -> Learnt:
-    metrics = {name: values[:k] for name, values in learnt.metrics.items()}
-    return replace(learnt, model=model, loss=learnt.loss[:k], metrics=metrics)
-
-
 # ---------------------------------------------------------------- several runs in one thread
 
 
-def work(runs: Sequence[SimulatedRun]) -> None:
+def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
     """Simulate each run, learn together what shares a problem, then those whose messages carry numbers."""
+    together = [r for r in runs if not r.numeric]
     ready: list[tuple[SimulatedRun, Problem, Commits]] = []
-    for run in [r for r in runs if not r.numeric]:
-        with failing(run):
-            problem = run.prepare()
-            arithmetic = run.simulate()
-            if arithmetic is None:
-                run.conclude(problem)
-                continue
-            e = run.experiment
-            ready.append((run, problem, Commits(e.build_optimiser(), arithmetic.weights, e.plan.sizes)))
-            run.note = "waiting for the other schemes' simulation"
+    with Bar("simulating", "scheme", len(together), progress) as bar:
+        for i, run in enumerate(together):
+            with failing(run):
+                problem, e = run.prepare(), run.experiment
+                arithmetic = Coefficients(e.plan)
+                if run.simulate(arithmetic):
+                    commits = Commits(e.build_optimiser(), arithmetic.weights, e.plan.sizes)
+                    ready.append((run, problem, commits))
+                    run.note = "waiting for the other schemes' simulation"
+                else:
+                    run.conclude(problem)
+            bar.update(i + 1)
     for problem in {id(p): p for _, p, _ in ready}.values():
-        _learn_together(problem, [(r, c) for r, p, c in ready if p is problem])
+        _learn_together(problem, [(r, c) for r, p, c in ready if p is problem], progress)
     for run in [r for r in runs if r.numeric]:
         with failing(run):
             problem = run.prepare()
@@ -166,21 +206,28 @@ def work(runs: Sequence[SimulatedRun]) -> None:
             run.conclude(problem)
 
 
-def _learn_together(problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]]) -> None:
+def _learn_together(
+    problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]], progress: bool
+) -> None:
     """Follow all; a run leaves when its rounds are done or when it is stopped."""
     going = [run for run, _ in members]
     try:
-        models = [problem.start()] * len(members)  # of the last round whose loss is known
-        for learnt in follow(problem, [commits for _, commits in members]):
-            for (run, _), known, model in zip(members, learnt, models, strict=True):
-                if run in going and len(known.loss):
-                    run.publish(known, model, len(known.loss))
-                if run in going and (not run.wanted or len(known.loss) == run.experiment.rounds):
-                    going.remove(run)
-                    run.conclude(problem)
-            if not going:
-                return
-            models = [known.model for known in learnt]
+        with Bar("learning", "round", max(run.experiment.rounds for run in going), progress) as bar:
+            models = [problem.start()] * len(members)  # of the last round whose loss is known
+            for t, learnt in enumerate(follow(problem, [commits for _, commits in members])):
+                for (run, _), known, model in zip(members, learnt, models, strict=True):
+                    if run not in going:
+                        continue
+                    if done := len(known.loss):
+                        run.publish(known, model, done)
+                    if done == run.experiment.rounds or not run.wanted():
+                        going.remove(run)
+                        run.conclude(problem)
+                if not going:
+                    return
+                models = [known.model for known in learnt]
+                if progress:
+                    bar.update(t)
     except Exception as error:
         for run in going:
             run._fail(error)

@@ -1,4 +1,4 @@
-"""From a real run's folder to its trace: what the ranks wrote down, and the losses of the models."""
+"""From what an engine hands back, and the losses of the models, to a trace."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.engines.real.ledger import Books
@@ -23,6 +24,24 @@ Progress = Callable[[int, int], None]
 _LIVE_COUNTS = ("messages", "bytes", "stale")  # what rows say of rounds whose books are lost
 
 
+def columns_of(line: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> dict[str, NDArray[Any]]:
+    """Columns of a trace: when rounds ended, what was learnt, and what it cost, of the first so many rounds."""
+    columns: dict[str, Any] = {"time": line.times, "loss": learnt.loss, **learnt.metrics}
+    columns |= {name: getattr(line, name) for name in COUNTS if name != "stale"}
+    columns |= {"residual": line.residuals, "stale": line.stale}
+    return {
+        "round": np.arange(min(first, rounds), rounds),
+        **{name: np.array(column[first:rounds]) for name, column in columns.items()},
+    }
+
+
+def assemble(e: Experiment, line: Timeline, learnt: Learnt, **how: Any) -> Trace:
+    """Trace of a simulated run, of the rounds of its line."""
+    info = run_info(e, load=e.load, events_handled=line.handled, **how)
+    columns = columns_of(line, learnt, len(line.times))
+    return Trace(e, "sim", columns, line.events, learnt.model, learnt.initial, info)
+
+
 def put_together(
     e: Experiment,
     folder: Path,
@@ -31,32 +50,28 @@ def put_together(
     losses: dict[int, Evaluation],
     progress: Progress,
 ) -> Trace:
-    """Trace of a run that has ended. `losses` holds those that are known; the others are evaluated now."""
+    """Trace of a real run that has ended. `losses` holds those that are known; the others are evaluated now."""
     books = Books(records.read_books(folder))
     rows = records.read_rows(folder)
-    line = books.timeline(ended["zero"] or 0.0, ended["committers"])
-    line = _after(rows, line, ended["first"])
+    first, zero = ended["first"], ended["zero"] or 0.0
+    line = _after(rows, books.timeline(zero, ended["committers"]), first)
     k = min(len(line.times), len(rows))  # a ring's workers may be ahead of the master, who only looks on
-    line = line.until(k)
     learnt = learn_again(problem, folder, k, losses, progress)
-    columns: dict[str, Any] = {
-        "round": np.arange(k),
-        "time": np.array(line.times),
-        "loss": np.array(learnt.loss),
-        **{name: np.array(values) for name, values in learnt.metrics.items()},
-        **{name: np.array(getattr(line, name)) for name in COUNTS},
-        "residual": np.array(line.residuals),
-        **{
-            name: np.array(_padded(books, name, ended["first"], k))
-            for name in ("overrun", "rejected", "abandoned")
-        },
-    }
+    columns = columns_of(line, learnt, k)
+    for name in ("overrun", "rejected", "abandoned"):
+        columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
     info = run_info(e, load=e.load, **_facts(books, ended, columns))
-    initial = {"loss": learnt.initial_loss, **learnt.initial_metrics}
-    return Trace(e, "mpi", columns, books.events(ended["zero"] or 0.0), learnt.model, initial, info)
+    return Trace(e, "mpi", columns, books.events(zero), learnt.model, learnt.initial, info)
 
 
-def _facts(books: Books, ended: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
+def diverged(trace: Trace) -> list[str]:
+    """Say where the loss stopped being a number, if it did."""
+    e, bad = trace.experiment, np.flatnonzero(~np.isfinite(trace.columns["loss"]))
+    what = f"take a smaller step than {e.optimiser_args}"
+    return [f"{e.scheme}: the loss is not finite from round {bad[0]} on; {what}"] if len(bad) else []
+
+
+def _facts(books: Books, ended: dict[str, Any], columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """What a run folder keeps of a real run besides the tables."""
     done = max(sum(books.count("computed", len(columns["round"]))), 1)
     return {
@@ -67,10 +82,6 @@ def _facts(books: Books, ended: dict[str, Any], columns: dict[str, Any]) -> dict
         "refused": books.refusals(),
         "events_handled": sum(int(b["handled"]) for b in books.books),
     }
-
-
-def _padded(books: Books, name: str, first: int, rounds: int) -> list[int]:
-    return [0] * min(first, rounds) + books.count(name, rounds)[first:]
 
 
 def _after(rows: Array, line: Timeline, first: int) -> Timeline:
@@ -93,11 +104,8 @@ def learn_again(
     problem: Problem, folder: Path, rounds: int, losses: dict[int, Evaluation], progress: Progress
 ) -> Learnt:
     """Losses and metrics at the models that a run went through, in passes over the data that several share."""
-    start = problem.start()
-    learnt = Learnt(start)
-    first = problem.evaluate([Request(start, gradient=False)])[0]
-    learnt.initial_loss, learnt.initial_metrics = first.loss, first.metrics
-    before = start
+    before = problem.start()
+    learnt = Learnt(before, problem.evaluate([Request(before, gradient=False)])[0])
     for k in range(0, rounds, CHUNK):
         models = records.read_models(folder, problem.size, k, min(CHUNK, rounds - k))
         missing = [i for i in range(len(models)) if k + i not in losses]

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 from workbench.base.files import private_folder
-from workbench.base.locks import RUN_LOCK, Lock
+from workbench.base.locks import Lock
 from workbench.base.settings import SettingError, path_of
+from workbench.trace.layout import ENDED, RUN_LOCK
 
 KEPT = 20
 FRESH = 3600.0  # s for which a run that has ended is kept anyhow: somebody may still be reading it
@@ -60,6 +61,6 @@ def _cache() -> Path:
 
 def _ended_before(path: Path, moment: float) -> bool:
     try:
-        return (path / "ended.json").stat().st_mtime < moment
+        return (path / ENDED).stat().st_mtime < moment
     except OSError:
         return False

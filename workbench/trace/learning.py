@@ -39,10 +39,14 @@ class Learnt:
     """Iterates of one trajectory: one row per round, after its commit."""
 
     model: Array
-    initial_loss: float = float("nan")
-    initial_metrics: dict[str, float] = field(default_factory=dict)
+    first: Evaluation | None = None  # before the first round
     loss: list[float] = field(default_factory=list)
     metrics: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def initial(self) -> dict[str, float]:
+        """Loss and metrics before the first round."""
+        return {"loss": self.first.loss, **self.first.metrics} if self.first else {"loss": float("nan")}
 
     def add(self, evaluation: Evaluation) -> None:
         """Append the loss and metrics at the model of a finished round."""
@@ -105,8 +109,7 @@ class _Trajectory:
 
     def take(self, t: int, evaluation: Evaluation) -> None:
         if t == 0:
-            self.learnt.initial_loss = evaluation.loss
-            self.learnt.initial_metrics = evaluation.metrics
+            self.learnt.first = evaluation
         else:
             self.learnt.add(evaluation)
         if evaluation.gradient is None:

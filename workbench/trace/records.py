@@ -1,7 +1,7 @@
 """What rank 0 writes into the run folder while a run goes on, so that anybody can follow it, and resume it.
 
-live.f64: one row of numbers a round (see LIVE). models.f64: the model after each round. checkpoint.npz: model,
-optimiser's state and round, replaced atomically every few seconds. ended.json: written last, once all else is there.
+A row of numbers a round (see LIVE), the model after each round, and every few seconds a checkpoint, replaced whole:
+model, optimiser's state and round. How it ended is written last, once all else is there. See `layout` for the names.
 """
 
 from __future__ import annotations
@@ -20,18 +20,24 @@ from numpy.typing import NDArray
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.errors import RunError
 from workbench.base.files import atomic_write, write_json
-from workbench.base.locks import RANKS_LOCK, Lock
+from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.sums import check_sums, unchanged
 from workbench.base.types import Array
 from workbench.core.optimisers import State
+from workbench.trace.layout import (
+    ARRIVALS,
+    BOOKS,
+    CHECKPOINT,
+    ENDED,
+    GRADIENTS,
+    MODELS,
+    RANKS_LOCK,
+    ROWS,
+    STOP,
+)
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
-ROWS, MODELS, GRADIENTS, CHECKPOINT = "live.f64", "models.f64", "gradients.f64", "checkpoint.npz"
-ARRIVALS = (
-    "arrivals"  # folder: a file of (round, rank, number) for each rank that gathers, in order of arrival
-)
-STOP, ENDED, BOOKS = "stop", "ended.json", "books.npz"
 KEPT = 0.02  # s for which rounds may wait to be written down together
 
 
@@ -152,15 +158,8 @@ def unbegun(
 ) -> None:
     """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
     words: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
-    words |= {
-        "rounds": first,
-        "clean": True,
-        "zero": None,
-        "setup": 0.0,
-        "dead": {},
-        "committers": list(committers),
-    }
-    write_end(folder, words, books)
+    words |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}
+    write_end(folder, {**words, "committers": list(committers)}, books)
 
 
 def kept(folder: Path) -> list[str]:

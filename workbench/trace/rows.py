@@ -16,7 +16,8 @@ from workbench.base.sums import check_sums
 from workbench.base.text import read_json
 from workbench.engines.timeline import COUNTS
 from workbench.experiment import Experiment
-from workbench.trace.status import PLAN, STATUS, TRACE, Status, is_running, run_names
+from workbench.trace.layout import PLAN, ROUNDS, RUN, SPEC, STATUS, TRACE
+from workbench.trace.status import Status, is_running, run_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +47,7 @@ def places(root: Path) -> Iterator[Place]:
         if STATUS in files:
             below.clear()
             yield Place(name, _status(folder), folder / TRACE)
-        elif "spec.json" in files and "run.json" in files:
+        elif SPEC in files and RUN in files:
             below.clear()
             yield Place(name, Status("done"), folder)
 
@@ -68,9 +69,9 @@ def read(place: Place, target: float | None, metric: str) -> tuple[dict[str, Any
     try:
         if status.state != "done":
             return {**chosen, **(settings_of(Experiment(**status.spec)) if status.spec else {})}, {}
-        check_sums(place.folder, ("spec.json", "run.json", "rounds.parquet"))
-        chosen["engine"] = str(read_json(place.folder / "run.json", "engine")["engine"])
-        chosen.update(settings_of(Experiment.read(place.folder / "spec.json")))
+        check_sums(place.folder, (SPEC, RUN, ROUNDS))
+        chosen["engine"] = str(read_json(place.folder / RUN, "engine")["engine"])
+        chosen.update(settings_of(Experiment.read(place.folder / SPEC)))
         rounds = _rounds(place.folder)
         return chosen, {**_results(rounds), **({} if target is None else _reached(rounds, target, metric))}
     except Exception as error:  # whatever lies there, the other runs are to be seen
@@ -85,7 +86,7 @@ def _sentence(error: Exception) -> str:
 def _rounds(folder: Path) -> pd.DataFrame:
     import pandas as pd
 
-    rounds = pd.read_parquet(folder / "rounds.parquet")
+    rounds = pd.read_parquet(folder / ROUNDS)
     if rounds.empty:
         raise SettingError("no round was finished")
     return rounds
@@ -99,18 +100,14 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
     """
     nested = {
         **experiment.model_dump(mode="json"),
-        "scheme_args": experiment.build_scheme().model_dump(mode="json"),
+        "scheme_args": experiment.built_scheme.model_dump(mode="json"),
         "problem_args": experiment.problem_spec.model_dump(mode="json"),
         "optimiser_args": experiment.build_optimiser().model_dump(mode="json"),
     }
     flat: dict[str, Any] = {}
     for name, value in nested.items():
-        inner = (
-            {f"{name}.{key}": item for key, item in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
-        flat.update({key: _cell(item) for key, item in inner.items()})
+        inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
+        flat.update({f"{name}{key}": _cell(item) for key, item in inner.items()})
     return flat
 
 
@@ -124,12 +121,9 @@ def _results(rounds: pd.DataFrame) -> dict[str, Any]:
     for name in map(str, rounds.select_dtypes("number")):
         if name not in ("round", "time"):
             column = rounds[name]
-            found[name] = column.sum() if name in _SUMMED else _mean_or_last(name, column)
+            last = column.mean() if name == "residual" else column.iloc[-1]
+            found[name] = column.sum() if name in _SUMMED else last
     return found
-
-
-def _mean_or_last(name: str, column: pd.Series[Any]) -> Any:
-    return column.mean() if name == "residual" else column.iloc[-1]
 
 
 def _reached(rounds: pd.DataFrame, target: float, metric: str) -> dict[str, float]:

@@ -1,12 +1,4 @@
-"""The folder of a sweep: which runs it has, how each of them stands, and who works in it.
-
-sweep.json                 the sweep and its runs, in order
-plotly.min.js              draws the figures of every page, no network needed
-NAME/run.ipynb, run.html   the executed notebook and its page
-NAME/trace/                the run folder: spec.json, run.json, rounds.parquet, events.parquet, model.npy
-NAME/status.json           how it stands; done means that all of the above is there
-NAME/kernel.log            what the kernel wrote past the notebook, if anything
-"""
+"""The folder of a sweep (see `layout`): which runs it has, how each of them stands, and who works in it."""
 
 from __future__ import annotations
 
@@ -22,21 +14,12 @@ from typing import Any
 from workbench.base.files import atomic_write
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
-
-PLAN, STATUS, NOTEBOOK, PAGE, TRACE, LOG = (
-    "sweep.json",
-    "status.json",
-    "run.ipynb",
-    "run.html",
-    "trace",
-    "kernel.log",
-)
-_LOCK = ".lock"
+from workbench.trace.layout import PLAN, RUN, SPEC, STATUS, SWEEP_LOCK, TASK
 
 
 def is_run(names: Collection[str]) -> bool:
     """Are these the files of a run's folder? Below it nobody looks for other runs."""
-    return STATUS in names or ("spec.json" in names and ("run.json" in names or "task.json" in names))
+    return STATUS in names or (SPEC in names and (RUN in names or TASK in names))
 
 
 @dataclass(frozen=True)
@@ -102,7 +85,7 @@ def run_names(folder: Path) -> list[str]:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder; the system lets go of the lock when this process ends, however it does."""
-    lock = Lock(folder / _LOCK)
+    lock = Lock(folder / SWEEP_LOCK)
     if not lock.take():
         raise SettingError(
             f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
@@ -116,5 +99,5 @@ def alone(folder: Path) -> Iterator[None]:
 def is_running(folder: Path) -> bool:
     """Is a sweep at work in the folder?"""
     with suppress(OSError):
-        return Lock(folder / _LOCK).held
+        return Lock(folder / SWEEP_LOCK).held
     return False

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import workbench as wb  # its front door: the runners know traces, and not the other way round
 from workbench.base.files import atomic_folder, atomic_write
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.base.sums import check_sums, write_sums
@@ -21,11 +22,11 @@ from workbench.base.text import in_seconds, read_json
 from workbench.base.types import Array
 from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
+from workbench.trace.layout import EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FILES = ("spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy")
 _RECORDED = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "straggler-workbench")
 
 
@@ -104,17 +105,17 @@ class Trace:
 
         Each is whole or not there; run.json comes last, and is taken away first where there is an older one.
         """
-        (folder / "run.json").unlink(missing_ok=True)
-        self.experiment.write(folder / "spec.json")
-        for name, table in (("rounds", self.rounds), ("events", self.events)):
-            with atomic_write(folder / f"{name}.parquet") as out:
+        (folder / RUN).unlink(missing_ok=True)
+        self.experiment.write(folder / SPEC)
+        for name, table in ((ROUNDS, self.rounds), (EVENTS, self.events)):
+            with atomic_write(folder / name) as out:
                 table.to_parquet(out)
-        with atomic_write(folder / "model.npy") as out:
+        with atomic_write(folder / MODEL) as out:
             np.save(out, self.model, allow_pickle=False)
         run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
-        there = [name for name in FILES if name != "run.json"]
-        write_sums(folder, [*there, *more], {"run.json": run.encode()})
-        with atomic_write(folder / "run.json") as out:
+        there = [name for name in FILES if name != RUN]
+        write_sums(folder, [*there, *more], {RUN: run.encode()})
+        with atomic_write(folder / RUN) as out:
             out.write(run.encode())
 
     @classmethod
@@ -125,24 +126,25 @@ class Trace:
         if missing:
             raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
         check_sums(path, FILES)
-        run = read_json(path / "run.json", "engine", "initial")
-        rounds, events = (_table(path / f"{name}.parquet") for name in ("rounds", "events"))
+        import pandas as pd
+
+        run = read_json(path / RUN, "engine", "initial")
+        rounds, events = (_read(pd.read_parquet, path / name) for name in (ROUNDS, EVENTS))
         return cls(
-            experiment=Experiment.read(path / "spec.json"),
+            experiment=Experiment.read(path / SPEC),
             engine=run.pop("engine"),
             columns={str(name): rounds[name].to_numpy() for name in rounds},
             event_rows={str(name): events[name].to_numpy() for name in events},
-            model=_array(path / "model.npy"),
+            model=_read(partial(np.load, allow_pickle=False), path / MODEL),
             initial=run.pop("initial"),
             info=run,
         )
 
     def replay(self) -> Trace:
         """Run the same experiment again; on the virtual clock this gives the same bits."""
-        from workbench.running.start import run
-
         options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
-        return run(self.experiment, engine=self.engine, **options)
+        again: Trace = wb.run(self.experiment, engine=self.engine, **options)
+        return again
 
     def same(self, other: Trace) -> bool:
         """Are rounds, events and model equal bit by bit?"""
@@ -152,25 +154,11 @@ class Trace:
         return all(tables) and np.array_equal(self.model, other.model)
 
 
-def _table(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
+def _read(read: Callable[[Path], Any], path: Path) -> Any:
     try:
-        return pd.read_parquet(path)
-    except Exception as error:  # Arrow has many ways to say so
-        raise _damaged(path, error) from None
-
-
-def _array(path: Path) -> Array:
-    try:
-        found: Array = np.load(path, allow_pickle=False)
-    except Exception as error:  # NumPy too
-        raise _damaged(path, error) from None
-    return found
-
-
-def _damaged(path: Path, error: Exception) -> SettingError:
-    return SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew")
+        return read(path)
+    except Exception as error:  # Arrow and NumPy have many ways to say so
+        raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew") from None
 
 
 def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:

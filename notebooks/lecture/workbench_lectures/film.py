@@ -17,7 +17,8 @@ import numpy as np
 from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
-from workbench.running.run import Rows, Run, State, start_all
+from workbench.running.run import Rows, Run, State
+from workbench.running.start import start_all
 from workbench.trace.trace import Trace
 
 Clock = Callable[[], float]

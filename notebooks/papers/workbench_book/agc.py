@@ -11,7 +11,7 @@ from workbench.base.types import Array
 from workbench.codes import circulant
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 from workbench.trace.trace import Trace
 from workbench_book import drawing
 from workbench_book.catalogue import Entry

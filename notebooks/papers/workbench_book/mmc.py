@@ -12,7 +12,8 @@ from workbench.codes import correlated
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.forecasting import Forecast, forecast
-from workbench.running.start import run, timeline
+from workbench.running.simulated import timeline
+from workbench.running.start import run
 from workbench.trace.trace import Trace
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
@@ -153,7 +154,7 @@ def messages_of(setting: Setting) -> dict[str, float]:
 def by_events(label: str, rounds: int, seed: int) -> float:
     """Mean completion time on the event engine, s."""
     e = experiment(label, rounds, seed)
-    if e.build_scheme().numeric:
+    if e.built_scheme.numeric:
         return float(run(e, events=False).columns["time"][-1]) / rounds
     return float(timeline(e, Coefficients(e.plan), events=False).times[-1]) / rounds
 

@@ -39,14 +39,31 @@ class Letters:
         return [(Envelope(1, r, src, 0, 1, 3, 0.5, self.arrives, CODED), (src, r)) for src, r in found]
 
 
+class Alone:
+    """Surroundings without any process around them."""
+
+    rank, reduce = 0, None
+
+    def __init__(self, post: Any, learner: Learner) -> None:
+        self.post, self.learner, self.ledger = post, learner, Ledger(0, ROUNDS)
+
+    def idle(self) -> float:
+        return float("inf")
+
+    def committed(self, round: int, residual: float) -> None: ...
+
+    def arrived(self, answers: list[tuple[int, int, int]]) -> None: ...
+
+    def crash(self, how: str) -> None: ...
+
+
 def master(post: Any, emulate: Emulate = "nothing", **more: Any) -> RankEngine:
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4, rounds=ROUNDS)
     problem, optimiser = e.build_problem(), e.build_optimiser()
     learner = Learner(e.plan, problem, optimiser, 0, problem.start(), optimiser.start(problem))
     delays = DelayStream(e.delays, 0, e.workers)
-    setup = Setup(e.build_scheme(), e.plan, ROUNDS, 3, delays, e.link, emulate, **more)
-    nothing: Any = lambda *what: float("inf")  # noqa: E731
-    return RankEngine(setup, 0, post, learner, Ledger(0, ROUNDS), nothing, nothing, nothing, nothing)
+    setup = Setup(e.built_scheme, e.plan, ROUNDS, 3, delays, e.link, emulate, **more)
+    return RankEngine(setup, Alone(post, learner))
 
 
 def taken(engine: RankEngine, round: int) -> tuple[int, int]:

@@ -87,7 +87,7 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
     events = trace.events
     held = e.plan.sizes > 0
     for r, committed in enumerate(gradients):
-        matrix = e.build_scheme().encoding(e.plan, r)
+        matrix = e.built_scheme.encoding(e.plan, r)
         came = sorted(
             set(events[(events["round"] == r) & (events["kind"] == "send") & (events["to"] == 0)]["rank"])
         )
@@ -105,7 +105,7 @@ def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None
     assert len(trace.rounds) == e.rounds
     assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
     assert trace.info["refused"] == []
-    if e.build_scheme().exact:
+    if e.built_scheme.exact:
         sim = wb.run(e)
         np.testing.assert_allclose(trace.model, sim.model, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(trace.rounds["loss"], sim.rounds["loss"], rtol=1e-8)

@@ -15,7 +15,7 @@ import workbench as wb
 from tests.cases import experiments
 from workbench.core.delays import DelayStream
 from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.start import timeline
+from workbench.running.simulated import timeline
 from workbench.schemes.coded_reduce import tree_parents
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workbench.base.locks import RANKS_LOCK
 from workbench.launch.client import mirror as news
 from workbench.launch.client.mirror import Mirror, News
-from workbench.trace import records
+from workbench.trace import layout, records
+from workbench.trace.layout import RANKS_LOCK
 
 ROW = dict.fromkeys(records.LIVE, 0.0)
 
@@ -52,7 +52,7 @@ def test_a_folder_comes_home_as_it_grows_and_the_end_comes_last(
     record = records.Record(there, 0, 1e9)
     rounds(record, 0, 4)
     while fetched(there, mirror):
-        assert not (here / records.ENDED).exists()
+        assert not (here / layout.ENDED).exists()
     assert np.array_equal(records.read_rows(here), records.read_rows(there))
     rounds(record, 4, 9)
     records.Arrivals(there, 2)([(0, 1, 0), (1, 1, 0)])
@@ -60,7 +60,7 @@ def test_a_folder_comes_home_as_it_grows_and_the_end_comes_last(
     record.end({"state": "finished"}, [b"book"])
     mirror.hurry()
     while fetched(there, mirror):
-        assert not (here / records.ENDED).exists()
+        assert not (here / layout.ENDED).exists()
     assert contents(here) == contents(there)
     assert records.read_arrivals(here, 2) == {0: [(1, 0)], 1: [(1, 0)]}
 
@@ -77,7 +77,7 @@ def test_a_checkpoint_is_never_at_home_before_the_rounds_that_it_counts_on(
         record.save(np.full(3, float(round)), {})
         mirror.hurry()
         fetched(there, mirror)
-        if (here / records.CHECKPOINT).exists():
+        if (here / layout.CHECKPOINT).exists():
             records.check_long_enough(here, records.read_checkpoint(here).rounds, 3)
     while fetched(there, mirror):
         mirror.hurry()
@@ -122,7 +122,7 @@ def test_models_wait_where_they_would_take_more_than_their_share(folders: tuple[
     record.end({"state": "finished"}, [])
     fetched(there, mirror)
     assert len(records.read_models(here, 3)) == 3
-    assert (here / records.ENDED).exists()
+    assert (here / layout.ENDED).exists()
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "arrivals/../x", "arrivals/../../x", "spec.json"])

@@ -152,7 +152,7 @@ def test_no_scheme_at_all_is_no_error(explorer: Explorer) -> None:
 
 
 def test_engines_are_those_that_there_are(explorer: Explorer) -> None:
-    assert [value for _, value in explorer.running.engine.options] == ENGINES
+    assert [value for _, value in explorer.running.engine.options] == list(ENGINES)
     assert explorer.running.cluster.options == ()
     explorer.running.engine.value = "mpi"
     assert explorer.running.cluster.options == ("local",)

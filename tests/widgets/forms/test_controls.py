@@ -50,7 +50,7 @@ def same(found: list[wb.Experiment], expected: Any) -> bool:
 def _whole(e: wb.Experiment) -> dict[str, Any]:
     dump = e.model_dump(mode="json")
     parts = {
-        "scheme_args": e.build_scheme(),
+        "scheme_args": e.built_scheme,
         "problem_args": e.problem_spec,
         "optimiser_args": e.build_optimiser(),
     }

@@ -20,7 +20,7 @@ from workbench.launch.head import mpiexec
 from workbench.launch.head.supervisor import GONE, LOG
 from workbench.launch.rank.watch import is_alive
 from workbench.launch.task import Task
-from workbench.trace.records import ENDED
+from workbench.trace.layout import ENDED
 
 if TYPE_CHECKING:
     from workbench.clusters.slurm.kind import Slurm

@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from workbench.base.errors import QuorumLost
 from workbench.core.delays import DelayStream
@@ -42,6 +42,7 @@ from workbench.core.protocol import (
 )
 from workbench.core.ring import ring_steps
 from workbench.core.scheme import Scheme
+from workbench.engines.inbox import Inbox
 from workbench.engines.pace import Pace
 from workbench.engines.real.ahead import Ahead, Told, leaves
 from workbench.engines.real.learner import Learner
@@ -87,47 +88,54 @@ class Setup:
     crashes: Mapping[int, tuple[int, str]] = field(default_factory=dict)  # rank -> round, how it dies
 
 
-Reduce = Callable[["RankEngine", AllReduce], Any]
+class Surroundings(Protocol):
+    """What an engine needs of the process that it runs in."""
+
+    rank: int
+    post: Post
+    learner: Learner
+    ledger: Ledger
+
+    @property
+    def reduce(self) -> Callable[[RankEngine, AllReduce], Any] | None:
+        """The MPI library's all-reduce; None where there is none."""
+
+    @property
+    def arrived(self) -> Callable[[list[tuple[int, int, int]]], None]:
+        """Hears of the answers that the program took."""
+
+    def idle(self) -> float:
+        """Called again and again while the node waits: may raise to end the run; says when to call it again.
+
+        It is called before that moment if somebody rings for a word.
+        """
+
+    def committed(self, round: int, residual: float) -> None:
+        """Hear that the node has committed a round."""
+
+    def crash(self, how: str) -> None:
+        """Die as a faulty process does."""
 
 
 class RankEngine:
-    """Drives one node's program. The callbacks are the surroundings' business.
+    """Drives one node's program; all else is its surroundings' business."""
 
-    `idle()` is called again and again while the node waits: it may raise to end the run, and says at what moment to
-    call it again, if nobody rings for a word before. `committed` hears of this node's commits, `arrived` of the answers
-    that its program took. `reduce` is the MPI library's all-reduce.
-    """
-
-    def __init__(
-        self,
-        setup: Setup,
-        rank: int,
-        post: Post,
-        learner: Learner,
-        ledger: Ledger,
-        idle: Callable[[], float],
-        committed: Callable[[RankEngine, int, float], None],
-        reduce: Reduce,
-        crash: Callable[[str], None],
-        arrived: Callable[[list[tuple[int, int, int]]], None] = lambda answers: None,
-    ) -> None:
-        self.setup, self.rank, self.post, self.learner, self.ledger = setup, rank, post, learner, ledger
-        self.idle, self.committed, self.reduce, self.crash = idle, committed, reduce, crash
-        self.idle_at = 0.0  # when to call it next
-        self.arrived = arrived
+    def __init__(self, setup: Setup, around: Surroundings) -> None:
+        self.setup, self.around, self.rank = setup, around, around.rank
+        self.post, self.learner, self.ledger = around.post, around.learner, around.ledger
+        self.idle, self.idle_at = around.idle, 0.0  # when to call it next
         self.answers: list[tuple[int, int, int]] = []  # round, rank, number: what the program took, in order
         plan = setup.plan
         self.emulated = setup.emulate == "all"
         self.pace = None if setup.emulate == "nothing" else Pace(setup.scheme, plan, setup.delays)
-        # with the time at which it was through the port, when it was sent, and its length
-        self.inbox: list[tuple[Message, float, float, int]] = []
-        self.floor: dict[str, int] = {}
+        # A message, the time at which it was through the port, when it was sent, and its length.
+        self.inbox = Inbox()
         self.port: Port | None = None  # real links have their own
         self.ahead: Ahead | None = None
         if self.emulated:
             ahead = leaves(plan)
-            self.port = Port(setup.link, self._late, setup.delays.ties, Told(ahead))
-            self.ahead = Ahead(ledger) if rank in ahead else None
+            self.port = Port(setup.link, self.inbox.late, setup.delays.ties, Told(ahead))
+            self.ahead = Ahead(self.ledger) if self.rank in ahead else None
         self.pumped = 0.0  # when this rank looked last
         self.heard = False  # word of a child came since
         self.eager = 0.0  # s for which it looks on before it sleeps
@@ -145,11 +153,11 @@ class RankEngine:
             AllReduce: self._all_reduce,
             Commit: self._commit,
         }
-        self.rung = post.bell.hangs
+        self.rung = self.post.bell.hangs
         self.listening = LISTENING_EMULATED if self.emulated else LISTENING
         self.resting = RESTING_EMULATED if self.emulated else RESTING
         self.program = self._program()  # what is made once must not fall into the first round
-        if self.pace is not None and rank > 0:
+        if self.pace is not None and self.rank > 0:
             self.pace.draw(setup.first)
 
     def _program(self) -> Program:
@@ -228,11 +236,12 @@ class RankEngine:
         letters = self.post.poll(now)
         if letters and not self.emulated:
             now = time.monotonic()  # nothing comes before it was sent
+        floor = self.inbox.floor
         for (_, round, sender, number, _, floats, sent, arrives, kind), value in letters:
             message = named(Message, (sender, kind, round, number, value))
             if self.port is not None:
                 self.port.put(message, sent, arrives, floats)
-            elif round < self.floor.get(kind, 0):
+            elif round < floor.get(kind, 0):
                 self.ledger.received(message, floats, sent, now, now, late=True)
             else:
                 self.inbox.append((message, now, sent, floats))
@@ -278,9 +287,6 @@ class RankEngine:
 
     # ---------------------------------------------------------------- receiving
 
-    def _late(self, message: Message) -> bool:
-        return message.round < self.floor.get(message.kind, 0)
-
     def _take_in(self, port: Port, until: float = math.inf) -> bool:
         """Move one message from the port to the inbox, or drop it; False if none is through (by some moment)."""
         got = port.next(min(time.monotonic(), until))
@@ -292,17 +298,11 @@ class RankEngine:
             self.inbox.append((message, end, sent, floats))
         return True
 
-    def _find(self, match: Match) -> int | None:
-        for i, ((_, kind, round, _, _), *_) in enumerate(self.inbox):
-            if kind in match and round >= match[kind]:
-                return i
-        return None
-
     def _match(self, match: Match, until: float = math.inf) -> int | None:
         """Place of the first message in the inbox that matches; takes in what is through until there is one."""
-        place = self._find(match) if self.inbox else None
+        place = self.inbox.find(match) if self.inbox else None
         while place is None and self.port and self._take_in(self.port, until):
-            place = self._find(match)
+            place = self.inbox.find(match)
         return place
 
     def _recv(self, effect: Recv) -> Message | None:
@@ -354,17 +354,13 @@ class RankEngine:
     def _newer(self, match: Match) -> int | None:
         while self.port and self._take_in(self.port):
             pass
-        return self._find(match) if self.inbox else None
+        return self.inbox.find(match) if self.inbox else None
 
     def _close(self, effect: Close) -> None:
-        kind, round = effect
         if self.answers:
-            self.arrived(self.answers)
+            self.around.arrived(self.answers)
             self.answers = []
-        self.floor[kind] = max(round, self.floor.get(kind, 0))
-        if late := [held for held in self.inbox if self._late(held[0])]:
-            self.inbox = [held for held in self.inbox if not self._late(held[0])]
-        for message, through, sent, floats in late:  # they were received, for nothing
+        for message, through, sent, floats in self.inbox.close(*effect):  # they were received, for nothing
             if self.port is None:
                 self.ledger.received(message, floats, sent, through, through)
             now = self.logical
@@ -406,7 +402,7 @@ class RankEngine:
     def _compute(self, effect: Compute) -> Any:
         setup, ledger = self.setup, self.ledger
         if self.rank in setup.crashes and effect.round >= setup.crashes[self.rank][0]:
-            self.crash(setup.crashes[self.rank][1])
+            self.around.crash(setup.crashes[self.rank][1])
         self.round = max(self.round, effect.round)
         if self._given_up(effect.unless):
             return None
@@ -464,10 +460,7 @@ class RankEngine:
         """Is work overtaken? Takes in what has come, unless this rank has looked a moment ago."""
         if time.monotonic() - self.pumped > FRESH:
             self._pump()
-        return bool(self.inbox or self.port) and self._overtaken(unless)
-
-    def _overtaken(self, unless: Match | None) -> bool:
-        return unless is not None and self._match(unless) is not None
+        return unless is not None and bool(self.inbox or self.port) and self._match(unless) is not None
 
     def _decode(self, effect: Decode) -> None:
         if self.setup.decode_rate is not None and self.emulated:
@@ -482,12 +475,13 @@ class RankEngine:
         if effect.algorithm == "ring":
             node = Node(self.rank, self.setup.plan, self.setup.rounds, self.setup.floats, None, lambda: 0.0)
             return self.drive(ring_steps(node, effect.value, effect.round))
-        return self.reduce(self, effect)
+        assert self.around.reduce is not None
+        return self.around.reduce(self, effect)
 
     def _commit(self, effect: Commit) -> Any:
         model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)
         now = time.monotonic()
         self.ledger.commit(effect.round, now, residual)
         self.ledger.log(effect.round, self.rank, "commit", now, now, now, -1, 0, 0)
-        self.committed(self, effect.round, residual)
+        self.around.committed(effect.round, residual)
         return model

@@ -11,7 +11,7 @@ coordinates. Reshaping a value's first axis does the same to both kinds.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import cast
 
 import numpy as np
 
@@ -25,28 +25,6 @@ from workbench.problems.base import Problem, Quadratic, Slice
 
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
 BATCHES = 1  # random stream of mini-batches; delays have stream 0
-
-
-class Arithmetic(Protocol):
-    """How an engine computes values and commits them."""
-
-    def start(self) -> Any:
-        """Model of round 0."""
-
-    def compute(self, rank: int, effect: Compute) -> Any:
-        """Coded gradient(s) of the effect's work at its model."""
-
-    def smoothness(self, work: Work) -> float:
-        """Smoothness of the mean loss over some work."""
-
-    def constant(self, work: Work) -> Any:
-        """Part of the work's gradient that does not depend on the model (see `Quadratic`)."""
-
-    def ring_sum(self, values: list[Any]) -> Any:
-        """Sum over the workers, in the ring's order of additions."""
-
-    def commit(self, round: int, gradient: Any, residual: float) -> tuple[Any, float]:
-        """Take a gradient estimate; return the next model and the residual |b - 1|^2."""
 
 
 class Coefficients:
@@ -97,7 +75,7 @@ class Coefficients:
         return plain_sum(values)
 
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[int, float]:
-        """Keep the decoding vector, of the first who commits a round. A scheme that got nothing may commit 0."""
+        """Keep the decoding vector, of the first who commits a round, or 0; returns the next model and |b - 1|^2."""
         if round == len(self.weights):
             value = np.broadcast_to(gradient, self._ones.shape)
             off = (value - self._ones).ravel()
@@ -195,3 +173,6 @@ class Numbers:
             self.gradients.append(np.array(estimate))
             self.models.append(model)
         return self.models[round + 1], residual
+
+
+Arithmetic = Coefficients | Numbers  # how an engine computes values and commits them

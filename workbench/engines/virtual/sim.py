@@ -39,6 +39,7 @@ from workbench.core.protocol import (
 )
 from workbench.core.ring import bytes_sent, ring_finish
 from workbench.core.scheme import Scheme
+from workbench.engines.inbox import Inbox
 from workbench.engines.pace import Pace
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Arithmetic
@@ -62,23 +63,12 @@ class World:
 class _Rank:
     """What the engine knows of one node while the run goes on."""
 
-    __slots__ = (
-        "alive",
-        "done",
-        "floor",
-        "inbox",
-        "port",
-        "queue",
-        "resume",
-        "ticket",
-        "unless",
-        "waits",
-    )
+    __slots__ = ("alive", "done", "floor", "inbox", "port", "queue", "resume", "ticket", "unless", "waits")
 
     def __init__(self, resume: Callable[[Any], Any]) -> None:
         self.resume = resume
-        self.inbox: list[Message] = []
-        self.floor: dict[str, int] = {}  # kind -> first round that is still wanted
+        self.inbox = Inbox()
+        self.floor = self.inbox.floor
         self.queue: deque[tuple[Message, float, int]] = deque()  # at the port: message, sent at, floats
         self.port: tuple[Message, float, int, float] | None = None  # in transfer: ..., begun at
         self.waits: Match | None = None  # the match of a blocked Recv
@@ -145,9 +135,8 @@ class _Simulation:
         for r in range(self.plan.ranks):
             self._resume(r, None)
         heap, soon = self.heap, self.soon
-        near = (
-            NEAR if self.plan.parent.max() >= 0 else -1.0
-        )  # in a ring every message has one possible sender
+        # In a ring every message has one possible sender.
+        near = NEAR if self.plan.parent.max() >= 0 else -1.0
         while self.open:
             if soon:
                 self._deliver(*soon.popleft())
@@ -215,7 +204,7 @@ class _Simulation:
     def _compute(self, r: int, rank: _Rank, effect: Compute) -> Any:
         if self.world.deaths and effect.round >= self.world.deaths.get(r, effect.round + 1):
             return self._die(r, rank)
-        if rank.inbox and effect.unless and self._find(rank, effect.unless) is not None:
+        if rank.inbox and effect.unless and rank.inbox.find(effect.unless) is not None:
             return None
         rank.unless = effect.unless
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
@@ -356,7 +345,7 @@ class _Simulation:
             rank.waits = None
             self._resume(to, message)
             return
-        rank.inbox.append(message)
+        rank.inbox.append((message,))
         if rank.unless is not None and round >= rank.unless.get(kind, round + 1):
             rank.ticket += 1
             rank.unless = None
@@ -381,17 +370,12 @@ class _Simulation:
             size = BYTES_PER_FLOAT * floats
             self.log((message.round, message.src, "drop", sent, self.now, self.now, to, size, 1))
 
-    def _find(self, rank: _Rank, match: Match) -> int | None:
-        for i, message in enumerate(rank.inbox):
-            if message.round >= match.get(message.kind, message.round + 1):
-                return i
-        return None
-
     def _recv(self, r: int, rank: _Rank, effect: Recv) -> Any:
-        if rank.inbox and (i := self._find(rank, effect.match)) is not None:
-            message = rank.inbox.pop(i)
-            while effect.latest and (i := self._find(rank, effect.match)) is not None:
-                message = rank.inbox.pop(i)
+        inbox = rank.inbox
+        if inbox and (i := inbox.find(effect.match)) is not None:
+            (message,) = inbox.pop(i)
+            while effect.latest and (i := inbox.find(effect.match)) is not None:
+                (message,) = inbox.pop(i)
             return message
         if effect.until is not None:
             if effect.until * NEAR < self.now:
@@ -402,12 +386,8 @@ class _Simulation:
 
     def _close(self, r: int, rank: _Rank, effect: Close) -> Any:
         kind, round = effect
-        rank.floor[kind] = max(round, rank.floor.get(kind, 0))
-        if rank.inbox:
-            late = [m for m in rank.inbox if m.kind == kind and m.round < round]
-            for message in late:
-                rank.inbox = [m for m in rank.inbox if m is not message]
-                self._drop(r, message, self.now, 0)
+        for (message,) in rank.inbox.close(kind, round):
+            self._drop(r, message, self.now, 0)
         if rank.port is not None and rank.port[0].kind == kind and rank.port[0].round < round:
             message, sent, floats, _ = rank.port
             self._drop(r, message, sent, floats)
@@ -436,9 +416,8 @@ class _Simulation:
         self.line.handled += 2 * n * steps
         for i, r in enumerate(order):
             end = float(finish[i])
-            self.log(
-                (round, r, "send", float(entry[i]), float(entry[i]), end, order[(i + 1) % n], sent[i], steps)
-            )
+            start = float(entry[i])
+            self.log((round, r, "send", start, start, end, order[(i + 1) % n], sent[i], steps))
             self._at(end, RUNG, self._wake, (r, self.ranks[r].ticket, total))
 
     def _commit(self, r: int, rank: _Rank, effect: Commit) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.files import atomic_write
-from workbench.trace.records import ARRIVALS, BOOKS, CHECKPOINT, ENDED, GRADIENTS, MODELS, ROWS
+from workbench.trace.layout import ARRIVALS, BOOKS, CHECKPOINT, ENDED, GRADIENTS, MODELS, ROWS
 
 PIECE = 2**20  # bytes of one file in one answer
 LOOK_EVERY = 0.15  # s between questions

@@ -19,7 +19,8 @@ from workbench.base.types import Array
 from workbench.core.optimisers import State
 from workbench.engines.real.post import Post
 from workbench.engines.real.wire import HEADER, Envelope, Sheet, Unusable, seal, unseal
-from workbench.trace.records import CHECKPOINT, Record
+from workbench.trace.layout import CHECKPOINT
+from workbench.trace.records import Record
 
 HOW = ("nan", "inf", "flip", "truncate", "twice", "foreign", "impostor")
 

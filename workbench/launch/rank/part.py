@@ -46,9 +46,13 @@ class Stopped(Exception):
     """The user has ended the run."""
 
 
+def _nowhere(answers: list[tuple[int, int, int]]) -> None:
+    pass
+
+
 @dataclass
 class Part:
-    """What belongs to one rank in one run."""
+    """What belongs to one rank in one run: its engine, and the engine's `Surroundings`."""
 
     task: Task
     control: Control
@@ -56,12 +60,7 @@ class Part:
     comm: MPI.Intracomm
     workers: MPI.Intracomm | None
     has: Unpacked
-    engine: RankEngine
-    post: Post
-    ledger: Ledger
     watch: Watch
-    learner: Learner
-    arrived: Arrivals | KeptArrivals | None = None
     ahead: float = 0.0  # s by which this host's clock is ahead of the master's
     record: Record | None = None
     asked: float = 0.0
@@ -74,10 +73,32 @@ class Part:
         False  # was somebody stopped in an all-reduce? Those processes can take part in no other one
     )
 
-    @property
-    def rank(self) -> int:
-        """Own rank."""
-        return self.control.rank
+    def __post_init__(self) -> None:
+        task, setup, has = self.task, self.has.setup, self.has
+        self.rank = rank = self.control.rank
+        self.ledger = Ledger(rank, setup.rounds, setup.record)
+        self.learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
+        near, bell = peers(setup.plan, rank), self.control.bell
+        self.post = _post(task, rank, self.ahead)(self.comm, task.run, near, setup.floats, self.refused, bell)
+        link = setup.link if task.emulate == "all" else None
+        self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link)
+        gathers = bool(setup.plan.children[rank])
+        self.arrived = _arrivals(task, self.places, rank) if gathers else _nowhere
+        self.engine = RankEngine(setup, self)
+        if not self.engine.emulated and _roomy(task, self.places, rank):
+            self.engine.eager = EAGER
+
+    def refused(self, sender: int, round: int, reason: str) -> None:
+        """A message was no good; see `RankEngine.refused`."""
+        self.engine.refused(sender, round, reason)
+
+    def crash(self, how: str) -> None:
+        """Die as a faulty process does."""
+        if how == "segfault":
+            ctypes.string_at(0)
+        elif how == "exit":
+            os._exit(3)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     # ---------------------------------------------------------------- while the node waits
 
@@ -142,7 +163,7 @@ class Part:
         elif what == "failed":
             raise rebuilt(word["error"])
 
-    def committed(self, engine: RankEngine, round: int, residual: float) -> None:
+    def committed(self, round: int, residual: float) -> None:
         """A round is committed at this node: rank 0 writes it down, another committer tells rank 0."""
         if self.record is not None:
             self._write(round, residual)
@@ -212,7 +233,7 @@ class Part:
 
     def leave(self) -> bool:
         """Exchange last words; True if everybody answered and nothing is left over."""
-        self.halfway = isinstance(self.engine.reduce, Reduce) and self.engine.reduce.under_way
+        self.halfway = self.reduce is not None and self.reduce.under_way
         self.post.farewell()
         until = time.monotonic() + LEAVE
         while not (self.post.quiet and self.control.quiet) and time.monotonic() < until:
@@ -272,42 +293,14 @@ def part_of(
         os.chdir(task.cwd)
     has = unpacked(task)
     setup, rank = has.setup, control.rank
-    ledger = Ledger(rank, setup.rounds, setup.record)
-    learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
-    hears: dict[str, Any] = {}
-    near = peers(setup.plan, rank)
-    post = _post(task, rank, ahead)(
-        comm, task.run, near, setup.floats, lambda *what: hears["refused"](*what), control.bell
-    )
-    workers = _workers(comm, task.workers) if setup.plan.committers != (MASTER,) and rank else None
-    link = setup.link if task.emulate == "all" else None
-    reduce: Any = Reduce(workers, setup.floats, link) if workers is not None else None
-    arrived = _arrivals(task, places, rank) if setup.plan.children[rank] else None
-    engine = RankEngine(
-        setup,
-        rank,
-        post,
-        learner,
-        ledger,
-        idle=lambda: 0.0,
-        committed=lambda *what: part.committed(*what),
-        reduce=reduce,
-        crash=crash,
-        arrived=arrived or (lambda answers: None),
-    )
-    hears["refused"] = engine.refused
+    ring = setup.plan.committers != (MASTER,)
+    watched = range(task.workers + 1) if rank == MASTER or ring else [*peers(setup.plan, rank), MASTER]
+    watch = Watch(places, [r for r in watched if r != rank], lost)
+    workers = _workers(comm, task.workers) if ring and rank else None
+    part = Part(task, control, places, comm, workers, has, watch, ahead)
     if setup.plan.children[rank]:
         for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
             code.decode(tuple(range(len(code.matrix))))
-    ring = setup.plan.committers != (MASTER,)
-    watched = range(task.workers + 1) if rank == MASTER or ring else [*near, MASTER]
-    watch = Watch(places, [r for r in watched if r != rank], lost)
-    part = Part(
-        task, control, places, comm, workers, has, engine, post, ledger, watch, learner, arrived, ahead
-    )
-    engine.idle = part.idle
-    if not engine.emulated and _roomy(task, places, rank):
-        engine.eager = EAGER
     if rank == MASTER:
         part.record = _record(task)
     return part
@@ -383,12 +376,3 @@ def _duplicate(world: MPI.Intracomm) -> MPI.Intracomm:
 def _workers(comm: MPI.Intracomm, workers: int) -> MPI.Intracomm:
     group = comm.Get_group().Incl(range(1, workers + 1))
     return comm.Create_group(group)
-
-
-def crash(how: str) -> None:
-    """Die as a faulty process does."""
-    if how == "segfault":
-        ctypes.string_at(0)
-    elif how == "exit":
-        os._exit(3)
-    os.kill(os.getpid(), signal.SIGKILL)

@@ -25,7 +25,8 @@ from workbench.launch.rank.main import LONG_AFTER, LONG_NAP, NAP, RUNG_NAP, say
 from workbench.launch.rank.part import Over, Part, Stopped, part_of
 from workbench.launch.rank.watch import Place, here, is_alive
 from workbench.launch.task import Task
-from workbench.trace.records import ENDED, Record
+from workbench.trace.layout import ENDED
+from workbench.trace.records import Record
 
 TASKS, READY, QUIT = "tasks", "ready.json", "quit"
 LOST = "lost.json"  # ranks on other hosts that are gone, as the supervisor finds out

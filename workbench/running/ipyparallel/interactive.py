@@ -27,13 +27,13 @@ from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
 from workbench.launch.rank.watch import Place
 from workbench.launch.task import Task
+from workbench.running.bar import Bar
 from workbench.running.ipyparallel.calls import Calls, answers, call, died
 from workbench.running.ipyparallel.engines import Keeper
 from workbench.running.ipyparallel.run import EngineRun
 from workbench.running.ipyparallel.world import client_of, patience, ranks_of
 from workbench.running.real import RealRun, start_real
 from workbench.running.run import Unwanted
-from workbench.running.start import Bar
 
 LOOK_EVERY = 0.03  # s
 LEAVING = 5.0  # s that the ranks have to get out of a run that has ended

@@ -13,7 +13,7 @@ from workbench.launch.errors import described
 from workbench.launch.rank.watch import is_alive
 from workbench.launch.task import Task
 from workbench.running.real import RealRun
-from workbench.trace.records import ENDED
+from workbench.trace.layout import ENDED
 
 if TYPE_CHECKING:
     from workbench.running.ipyparallel.interactive import Interactive
@@ -29,7 +29,7 @@ class EngineRun(RealRun):
     @property
     def unwanted(self) -> bool:
         """Was it stopped?"""
-        return not self._wanted.is_set()
+        return not self.wanted()
 
     def hand_in(self, task: Task) -> None:
         """Have the engines do it, and follow it to its end."""

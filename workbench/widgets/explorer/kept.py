@@ -13,8 +13,8 @@ from typing import Any
 
 from workbench.base.files import atomic_write, temporary_name
 from workbench.base.settings import SettingError
+from workbench.trace.layout import RUN, SPEC, STATUS
 from workbench.trace.rows import places
-from workbench.trace.status import STATUS
 from workbench.trace.trace import Trace
 
 ABOUT = "about.json"
@@ -94,7 +94,7 @@ def _kept(folder: Path, name: str) -> Kept:
 
 
 def _described(folder: Path, name: str) -> Kept:
-    about, spec, run = _about(folder), _json(folder / "spec.json"), _json(folder / "run.json")
+    about, spec, run = _about(folder), _json(folder / SPEC), _json(folder / RUN)
     when = about.get("when") or datetime.fromtimestamp(folder.stat().st_mtime).isoformat(timespec="seconds")
     return Kept(
         folder=folder,
@@ -129,7 +129,7 @@ def delete(run: Kept) -> None:
         raise SettingError(
             f"run = {run.name!r}: belongs to a sweep, which would run it again; delete the sweep's folder"
         )
-    if not (folder / "spec.json").is_file() or not (folder / "run.json").is_file():
+    if not (folder / SPEC).is_file() or not (folder / RUN).is_file():
         raise SettingError(f"run = {run.name!r}: its folder is no run folder any more; nothing was deleted")
     doomed = temporary_name(folder)
     folder.rename(doomed)  # gone at once, even if removing the files takes a while or is cut short

@@ -9,8 +9,8 @@ import ipywidgets as w
 from workbench import clusters
 from workbench.experiment import Experiment
 from workbench.figures import convergence, speedups
-from workbench.running import start as runner
-from workbench.running.run import STARTERS, Run, start_all
+from workbench.running.run import Run
+from workbench.running.start import ENGINES, start_all
 from workbench.straightline import common_target
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.keeping import offered
@@ -29,7 +29,7 @@ class Running(Pane):
         self.plot = LivePlot()
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
-        engines = [(WORDS.get(name, name), name) for name in runner.ENGINES if name in STARTERS]
+        engines = [(WORDS.get(name, name), name) for name in ENGINES]
         self.engine = w.Dropdown(options=engines, description="Engine")
         self.cluster = w.Dropdown(options=[], description="Cluster")
         self.keep = w.Checkbox(description="keep the curves that are drawn", value=False, indent=False)

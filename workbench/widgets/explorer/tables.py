@@ -80,7 +80,7 @@ def may_be_late(e: Experiment) -> str:
     >>> may_be_late(Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3, "stragglers": 1}))
     '1 of 4 children (25 %)'
     """
-    scheme = e.build_scheme()
+    scheme = e.built_scheme
     names, numbers = type(scheme).model_fields, scheme.model_dump()
     if "stragglers" not in names:
         return "–"

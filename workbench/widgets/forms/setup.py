@@ -174,7 +174,7 @@ def _whole(cls: type[Scheme]) -> dict[str, Any]:
 
 def shape_of(experiments: Sequence[Experiment]) -> Shape:
     """The shape that the experiments have: of the first tree, else of a star with the first's stragglers."""
-    built = [(e.workers, e.build_scheme().model_dump()) for e in experiments]
+    built = [(e.workers, e.built_scheme.model_dump()) for e in experiments]
     for _, args in built:
         if set(SHARED) <= set(args):
             return Shape(**{name: args[name] for name in SHARED})

@@ -1,0 +1,28 @@
+"""The names of all files of a run folder, and of a sweep's."""
+
+from __future__ import annotations
+
+# A run folder, of whichever engine; base/sums adds SHA256SUMS.
+SPEC, RUN = "spec.json", "run.json"  # the experiment; engine, versions and the like, written last
+ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"
+FILES = (SPEC, RUN, ROUNDS, EVENTS, MODEL)
+
+# What a run on real processes has besides, from its start ...
+TASK, HOLDER = "task.json", "holder.json"  # how it is run, and who has it
+# Not one lock that both share: from one alone to one of several there is no way without a gap.
+RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
+STOP = "stop"  # somebody asks it to end
+# ... while it goes on ...
+ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # a row of numbers each round
+CHECKPOINT = "checkpoint.npz"
+# A folder: RANK.i64 of (round, rank, number) for each rank that gathers, in order of arrival.
+ARRIVALS = "arrivals"
+# ... and once it is over.
+BOOKS, ENDED = "books.npz", "ended.json"
+
+# The folder of a sweep ...
+PLAN, SWEEP_LOCK = "sweep.json", ".lock"  # the sweep and its runs, in order; of who works in it
+SCRIPT = "plotly.min.js"  # draws the figures of every page, no network needed
+# ... and in it, for each run, a folder of its name: the executed notebook, its page, how it stands (done means that all
+# is there), the run folder, and what the kernel wrote past the notebook, if anything.
+NOTEBOOK, PAGE, STATUS, TRACE, LOG = "run.ipynb", "run.html", "status.json", "trace", "kernel.log"
