@@ -280,8 +280,8 @@ def _print_fields(cls: type[Settings]) -> None:
 @cli.command()
 def lab() -> None:
     """Open JupyterLab at the first notebook, on this machine only."""
-    from workbench.straightline import NOTEBOOK, ROOT
+    from workbench.base.notebooks import FIRST, ROOT
 
-    where = f"--LabApp.default_url=/lab/tree/{NOTEBOOK.relative_to(ROOT)}"
+    where = f"--LabApp.default_url=/lab/tree/{FIRST.relative_to(ROOT)}"
     command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", where]
     raise SystemExit(subprocess.call(command, cwd=ROOT))

@@ -11,8 +11,20 @@ from workbench.core import optimisers
 from workbench.core.delays import delay_models
 from workbench.core.links import Link
 from workbench.experiment import Experiment
-from workbench.figures.convergence import NAMES
 
+NAMES = {
+    "loss": "training loss",
+    "relative_error": "relative change ‖θₜ − θₜ₋₁‖² / ‖θₜ₋₁‖²",
+    "model_error": "model error ‖θₜ − θ*‖² / ‖θ*‖²",
+    "residual": "decoding error ‖b − 1‖²",
+    "auc": "AUC",
+    "messages": "gradient messages received in a round",
+    "bytes": "gradient bytes received in a round (B)",
+    "downloads": "models sent in a round",
+    "samples": "samples gone through in a round, by all workers",
+    "started": "samples of work begun in a round, cut off or not",
+    "stale": "answers that came too late in a round",
+}
 RESULTS = {  # in a title, and beside an axis
     "time": ("time of the whole run", "time of the whole run (s)"),
     "round_time": ("time per round", "mean time per round (s)"),
@@ -41,8 +53,22 @@ def result(name: str) -> tuple[str, str]:
     >>> result("round_time")
     ('time per round', 'mean time per round (s)')
     """
-    text = name.replace("_", " ")
-    return RESULTS.get(name, (NAMES.get(name, text).split(" ‖")[0], NAMES.get(name, text)))
+    return RESULTS.get(name, (short(name), metric_words(name)))
+
+
+def metric_words(metric: str) -> str:
+    """A metric beside an axis."""
+    return NAMES.get(metric, metric.replace("_", " "))
+
+
+def short(metric: str) -> str:
+    """Name a metric without its formula."""
+    return metric_words(metric).split(" ‖")[0]
+
+
+def upper(text: str) -> str:
+    """With a capital letter."""
+    return text[:1].upper() + text[1:]
 
 
 def setting(name: str) -> str:

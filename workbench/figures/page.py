@@ -9,10 +9,9 @@ import plotly.graph_objects as go
 import plotly.io as pio
 from plotly.io.base_renderers import HtmlRenderer, PlotlyRenderer
 
+from workbench.base.page import CONFIG
 from workbench.figures.palettes import PALETTES
 
-# What plotly.js is told, however a figure gets to a page. Its button "Share chart..." uploads the figure.
-CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 # `pio.to_html` leaves the address out where the button is not shown, and plotly.js has one of its own.
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
 
 from workbench.base.settings import unknown_name
+from workbench.base.types import Array
 from workbench.figures.page import Figure
 from workbench.figures.palettes import PALETTES, Palette
 
@@ -120,6 +122,21 @@ def log_ticks(low: float, high: float) -> dict[str, object]:
     if high < 8 * low:
         return {"nticks": 10}
     return {"dtick": "D2" if high / low < 1e4 else 1}
+
+
+def log_scale(values: Array, ratio: float) -> dict[str, object]:
+    """Axis of such values: logarithmic where ratios say more than differences, else what it is anyway."""
+    values = values[np.isfinite(values)]
+    if not len(values) or values.min() <= 0 or values.max() <= ratio * values.min():
+        return {}
+    low, high = float(values.min()), float(values.max())
+    numbers = {"exponentformat": "power"} if high > 1e4 * low else {"tickformat": "~g"}
+    return {"type": "log", **numbers, **log_ticks(low, high)}
+
+
+def error_bars(low: Array, middle: Array, high: Array, **look: object) -> dict[str, object]:
+    """Plotly's error bars from quantiles."""
+    return {"type": "data", "array": high - middle, "arrayminus": middle - low, **look}
 
 
 class Unit(NamedTuple):

@@ -8,10 +8,10 @@ import ipywidgets as w
 
 from workbench import clusters
 from workbench.experiment import Experiment
-from workbench.figures import convergence, speedups
+from workbench.figures.gallery.convergence import convergence
+from workbench.figures.speedups import common_target, speedups
 from workbench.running import start as runner
 from workbench.running.run import STARTERS, Run, start_all
-from workbench.straightline import common_target
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.keeping import offered
 from workbench.widgets.explorer.tables import sentence, speeds

@@ -7,8 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from workbench.experiment import Experiment
-from workbench.figures.contest import quantity_of
-from workbench.figures.convergence import quantity
+from workbench.planning.quantities import quantity, quantity_of
 from workbench.widgets.explorer.ahead import Ahead
 from workbench.widgets.forms.setup import decoded_together
 

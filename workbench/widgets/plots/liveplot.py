@@ -20,8 +20,8 @@ import traitlets as t
 from numpy.typing import NDArray
 
 from workbench.engines.timeline import COUNTS
-from workbench.figures.convergence import NAMES
 from workbench.figures.inputs import labels
+from workbench.figures.meanings import metric_words
 from workbench.figures.speedups import AXES
 from workbench.figures.style import Theme, new_figure, palette, scheme_style
 from workbench.running.run import Rows, Run
@@ -59,7 +59,7 @@ class LivePlot(Drawn):
     scale_x = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
-    metrics = t.Dict({"loss": NAMES["loss"]}).tag(sync=True)  # name -> words
+    metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> words
     titles = t.Dict(dict(AXES)).tag(sync=True)
     looks = t.Dict().tag(sync=True)  # theme -> plotly layout
 
@@ -133,7 +133,7 @@ class LivePlot(Drawn):
 
     def _name_metrics(self, found: Mapping[int, Part]) -> None:
         names = {name: None for part in found.values() for name in part.columns if name not in AXES}
-        new = {name: NAMES.get(name, name.replace("_", " ")) for name in names if name not in self.metrics}
+        new = {name: metric_words(name) for name in names if name not in self.metrics}
         if new:
             self.metrics = {**self.metrics, **new}
 

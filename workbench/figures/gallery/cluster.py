@@ -9,7 +9,6 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.types import Array
-from workbench.figures.contest import quantity_of
 from workbench.figures.style import (
     BLUE,
     GREEN,
@@ -25,6 +24,7 @@ from workbench.figures.style import (
 )
 from workbench.planning.laws import drawn, straggling
 from workbench.planning.profile import ClusterProfile, Recorded
+from workbench.planning.quantities import quantity_of
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_POINTS = 400

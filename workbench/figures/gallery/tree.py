@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from workbench.base.types import Array
 from workbench.core.plan import MASTER, Plan
 from workbench.experiment import Experiment
-from workbench.figures.code import coefficient_scale, one_number
+from workbench.figures.gallery.code import coefficient_scale, one_number
 from workbench.figures.inputs import plan_of, runs
 from workbench.figures.layout import LAYERED, REST, Layout, layers, place
 from workbench.figures.style import BLUE, Theme, fade, new_figure, palette

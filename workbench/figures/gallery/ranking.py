@@ -9,7 +9,6 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.settings import SettingError
-from workbench.figures.contest import INEXACT, quantity_of
 from workbench.figures.style import (
     BLUE,
     GREY,
@@ -22,6 +21,7 @@ from workbench.figures.style import (
     scheme_style,
     time_unit,
 )
+from workbench.planning.quantities import INEXACT, quantity_of
 
 if TYPE_CHECKING:
     from workbench.planning.advice import Advice, Choice

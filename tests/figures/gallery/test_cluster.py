@@ -10,14 +10,14 @@ import pytest
 import workbench as wb
 from workbench.base.settings import SettingError
 from workbench.figures import cluster, ranking
-from workbench.figures.contest import quantity_of
-from workbench.figures.profile import LINE, by_length, extremes, survival
-from workbench.figures.ranking import picked
+from workbench.figures.gallery.cluster import LINE, by_length, extremes, survival
+from workbench.figures.gallery.ranking import picked
 from workbench.figures.style import palette
 from workbench.planning.advice import Advice
 from workbench.planning.measuring import simulated
 from workbench.planning.planner import plan
 from workbench.planning.profile import ClusterProfile, Host
+from workbench.planning.quantities import quantity_of
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,9 @@ import pytest
 
 from workbench.base.settings import SettingError
 from workbench.figures import Contest, scheme_style, winners
-from workbench.figures.contest import mixed, quantity_of
+from workbench.figures.gallery.winners import mixed
 from workbench.figures.style import palette
+from workbench.planning.quantities import quantity_of
 
 NAN = float("nan")
 SECONDS = np.array([[[1.0, 2.0, NAN], [3.0, 1.5, 9.0]], [[NAN, NAN, NAN], [NAN, 4.0, NAN]]])
