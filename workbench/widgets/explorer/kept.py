@@ -34,10 +34,6 @@ class Kept:
     workers: int = 0
     rounds: int = 0
 
-    def load(self) -> Trace:
-        """Read the trace; raises `SettingError` where it is damaged."""
-        return Trace.load(self.folder)
-
 
 def keep(trace: Trace, root: str | Path, name: str, note: str = "", tags: Sequence[str] = ()) -> Kept:
     """Write a run folder below `root`; its name there is made from `name`.
