@@ -199,6 +199,3 @@ class _Parent:
         unit[..., len(self.given)] = 1.0
         self.given.append(arrival)
         return arrival.message._replace(value=unit)
-
-
-__all__ = ["Weights", "decode_weights"]

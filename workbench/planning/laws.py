@@ -291,17 +291,3 @@ def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
     block = max(1, round(rounds**0.5))
     starts = rng.integers(0, rounds, -(-rounds // block))
     return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
-
-
-__all__ = [
-    "Habits",
-    "Law",
-    "assess",
-    "distance",
-    "drawn",
-    "laws_of",
-    "persistence",
-    "refit",
-    "resampled",
-    "straggling",
-]

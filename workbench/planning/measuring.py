@@ -368,6 +368,3 @@ def _hosts(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
             )
         )
     return tuple(found)
-
-
-__all__ = ["fit_all", "grid", "judged", "profile", "simulated"]

@@ -467,6 +467,3 @@ def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[s
 def _nothing(refusals: Sequence[Refusal]) -> str:
     reasons = "; ".join(f"{each.name}: {each.reason}" for each in refusals[:3])
     return f"schemes: none can be ranked ({reasons})"
-
-
-__all__ = ["Candidate", "check_memory", "plan"]

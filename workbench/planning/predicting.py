@@ -159,6 +159,3 @@ def _seeds(c: Candidate, front: float) -> int:
 
 def _schemes(found: Sequence[Candidate]) -> set[str]:
     return {c.experiment.scheme for c in found}
-
-
-__all__ = ["SEEDS", "Candidate", "Resampling", "missed", "screened", "sharpened"]

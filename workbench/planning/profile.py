@@ -392,6 +392,3 @@ def unit_of(field: FieldInfo) -> str:
     """Unit of a field that `setting` declared."""
     extra = field.json_schema_extra
     return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
-
-
-__all__ = ["ClusterProfile", "Fitted", "Host", "Recorded", "Task", "WayFit", "WorkerLink", "scaled"]

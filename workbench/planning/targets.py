@@ -300,21 +300,3 @@ def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
 
 def _pace(e: Experiment, rounds: float, seconds: float) -> float:
     return 1.0 if rounds != rounds else seconds / float(forecast(e, int(rounds)).seconds.sum())
-
-
-__all__ = [
-    "EFFORT",
-    "LAZY",
-    "LONGER",
-    "STEPS",
-    "Need",
-    "Target",
-    "Trials",
-    "centre",
-    "cost",
-    "price",
-    "reduced",
-    "reference",
-    "shortened",
-    "stepped",
-]

@@ -257,6 +257,3 @@ def link_words(measured: ClusterProfile) -> str:
     rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
     each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
     return f"fitted link: {quantity_of(port.latency)}{each}{rate}"
-
-
-__all__ = ["by_length", "cluster", "extremes", "link_words", "survival"]

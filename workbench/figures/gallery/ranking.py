@@ -151,6 +151,3 @@ def _scale(shown: Sequence[Choice], scale: float) -> dict[str, object]:
         ends = [float(np.log10(low)) - 0.08, float(np.log10(high)) + 0.25]
         return {"type": "log", "tickformat": "~g", "range": ends, **log_ticks(low, high)}
     return {"type": "linear", "range": [0, 1.2 * high]}
-
-
-__all__ = ["picked", "ranking"]

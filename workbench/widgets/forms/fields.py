@@ -209,6 +209,3 @@ def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, An
     """
     typed = [(field, texts.get(field.name, field.default).strip()) for field in fields]
     return {field.name: read(field, text) for field, text in typed if text != field.default}
-
-
-__all__ = ["SPANS", "Field", "complaint", "fields_of", "menu", "number", "read", "show", "values_of"]

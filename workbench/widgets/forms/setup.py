@@ -210,23 +210,3 @@ def _written(e: Experiment) -> dict[str, Any]:
 def _entry(dump: Mapping[str, Any], common: Mapping[str, Any]) -> Entry:
     own = {name: dump[name] for name in common if dump[name] != common[name]}
     return Entry(dump["scheme"], dump["scheme_args"], own)
-
-
-__all__ = [
-    "COUNTED",
-    "SHARED",
-    "Entry",
-    "Setup",
-    "Shape",
-    "Verdict",
-    "added",
-    "blamed",
-    "decoded_together",
-    "judge",
-    "nearest",
-    "reaches",
-    "setup_of",
-    "shape_of",
-    "shaped",
-    "with_shape",
-]
