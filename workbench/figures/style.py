@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
@@ -81,6 +83,16 @@ def scheme_style(name: str, variant: int = 0) -> Style:
     others = [symbol for symbol in _OTHER_SYMBOLS if symbol != style.symbol]
     symbol = [style.symbol, *others][variant // 2 % (1 + len(others))]
     return Style(style.color, dash, symbol + ("-open" if variant % 2 else ""))
+
+
+def styles(schemes: Iterable[str]) -> list[Style]:
+    """Looks of what is drawn together; of one scheme, each has dash and marker of its own."""
+    seen: Counter[str] = Counter()
+    found = []
+    for scheme in schemes:
+        found.append(scheme_style(scheme, seen[scheme]))
+        seen[scheme] += 1
+    return found
 
 
 def _from_hash(name: str) -> Style:

@@ -12,7 +12,7 @@ from workbench.base.intervals import Band, band
 from workbench.base.settings import unknown_name
 from workbench.base.types import Array
 from workbench.figures.gallery.convergence import RATIO_Y, log_x, title
-from workbench.figures.inputs import named, shared
+from workbench.figures.inputs import named, plural, shared
 from workbench.figures.lines import Line, about, draw, scale_y
 from workbench.figures.meanings import metric_words
 from workbench.figures.speedups import AXES, abscissa, column
@@ -61,7 +61,12 @@ def convergence_bands(
     series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
     log = log_x(traces, x)
     lines = [
-        Line(_counted(s.label, len(group)), s.style, *_curve(group, metric, x, level, log), len(group))
+        Line(
+            f"{s.label} ({plural(len(group), 'run')})",
+            s.style,
+            *_curve(group, metric, x, level, log),
+            len(group),
+        )
         for s, group in zip(series, groups, strict=True)
     ]
     facts = filter(None, (shared([group[0] for group in groups]), about(lines, level)))
@@ -98,7 +103,3 @@ def _curve(group: Sequence[Trace], metric: str, x: str, level: float, log: bool)
     between = np.geomspace if log else np.linspace
     grid = between(max(time[0] for time in times), min(time[-1] for time in times), POINTS)
     return grid, band([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)], level)
-
-
-def _counted(text: str, n: int) -> str:
-    return f"{text} ({n} run{'s' * (n > 1)})"

@@ -8,11 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.settings import SettingError
-from workbench.core.plan import Plan
 from workbench.experiment import Experiment
-from workbench.figures.gallery.tree import Strips, strips_of
+from workbench.figures.gallery.tree import strips_of
 from workbench.figures.gallery.weights import FEW, HEIGHT
-from workbench.figures.inputs import runs
+from workbench.figures.inputs import runs, signed
 from workbench.figures.style import BLUE, Theme, new_figure, palette
 
 
@@ -31,33 +30,25 @@ def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "ligh
     plan = experiment.build_scheme().held(experiment.plan, round)
     if not 1 <= rank <= plan.workers:
         raise SettingError(f"rank = {rank}: there are workers 1 to {plan.workers}")
-    strips = _strips(plan, rank)
-    start, width, coefficient = strips.start, strips.stop - strips.start, strips.coefficient
-    parts = sorted(plan.indices[plan.indptr[rank] : plan.indptr[rank + 1]].tolist())
-    words = f"parts {runs(parts)} of {plan.parts} · {plan.loads[rank]} of {plan.samples} samples"
+    mine = slice(plan.indptr[rank], plan.indptr[rank + 1])
+    indices, coefficients = plan.indices[mine], plan.coefficients[mine]
+    only = replace(plan, indptr=np.array([0, len(indices)]), indices=indices, coefficients=coefficients)
+    _, start, stop, coefficient = strips_of(only, 1)
+    width = stop - start
+    words = f"parts {runs(sorted(indices.tolist()))} of {plan.parts} · {plan.loads[rank]} of {plan.samples} samples"
     figure = new_figure(theme, f"{experiment.scheme}: what rank {rank} computes", words, height=HEIGHT)
-    figure.add_trace(
-        go.Bar(
-            x=start + width / 2,
-            y=coefficient,
-            width=width,
-            name="held",
-            marker={"color": BLUE, "line": {"width": 0}},
-            text=[f"{c:.3g}".replace("-", "−") for c in coefficient] if len(start) <= FEW else None,
-            textposition="outside",
-            cliponaxis=False,
-            customdata=np.stack([start, start + width - 1], axis=1),
-            hovertemplate="samples %{customdata[0]} to %{customdata[1]}<br>coefficient %{y:.5g}<extra></extra>",
-        )
+    figure.add_bar(
+        x=start + width / 2,
+        y=coefficient,
+        width=width,
+        name="held",
+        marker={"color": BLUE, "line": {"width": 0}},
+        text=[signed(c) for c in coefficient] if len(start) <= FEW else None,
+        textposition="outside",
+        cliponaxis=False,
+        customdata=np.stack([start, start + width - 1], axis=1),
+        hovertemplate="samples %{customdata[0]} to %{customdata[1]}<br>coefficient %{y:.5g}<extra></extra>",
     )
     figure.update_xaxes(title_text="sample", range=[0, plan.samples], showgrid=False)
     figure.update_yaxes(title_text="coefficient", zeroline=True, zerolinecolor=palette(theme).muted)
     return figure
-
-
-def _strips(plan: Plan, rank: int) -> Strips:
-    """Runs of samples that one rank holds with one coefficient each."""
-    mine = slice(plan.indptr[rank], plan.indptr[rank + 1])
-    indices, coefficients = plan.indices[mine], plan.coefficients[mine]
-    alone = replace(plan, indptr=np.array([0, len(indices)]), indices=indices, coefficients=coefficients)
-    return strips_of(alone, 1)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from workbench.core.plan import MASTER
 from workbench.figures.decoding import Weights, decode_weights
-from workbench.figures.inputs import runs
+from workbench.figures.inputs import plural, runs, signed
 from workbench.figures.style import BLUE, HUES, VERMILLION, Theme, new_figure, palette
 from workbench.trace.trace import Trace
 
@@ -36,21 +36,17 @@ def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "ligh
     figure.add_traces([_bars(found, row, trace) for row in range(len(found.weight))])
     if len(found.late):
         figure.add_trace(_crosses(found))
-    figure.update_xaxes(
-        title_text="sender’s rank", dtick=1 if len(_senders(found)) <= FEW else None, showgrid=False
-    )
+    senders = {*found.rank.tolist(), *found.late.tolist()}
+    step = 1 if len(senders) <= FEW else None
+    figure.update_xaxes(title_text="sender’s rank", dtick=step, showgrid=False)
     figure.update_yaxes(title_text="weight", zeroline=True, zerolinecolor=palette(theme).muted)
     figure.update_layout(barmode="group", showlegend=len(found.weight) > 1 or bool(len(found.late)))
     return figure
 
 
-def _senders(found: Weights) -> set[int]:
-    return {*found.rank.tolist(), *found.late.tolist()}
-
-
 def _used(found: Weights) -> str:
     used = np.any(np.abs(found.weight) > 1e-12, axis=0)
-    words = [f"{len(used)} message{'s' * (len(used) != 1)} came in time"]
+    words = [f"{plural(len(used), 'message')} came in time"]
     if not used.all():
         words.append(f"{int(np.sum(~used))} not needed")
     if len(found.late):
@@ -69,7 +65,7 @@ def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
         y=values,
         name=f"coordinates {row}, {row + len(found.weight)}, …" if many else "weight",
         marker={"color": HUES[row % len(HUES)] if many else BLUE, "line": {"width": 0}},
-        text=[f"{value:.3g}".replace("-", "−") for value in values] if few else None,
+        text=[signed(value) for value in values] if few else None,
         textposition="outside",
         cliponaxis=False,
         customdata=[f"{n}came at {t:.5g} s" for n, t in zip(numbers, found.time.tolist(), strict=True)],

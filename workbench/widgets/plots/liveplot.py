@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock, Thread
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from workbench.engines.timeline import COUNTS
 from workbench.figures.inputs import labels
 from workbench.figures.meanings import metric_words
 from workbench.figures.speedups import AXES
-from workbench.figures.style import Theme, new_figure, palette, scheme_style
+from workbench.figures.style import Theme, new_figure, palette, styles
 from workbench.running.run import Rows, Run
 from workbench.widgets.assets import script, style
 from workbench.widgets.plots.plot import Drawn
@@ -231,13 +230,10 @@ def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
 
 def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Name and look of every run's curve; runs of one scheme have its colour, and dashes of their own."""
-    seen: Counter[str] = Counter()
-    curves = []
-    for run, name in zip(runs, labels(runs), strict=True):
-        style = scheme_style(run.experiment.scheme, seen[run.experiment.scheme])
-        curves.append({"name": name, **style._asdict(), "width": 3})
-        seen[run.experiment.scheme] += 1
-    return curves
+    looks = styles(run.experiment.scheme for run in runs)
+    return [
+        {"name": name, **style._asdict(), "width": 3} for name, style in zip(labels(runs), looks, strict=True)
+    ]
 
 
 def look(theme: Theme) -> dict[str, Any]:
