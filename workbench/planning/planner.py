@@ -28,7 +28,7 @@ from workbench.experiment import Experiment
 from workbench.forecasting import Forecast
 from workbench.planning.advice import CLOSE, Advice, Choice, Refusal
 from workbench.planning.laws import drawn
-from workbench.planning.predicting import SEEDS, Candidate, Resampling, missed, screened, sharpened
+from workbench.planning.predicting import SEEDS, Candidate, Resampling, by_scheme, missed, screened, sharpened
 from workbench.planning.profile import ClusterProfile, Host, Task
 from workbench.planning.shapley import shapley
 from workbench.planning.targets import EFFORT, Target, Trials, centre, price, reference, stepped
@@ -195,7 +195,7 @@ class _Search:
         except (DataError, OSError, ImportError, _NotSimulated) as error:
             if loss is not None:
                 raise
-            for name in _schemes(others):
+            for name in by_scheme(others):
                 self.refuse(name, f"its rounds cannot be simulated: {error}")
             return Target(self.base.rounds), exact
         exact = [replace(c, optimiser=stepped(c.optimiser, aim.times, aim.smoothness)) for c in exact]
@@ -209,7 +209,7 @@ class _Search:
         All schemes have the same share of the effort: what comes of one does not depend on which others are asked for.
         """
         chosen = []
-        for scheme, every in _schemes(others).items():
+        for scheme, every in by_scheme(others).items():
             some, seeds = _affordable(sorted(every, key=lambda c: c.forecast.mean), aim, share)
             if not some:
                 self.refuse(scheme, "not simulated: it takes too long here; raise effort")
@@ -220,8 +220,8 @@ class _Search:
         """Those that could win with about as many rounds as an exact scheme."""
         best = BEHIND * min((c.forecast.mean for c in exact), default=float("inf"))
         able = [c for c in others if c.forecast.mean < best or c.experiment.build_scheme().numeric]
-        for scheme in [name for name in _schemes(others) if name not in _schemes(able)]:
-            ratio = BEHIND * min(c.forecast.mean for c in _schemes(others)[scheme]) / best
+        for scheme in [name for name in by_scheme(others) if name not in by_scheme(able)]:
+            ratio = BEHIND * min(c.forecast.mean for c in by_scheme(others)[scheme]) / best
             reason = f"it still takes {ratio:.3g} times as long as the best"
             self.refuse(scheme, f"with as many rounds as an exact scheme {reason}")
         return able
@@ -302,12 +302,6 @@ def _check_host(host: Host, ranks: float, bytes_: float) -> None:
 
 
 # ---------------------------------------------------------------- rounds to the target
-
-
-def _schemes(found: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Candidates by scheme, in order."""
-    names = dict.fromkeys(c.experiment.scheme for c in found)
-    return {name: [c for c in found if c.experiment.scheme == name] for name in names}
 
 
 def _too_far(aim: Target) -> str:

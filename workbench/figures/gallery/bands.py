@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -78,20 +79,16 @@ def _abscissa(summary: pd.DataFrame, by: list[str]) -> str:
 
 
 def _lines(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Line]:
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     groups = summary.groupby(others, dropna=False, sort=False) if others else [((), summary)]
     for key, group in groups:
         rows = group.dropna(subset=[x, "mean"])
         facts = {name: value for name, value in zip(others, key, strict=True) if value == value}
         scheme = str(facts.pop("scheme", ""))
-        words = ", ".join(
-            [
-                *([scheme] if scheme else []),
-                *(f"{k.rsplit('.', 1)[-1]}={_short(v)}" for k, v in facts.items()),
-            ]
-        )
-        style = scheme_style(scheme or words or "all", seen.get(scheme, 0))
-        seen[scheme] = seen.get(scheme, 0) + 1
+        told = [f"{name.rsplit('.', 1)[-1]}={_short(value)}" for name, value in facts.items()]
+        words = ", ".join([scheme, *told] if scheme else told)
+        style = scheme_style(scheme or words or "all", seen[scheme])
+        seen[scheme] += 1
         if len(rows):
             ends = Band(*(rows[name].to_numpy(float) for name in ("mean", "low", "high")))
             yield Line(words or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max()))
