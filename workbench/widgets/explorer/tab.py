@@ -94,6 +94,5 @@ class Desk:
 
 def shown(plots: Mapping[str, Plot]) -> dict[str, Drawing]:
     """Those plots that the user sees."""
-    return {
-        name: plot.current for name, plot in plots.items() if plot.drawn and plot.layout.display != "none"
-    }
+    seen = {name: plot for name, plot in plots.items() if plot.drawn and plot.layout.display != "none"}
+    return {name: plot.current for name, plot in seen.items()}

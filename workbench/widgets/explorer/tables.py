@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from workbench.experiment import Experiment
 from workbench.planning.quantities import quantity, quantity_of
 from workbench.widgets.explorer.ahead import Ahead
 from workbench.widgets.forms.setup import decoded_together
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, words: int = 1) -> str:
@@ -41,16 +39,8 @@ def costs(ahead: Sequence[Ahead]) -> str:
     """What a round bears and costs, per scheme: late ones, load, messages, bytes, time, in multiples of the best."""
     known = [a.forecast.mean for a in ahead if a.forecast is not None]
     best = min(known, default=0.0)
-    columns = [
-        "scheme",
-        "may be late",
-        "load",
-        "messages",
-        "bytes",
-        "mean round",
-        "spread",
-        "times the fastest",
-    ]
+    numbers = ["load", "messages", "bytes", "mean round", "spread", "times the fastest"]
+    columns = ["scheme", "may be late", *numbers]
     return table(columns, [_costs(a, best) for a in ahead], "costs of a round")
 
 
@@ -58,7 +48,6 @@ def _costs(a: Ahead, best: float) -> list[str]:
     f = a.forecast
     if f is None:
         return [a.name, *["–"] * 7]
-    ratio = f"{f.mean / best:.3g}×" if best > 0 else "–"
     return [
         a.name,
         may_be_late(a.experiment),
@@ -67,7 +56,7 @@ def _costs(a: Ahead, best: float) -> list[str]:
         quantity(f.bytes, "bytes"),
         quantity_of(f.mean),
         quantity_of(f.std),
-        ratio,
+        _times(f.mean / best if best > 0 else float("nan")),
     ]
 
 
@@ -90,16 +79,14 @@ def may_be_late(e: Experiment) -> str:
 
 def speeds(found: pd.DataFrame, target: float) -> str:
     """The speedup table: seconds to the target, and how many times the reference's."""
-    columns = (found[name].tolist() for name in ("scheme", "seconds", "speedup"))
-    rows = [[str(name), _seconds(at), _times(ratio)] for name, at, ratio in zip(*columns, strict=True)]
+    rows = [
+        [str(name), "never" if seconds != seconds else quantity_of(seconds), _times(ratio)]
+        for name, seconds, ratio in found[["scheme", "seconds", "speedup"]].itertuples(index=False)
+    ]
     reference = next(
         (f"times as long as {row[0]}" for row in rows if row[2] == "1×"), "no run meets the target"
     )
     return table(["run", f"time to {target:.4g}", reference], rows, "time to the target")
-
-
-def _seconds(value: float) -> str:
-    return "never" if value != value else quantity_of(value)
 
 
 def _times(value: float) -> str:

@@ -39,7 +39,7 @@ class ChoiceForm(Form):
         return self.values[self.menu]
 
     def _lines(self, chosen: str) -> list[Field]:
-        about = _first_sentence(self.classes[chosen])
+        about = (self.classes[chosen].__doc__ or "").strip().splitlines()[0]
         names = tuple(self.classes)
         head = Field(self.menu, self.menu, help=about, kind="choice", default=chosen, choices=names)
         return [head, *(self._suggesting(line) for line in fields_of(self.classes[chosen]))]
@@ -72,7 +72,3 @@ class ChoiceForm(Form):
     def settings(self) -> dict[str, Any]:
         """Values that are not at their default, without the menu's."""
         return {name: value for name, value in self.read().items() if name != self.menu}
-
-
-def _first_sentence(cls: type[Settings]) -> str:
-    return (cls.__doc__ or "").strip().splitlines()[0]

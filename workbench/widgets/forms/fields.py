@@ -6,7 +6,7 @@ A new scheme, delay model, problem or optimiser gets its form from its own field
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import yaml
@@ -46,10 +46,6 @@ class Field:
     log: bool = False
     minor: bool = False  # shown on demand
 
-    def page(self) -> dict[str, Any]:
-        """As the page gets it."""
-        return asdict(self)
-
 
 def fields_of(cls: type[Settings], skip: Sequence[str] = ()) -> list[Field]:
     """Lines of a form for a class of settings, in order; nested settings, which have forms of their own, are left out.
@@ -70,7 +66,7 @@ def _field(spec: Mapping[str, Any]) -> Field:
     options = [o for o in spec.get("anyOf", [spec]) if o.get("type") != "null"]
     kind = _kind(options)
     low, high, log = _span(spec, options[0]) if kind in ("whole", "number") else (None, None, False)
-    name = str(spec["name"])
+    name, matrix = str(spec["name"]), options[0].get("items", {}).get("type") == "array"
     return Field(
         name=name,
         label=name.replace("_", " "),
@@ -83,12 +79,8 @@ def _field(spec: Mapping[str, Any]) -> Field:
         low=low,
         high=high,
         log=log,
-        minor="seed" in name or _matrix(options[0]),
+        minor="seed" in name or matrix,
     )
-
-
-def _matrix(option: Mapping[str, Any]) -> bool:
-    return option.get("type") == "array" and option.get("items", {}).get("type") == "array"
 
 
 def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
