@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,9 +13,9 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from workbench.base.settings import unknown_name
+from workbench.base.text import read_yaml
 from workbench.base.types import Array
-from workbench.figures.page import Figure
-from workbench.figures.palettes import PALETTES, Palette
+from workbench.figures.page import PALETTES, Figure, Palette
 
 Theme = Literal["light", "dark"]
 
@@ -24,7 +25,10 @@ CLEAR = "rgba(0,0,0,0)"
 # Okabe and Ito's colours without yellow and black, which vanish on a white or a dark ground; grey instead.
 BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
 ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
-HUES = (BLUE, VERMILLION, SKY, ORANGE, GREEN, PINK, GREY)
+COLORS = {
+    "blue": BLUE, "vermillion": VERMILLION, "sky": SKY, "orange": ORANGE, "green": GREEN, "pink": PINK, "grey": GREY
+}  # fmt: skip
+HUES = tuple(COLORS.values())
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -36,27 +40,10 @@ class Style(NamedTuple):
     symbol: str
 
 
-# Schemes that one paper compares differ in colour; no two schemes share colour and dash, or the marker.
+_LOOKS = Path(__file__).with_name("looks.yaml")
 _KNOWN = {
-    "UMW": Style(GREY, "solid", "circle"),
-    "SGD": Style(ORANGE, "dot", "triangle-up"),
-    "RAR": Style(SKY, "dashdot", "diamond"),
-    "GC": Style(VERMILLION, "dash", "square"),
-    "CR": Style(BLUE, "solid", "star"),
-    "CEGC": Style(GREEN, "longdash", "triangle-down"),
-    "FRC": Style(BLUE, "dashdot", "hexagon"),
-    "CRC": Style(ORANGE, "longdash", "pentagon"),
-    "UC-MMC": Style(SKY, "dash", "cross"),
-    "GC-MMC": Style(PINK, "solid", "hexagram"),
-    "LCC": Style(GREEN, "dot", "bowtie"),
-    "D-SGD": Style(ORANGE, "solid", "triangle-left"),
-    "D-Adam": Style(VERMILLION, "dot", "triangle-right"),
-    "CADA": Style(SKY, "longdash", "diamond-tall"),
-    "G-CADA": Style(BLUE, "dash", "hourglass"),
-    "LAGC": Style(GREEN, "solid", "triangle-se"),
-    "BGC": Style(GREEN, "dashdot", "star-triangle-up"),
-    "ErasureHead": Style(PINK, "dash", "star-triangle-down"),
-    "SGC": Style(SKY, "solid", "triangle-nw"),
+    name: Style(COLORS[color], dash, symbol)
+    for name, (color, dash, symbol) in read_yaml(_LOOKS, "CR: [blue, solid, star]").items()
 }
 _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", "triangle-sw", "diamond-wide")
 

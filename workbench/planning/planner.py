@@ -29,7 +29,7 @@ from workbench.forecasting import Forecast
 from workbench.planning.advice import CLOSE, Advice, Choice, Refusal
 from workbench.planning.laws import drawn
 from workbench.planning.predicting import SEEDS, Candidate, Resampling, by_scheme, missed, screened, sharpened
-from workbench.planning.profile import ClusterProfile, Host, Task
+from workbench.planning.profile import ClusterProfile, Task
 from workbench.planning.shapley import shapley
 from workbench.planning.targets import EFFORT, Target, Trials, centre, price, reference, stepped
 from workbench.problems.data import DataError
@@ -290,15 +290,12 @@ def check_memory(cluster: ClusterProfile, e: Experiment, load: float) -> None:
         ranks = host.ranks * e.workers / measured
         data = min(ranks * load, samples) * row  # ranks of one host share its copy of the data
         messages = 8.0 * floats * (4 * ranks + (e.workers if place == 0 else 0))
-        _check_host(host, ranks, ranks * PER_RANK + data + messages)
-
-
-def _check_host(host: Host, ranks: float, bytes_: float) -> None:
-    if host.free is not None and bytes_ > host.free * 2**30:
-        raise SettingError(
-            f"workers: {ranks:.0f} on {host.name} need about {bytes_ / 2**30:.1f} GiB and {host.free:.1f} GiB are free;"
-            " take fewer workers, fewer samples, or a smaller load"
-        )
+        room = (ranks * PER_RANK + data + messages) / 2**30
+        if host.free is not None and room > host.free:
+            raise SettingError(
+                f"workers: {ranks:.0f} on {host.name} need about {room:.1f} GiB and {host.free:.1f} GiB are free;"
+                " take fewer workers, fewer samples, or a smaller load"
+            )
 
 
 # ---------------------------------------------------------------- rounds to the target

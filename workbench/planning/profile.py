@@ -110,9 +110,7 @@ class Task(NamedTuple):
     load: float  # samples, on average over the workers
     floats: int  # parameters of the model
     message: float  # numbers in a message
-    cut: float = (
-        1.0  # largest share of it that a worker goes through without looking whether it is still wanted
-    )
+    cut: float = 1.0  # largest share of it that is gone through without a look whether it is still wanted
 
 
 class ClusterProfile(Settings):
@@ -255,9 +253,8 @@ class ClusterProfile(Settings):
         found = forecast(e.model_copy(update={"faults": ()}), rounds, seed)
         if not self.crowded:
             return found
-        return replace(
-            found, seconds=_with_leftovers(e, found.seconds, e.seed if seed is None else seed, cut)
-        )
+        seconds = _with_leftovers(e, found.seconds, e.seed if seed is None else seed, cut)
+        return replace(found, seconds=seconds)
 
     @property
     def crowded(self) -> bool:

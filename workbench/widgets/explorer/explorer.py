@@ -8,19 +8,21 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+import anywidget
 import ipywidgets as w
+import traitlets as t
 
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
 from workbench.published.codedreduce import rivals
 from workbench.running.run import checked
 from workbench.trace.trace import Trace
+from workbench.widgets.assets import script, style
 from workbench.widgets.explorer import tabs
 from workbench.widgets.explorer.tab import Desk, Tab
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.forms.controls import Controls, preset_of
 from workbench.widgets.guard import guarded
-from workbench.widgets.sheet import Sheet
 
 EXAMPLE: dict[str, Any] = {
     "problem": "softmax",
@@ -29,6 +31,13 @@ EXAMPLE: dict[str, Any] = {
     "link": {"latency": 1e-3, "bandwidth": 1e6},
     "rounds": 100,
 }
+
+
+class _Sheet(anywidget.AnyWidget):
+    """The style sheet, which reaches the widgets of ipywidgets too; its keys move a slider, not a cell."""
+
+    _esm = t.Unicode(script("sheet")).tag(sync=True)
+    _css = t.Unicode(style("explorer")).tag(sync=True)
 
 
 class Explorer(w.VBox):
@@ -48,7 +57,7 @@ class Explorer(w.VBox):
         self.desk.front = self._front
         body = w.HBox([self.controls, self.tabs])
         body.add_class("wb-explorer")
-        super().__init__([Sheet(), body])
+        super().__init__([_Sheet(), body])
         self.refresh()
 
     def tell(self, text: str) -> None:

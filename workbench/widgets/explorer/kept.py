@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.base.files import atomic_write, temporary_name
 from workbench.base.settings import SettingError
+from workbench.base.text import read_json
 from workbench.trace.rows import places
 from workbench.trace.status import STATUS
 from workbench.trace.trace import Trace
@@ -112,10 +113,9 @@ def _about(folder: Path) -> dict[str, Any]:
 def _json(path: Path) -> dict[str, Any]:
     """A file's content; nothing where it is missing or damaged."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+        return read_json(path)
+    except (OSError, SettingError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def delete(run: Kept) -> None:

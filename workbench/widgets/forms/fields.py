@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import yaml
+from pydantic_core import to_jsonable_python
 
 from workbench.base.settings import Settings
 from workbench.base.text import dump, parse
@@ -131,17 +132,8 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple, dict)):
-        return dump(_plain(value), default_flow_style=True, width=10**6).strip()
+        return dump(to_jsonable_python(value), default_flow_style=True, width=10**6).strip()
     return str(value)
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, models as dicts, so that YAML has words for them."""
-    if isinstance(value, Settings):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def read(field: Field, text: str) -> Any:
