@@ -66,7 +66,7 @@ def _slug(name: str) -> str:
 def describe(folder: Path, name: str, note: str, tags: Sequence[str], when: str | None = None) -> None:
     """Write what is said about a run; its folder's name stays."""
     _slug(name)
-    before = _about(folder)
+    before = _json(folder / ABOUT)
     words = {"name": name.strip(), "note": note.strip(), "tags": [t.strip() for t in tags if t.strip()]}
     with atomic_write(folder / ABOUT, "w") as out:
         out.write(json.dumps({**words, "when": when or before.get("when", "")}, indent=2) + "\n")
@@ -84,30 +84,22 @@ def kept_runs(root: str | Path) -> list[Kept]:
 
 def _kept(folder: Path, name: str) -> Kept:
     try:
-        return _described(folder, name)
+        about, spec, run = (_json(folder / file) for file in (ABOUT, "spec.json", "run.json"))
+        written = datetime.fromtimestamp(folder.stat().st_mtime).isoformat(timespec="seconds")
+        return Kept(
+            folder=folder,
+            name=str(about.get("name") or name),
+            note=str(about.get("note", "")),
+            tags=tuple(map(str, about.get("tags", ()))),
+            when=str(about.get("when") or written),
+            scheme=str(spec.get("scheme", "")) if spec and run else "damaged",
+            engine=str(run.get("engine", "")),
+            workers=int(spec.get("workers", 0)),
+            rounds=int(spec.get("rounds", 0)),
+        )
     except Exception as error:  # whatever lies there, the other runs are to be seen
         text = " ".join(str(error).split())
         return Kept(folder, name, note=f"cannot be read ({type(error).__name__}: {text})", scheme="damaged")
-
-
-def _described(folder: Path, name: str) -> Kept:
-    about, spec, run = _about(folder), _json(folder / "spec.json"), _json(folder / "run.json")
-    when = about.get("when") or datetime.fromtimestamp(folder.stat().st_mtime).isoformat(timespec="seconds")
-    return Kept(
-        folder=folder,
-        name=str(about.get("name") or name),
-        note=str(about.get("note", "")),
-        tags=tuple(map(str, about.get("tags", ()))),
-        when=str(when),
-        scheme=str(spec.get("scheme", "")) if spec and run else "damaged",
-        engine=str(run.get("engine", "")),
-        workers=int(spec.get("workers", 0)),
-        rounds=int(spec.get("rounds", 0)),
-    )
-
-
-def _about(folder: Path) -> dict[str, Any]:
-    return _json(folder / ABOUT)
 
 
 def _json(path: Path) -> dict[str, Any]:
