@@ -20,9 +20,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, w
     1
     """
     head = "".join(_cell("th", name, i >= words) for i, name in enumerate(columns))
-    body = "".join(
-        f"<tr>{''.join(_cell('td', cell, i >= words) for i, cell in enumerate(row))}</tr>" for row in rows
-    )
+    lines = ["".join(_cell("td", cell, i >= words) for i, cell in enumerate(row)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return (
         f'<div class="wb"><table class="wb-table" aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
@@ -83,9 +82,8 @@ def speeds(found: pd.DataFrame, target: float) -> str:
         [str(name), "never" if seconds != seconds else quantity_of(seconds), _times(ratio)]
         for name, seconds, ratio in found[["scheme", "seconds", "speedup"]].itertuples(index=False)
     ]
-    reference = next(
-        (f"times as long as {row[0]}" for row in rows if row[2] == "1×"), "no run meets the target"
-    )
+    bases = [f"times as long as {name}" for name, _, ratio in rows if ratio == "1×"]
+    reference = bases[0] if bases else "no run meets the target"
     return table(["run", f"time to {target:.4g}", reference], rows, "time to the target")
 
 

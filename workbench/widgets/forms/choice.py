@@ -60,14 +60,13 @@ class ChoiceForm(Form):
 
     def _same(self, lines: Sequence[Field]) -> dict[str, str]:
         """Texts of fields that both have, in the same unit, if they were changed."""
-        before = {(line.name, line.unit, line.kind): line for line in self.lines}
-        kept = [line for line in lines if (line.name, line.unit, line.kind) in before]
-        changed = [
-            line.name
-            for line in kept
-            if self.values[line.name] != before[line.name, line.unit, line.kind].default
-        ]
-        return {name: self.values[name] for name in changed if name in self.values}
+        before = {(line.name, line.unit, line.kind): line.default for line in self.lines}
+        kept = {line.name: (line.name, line.unit, line.kind) for line in lines if line.name in self.values}
+        return {
+            name: self.values[name]
+            for name, key in kept.items()
+            if key in before and self.values[name] != before[key]
+        }
 
     def settings(self) -> dict[str, Any]:
         """Values that are not at their default, without the menu's."""

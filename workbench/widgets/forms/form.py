@@ -77,15 +77,14 @@ class Form(anywidget.AnyWidget):
 
     def reach(self, ends: Mapping[str, int]) -> None:
         """Let the sliders of whole numbers end there, where they have sliders; what stands in the fields stays."""
-        lines = [
+        lines = tuple(
             replace(line, high=float(ends[line.name]))
             if line.high is not None and line.name in ends
             else line
             for line in self.lines
-        ]
-        if tuple(lines) != self.lines:
-            self.lines = tuple(lines)
-            self.fields = list(map(asdict, lines))
+        )
+        if lines != self.lines:
+            self.lines, self.fields = lines, list(map(asdict, lines))
 
     def read(self) -> dict[str, Any]:
         """Values that are not at their default, by name."""

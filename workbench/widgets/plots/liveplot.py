@@ -220,9 +220,8 @@ class _Sent:
 
 def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
     """The columns that are shown, in the order of `Trace.rounds`."""
-    shown = {
-        name: np.asarray(c, dtype=float) for name, c in rows.items() if name in AXES or name not in _COSTS
-    }
+    names = [name for name in rows if name in AXES or name not in _COSTS]
+    shown = {name: np.asarray(rows[name], dtype=float) for name in names}
     added = {name: sums.get(name, 0.0) + np.cumsum(shown[name]) for name in _SUMS if name in shown}
     rounds = {"round": shown["round"] + 1.0} if "round" in shown else {}
     return {**shown, **added, **rounds}
