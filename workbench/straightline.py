@@ -6,30 +6,20 @@ import sys
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from workbench.base.notebooks import execute
+from workbench.base.notebooks import FIRST, ROOT, execute
 from workbench.base.settings import SettingError, path_of
+from workbench.figures.gallery.convergence import convergence
+from workbench.figures.save import NoBrowser, save
+from workbench.figures.speedups import common_target, speedups
 from workbench.trace.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOK = ROOT / "notebooks" / "01-straight-line.ipynb"
-
-
-def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
-    """Value of the metric that every trace reaches: the worst of their best."""
-    return float(max(np.nanmin(trace.columns[metric]) for trace in traces))
 
 
 def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
     """Scheme, seconds to the target, speedup of CR; without a target, to the value that all of them reach."""
-    from workbench.figures import speedups
-
     return speedups(traces, common_target(traces, metric) if target is None else target, metric)
 
 
@@ -57,20 +47,18 @@ def story(traces: Sequence[Trace]) -> str:
 
 def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
     """Write a run folder per scheme and the convergence figure (HTML; PNG, SVG and PDF where a browser is found)."""
-    from workbench import figures
-
     target = path_of(folder, "folder")
     if not isinstance(traces, Collection) or not all(isinstance(trace, Trace) for trace in traces):
         raise SettingError(
             f"traces = {traces!r:.60}: is no list of traces; give what wb.run and wb.compare return"
         )
     paths = [trace.save(target / trace.label) for trace in traces]
-    figure = figures.convergence(traces, target=common_target(traces))
+    figure = convergence(traces, target=common_target(traces))
     for suffix in (".html", ".png", ".svg", ".pdf"):
         path = target / f"convergence{suffix}"
         try:
-            figures.save(figure, path)
-        except figures.NoBrowser as error:
+            save(figure, path)
+        except NoBrowser as error:
             print(error, file=sys.stderr)
             break
         paths.append(path)
@@ -79,14 +67,12 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
 
 def main(folder: Path | None = None) -> int:
     """Execute the notebook, then print where things are and the summary."""
-    if not NOTEBOOK.is_file():
-        raise SettingError(
-            f"notebook = {NOTEBOOK.name!r}: not found; run this from a clone of the repository"
-        )
+    if not FIRST.is_file():
+        raise SettingError(f"notebook = {FIRST.name!r}: not found; run this from a clone of the repository")
     target = folder or Path("runs") / datetime.now().strftime("straight-line-%Y%m%d-%H%M%S")
     target.mkdir(parents=True)
-    executed = target / NOTEBOOK.name
-    execute(NOTEBOOK, executed, {"out": str(target.resolve())}, ROOT, progress=True)
+    executed = target / FIRST.name
+    execute(FIRST, executed, {"out": str(target.resolve())}, ROOT, progress=True)
     traces = [Trace.load(path.parent) for path in target.glob("*/spec.json")]
     print("\nWritten:")
     for path in [executed, *sorted(p for p in target.iterdir() if p != executed)]:

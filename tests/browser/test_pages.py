@@ -19,8 +19,7 @@ import workbench as wb
 from tests.browser.lab import Lab, Noise, Server
 from tests.figures.every import EVERY
 from workbench.batch.page import write_page, write_script
-from workbench.figures.page import dark_style
-from workbench.figures.palettes import PALETTES
+from workbench.figures.page import PALETTES, dark_style
 
 pytestmark = pytest.mark.browser
 

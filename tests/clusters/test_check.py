@@ -128,7 +128,7 @@ def test_ctrl_c_in_the_middle_of_up_leaves_nothing(two: Hosts, state: Path) -> N
 
 def test_the_menu_and_sweeps_take_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench.batch.sweeps import cluster_of
-    from workbench.widgets.explorer.running import clusters_of
+    from workbench.widgets.explorer.tabs.running import clusters_of
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

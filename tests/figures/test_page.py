@@ -23,8 +23,9 @@ from workbench_lectures import assets as lectures
 
 import workbench as wb
 from tests.figures.every import EVERY
+from workbench.base.page import CONFIG
 from workbench.batch.page import write_page
-from workbench.figures.page import CONFIG, Figure, dark_style
+from workbench.figures.page import Figure, dark_style
 from workbench.widgets.assets import script
 
 FIGURE = "application/vnd.plotly.v1+json"

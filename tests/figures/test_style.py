@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.base.settings import SettingError
 from workbench.figures import scheme_style, style
-from workbench.figures.palettes import PALETTES, Palette
+from workbench.figures.page import PALETTES, Palette
 
 PUBLISHED = ["UMW", "SGD", "RAR", "GC", "CR", "CEGC", "FRC", "CRC", "UC-MMC", "GC-MMC", "LCC"]
 PUBLISHED += ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC", "BGC", "ErasureHead", "SGC"]

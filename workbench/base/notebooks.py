@@ -16,6 +16,8 @@ from workbench.base.settings import SettingError
 if TYPE_CHECKING:
     import nbformat
 
+ROOT = Path(__file__).resolve().parents[2]  # of a clone, where the notebooks are
+FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"
 SOCKET = 103  # bytes that the path of a socket may have: 107 on Linux, fewer on macOS
 NAMES = 24  # of them for the sockets' own names
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from workbench.base.files import atomic_write
+from workbench.base.page import CONFIG
 from workbench.trace.layout import SCRIPT
 
 if TYPE_CHECKING:
@@ -107,8 +108,6 @@ class _Maker:
 
     def _drawing(self, figure: dict[str, Any], name: str) -> str:
         """The tags are for the parser: they end a script that an output above has left open."""
-        from workbench.figures.page import CONFIG
-
         layout, config = figure["layout"], {"responsive": True, **CONFIG}
         # "</script>" in a text would end the script.
         words = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]

@@ -11,6 +11,7 @@ from workbench.base.settings import check_ending, check_writable
 from workbench.experiment import Experiment
 from workbench.planning.measuring import profile as measure
 from workbench.planning.profile import ClusterProfile
+from workbench.planning.quantities import INEXACT, quantity_of
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -42,7 +43,7 @@ def profile(
     name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None, picture: Path | None
 ) -> None:  # fmt: skip
     """Measure the cluster NAME: computing times, stragglers, links. Takes a minute or less."""
-    from workbench.figures.profile import cluster as draw
+    from workbench.figures.gallery.cluster import cluster as draw
 
     file = output or Path(f"{Path(name).stem}.profile.json")
     drawn = picture or file.with_suffix(".html")
@@ -99,7 +100,7 @@ def plan(
     Each is compared with the optimiser and the step that suit it, unless SPEC names an optimiser's numbers, or another
     optimiser than gd.
     """
-    from workbench.figures.ranking import ranking
+    from workbench.figures.gallery.ranking import ranking
     from workbench.planning.planner import plan as choose
 
     drawn = picture or profile.with_suffix(".plan.html")
@@ -139,8 +140,7 @@ def asked(spec: Path | None) -> dict[str, Any]:
 
 def described(found: ClusterProfile) -> list[str]:
     """A profile in a few lines."""
-    from workbench.figures.contest import quantity_of
-    from workbench.figures.profile import link_words
+    from workbench.figures.gallery.cluster import link_words
 
     lines = []
     for place, each in enumerate(found.recorded):
@@ -162,8 +162,6 @@ def described(found: ClusterProfile) -> list[str]:
 
 def table(advice: Advice) -> list[str]:
     """The best of every scheme, in columns, and what is not ranked."""
-    from workbench.figures.contest import INEXACT
-
     head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}  step"
     shown = advice.schemes[:SHOWN]
     lines = [head, *(_row(choice) for choice in shown)]
@@ -176,8 +174,6 @@ def table(advice: Advice) -> list[str]:
 
 
 def _row(choice: Choice) -> str:
-    from workbench.figures.contest import quantity_of
-
     times = (choice.seconds, choice.low, choice.high, choice.per_round)
     words = " ".join(f"{quantity_of(seconds):>9}" for seconds in times)
     return f"{choice.marked[:42]:42} {words} {choice.rounds:7.0f} {choice.sure:5.0%}  {choice.step}"

@@ -1,42 +1,44 @@
-"""Figures: pure functions from traces, plans and experiments to plotly figures in one house style."""
+"""Figures: pure functions from traces, plans and experiments to plotly figures in one house style.
 
-from workbench.figures.bands import bands
-from workbench.figures.code import code
-from workbench.figures.contest import Contest, winners
-from workbench.figures.convergence import convergence
-from workbench.figures.convergence_bands import convergence_bands
-from workbench.figures.gantt import gantt
+To add a figure, add a file to `gallery` with a function of the file's name; nothing else needs an edit.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from workbench.figures import gallery
+from workbench.figures.contest import Contest
 from workbench.figures.moments import Moment, moments
-from workbench.figures.profile import cluster
-from workbench.figures.ranking import ranking
-from workbench.figures.round_times import round_times
 from workbench.figures.save import NoBrowser, save
 from workbench.figures.speedups import speedups
 from workbench.figures.style import Style, register, scheme_style
-from workbench.figures.tree import tree
-from workbench.figures.weights import held, weights
+
+__all__ = ["Contest", "Moment", "NoBrowser", "Style", "moments", "save", "scheme_style", "speedups"]
 
 register()
 
-__all__ = [
-    "Contest",
-    "Moment",
-    "NoBrowser",
-    "Style",
-    "bands",
-    "cluster",
-    "code",
-    "convergence",
-    "convergence_bands",
-    "gantt",
-    "held",
-    "moments",
-    "ranking",
-    "round_times",
-    "save",
-    "scheme_style",
-    "speedups",
-    "tree",
-    "weights",
-    "winners",
-]
+
+def names() -> list[str]:
+    """Names of all figures.
+
+    >>> "gantt" in names()
+    True
+    """
+    return sorted(module.name for module in iter_modules(gallery.__path__))
+
+
+def __getattr__(name: str) -> Any:
+    """A figure, loaded when first asked for."""
+    if name not in names():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(f"{gallery.__name__}.{name}"), name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *names()})
+
+
+__all__ += names()  # for `import *`

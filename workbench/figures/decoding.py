@@ -6,7 +6,8 @@ scheme whose parents combine messages linearly, on the virtual clock or on real 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,9 +97,8 @@ def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:
         sends = _sends(trace, round, int(rank))
         pairs = zip(single["end"], single["kind"], sends, strict=False)
         found += [_Arrival(float(end), message, kind == "drop") for end, kind, message in pairs]
-    order = {
-        rank: place for place, rank in enumerate(table["rank"])
-    }  # of equal times, as the engine wrote them
+    # Of equal times, as the engine wrote them.
+    order = {rank: place for place, rank in enumerate(table["rank"])}
     return sorted(found, key=lambda a: (a.time, order[a.message.src]))
 
 
@@ -114,7 +114,7 @@ def _sends(trace: Trace, round: int, rank: int) -> list[Message]:
     children, asked = iter(node.children), False
     sent: list[Message] = []
     answer: Any = None
-    try:
+    with suppress(StopIteration):
         while True:
             effect = program.send(answer)
             answer = None
@@ -129,8 +129,7 @@ def _sends(trace: Trace, round: int, rank: int) -> list[Message]:
                 return sent
             elif isinstance(effect, Recv):
                 answer, asked = Message(node.parent, MODEL, round, 0, 0), True
-    except StopIteration:
-        return sent
+    return sent
 
 
 def _answers(match: Match) -> list[str]:
@@ -151,11 +150,15 @@ class _Parent:
 
     def combined(self) -> Any:
         """What it commits, or sends to its own parent."""
-        for effect in self._effects():
-            if isinstance(effect, Commit):
-                return self._short(effect.gradient)
-            if isinstance(effect, Send) and effect.to == self.node.parent:
-                return self._short(effect.value)
+        answer: Any = None
+        with suppress(StopIteration):
+            while answer is not self:
+                effect = self.program.send(answer)
+                if isinstance(effect, Commit):
+                    return self._short(effect.gradient)
+                if isinstance(effect, Send) and effect.to == self.node.parent:
+                    return self._short(effect.value)
+                answer = self._answer(effect)
         raise SettingError(f"round = {self.round}: rank {self.node.rank} did not finish it; choose another")
 
     def _short(self, value: Any) -> Any:
@@ -163,31 +166,15 @@ class _Parent:
         value = np.asarray(value, dtype=float)
         return value[..., : len(self.given)] if value.ndim else np.full(len(self.given), float(value))
 
-    def _effects(self) -> Iterator[Any]:
-        answer: Any = None
-        try:
-            while True:
-                effect = self.program.send(answer)
-                yield effect
-                answer = self._answer(effect)
-                if answer is self:
-                    return
-        except StopIteration:
-            return
-
     def _answer(self, effect: Any) -> Any:
         if isinstance(effect, Compute):
             return 0.0  # a relay's own share is no message
         if not isinstance(effect, Recv):
             return None
-        kinds = _answers(effect.match)
+        kinds, until = _answers(effect.match), effect.until
         if not kinds:
             return Message(self.node.parent, MODEL, self.round, 0, 0)
-        return self._next(kinds, effect.until)
-
-    def _next(self, kinds: Sequence[str], until: float | None) -> Any:
-        fitting = (a for a in self.arrivals if a.message.kind in kinds)
-        arrival = next(fitting, None)
+        arrival = next((a for a in self.arrivals if a.message.kind in kinds), None)
         if until is not None and (arrival is None or _after(arrival.time, until)):
             self.now = max(self.now, until)
             return None
@@ -199,6 +186,3 @@ class _Parent:
         unit[..., len(self.given)] = 1.0
         self.given.append(arrival)
         return arrival.message._replace(value=unit)
-
-
-__all__ = ["Weights", "decode_weights"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from workbench.base.settings import SettingError
 from workbench.core.plan import Plan
 from workbench.experiment import Experiment
-from workbench.figures.style import Style, scheme_style
+from workbench.figures.style import Style, styles
 from workbench.trace.trace import Trace
 
 _MOST_FACTS = 3  # a legend entry stays readable
@@ -41,16 +40,10 @@ class Series(NamedTuple):
 
 def named(traces: Sequence[Trace]) -> list[Series]:
     """Give every trace its label (scheme, and what differs where it occurs more than once) and its look."""
-    if isinstance(traces, Trace):
-        traces = [traces]
+    traces = [traces] if isinstance(traces, Trace) else traces
     _check(traces)
-    seen: Counter[str] = Counter()
-    series = []
-    for trace, label in zip(traces, labels(traces), strict=True):
-        scheme = trace.experiment.scheme
-        series.append(Series(label, scheme_style(scheme, seen[scheme]), trace))
-        seen[scheme] += 1
-    return series
+    looks = styles(trace.experiment.scheme for trace in traces)
+    return [Series(*each) for each in zip(labels(traces), looks, traces, strict=True)]
 
 
 def _check(traces: Sequence[Trace]) -> None:
@@ -114,14 +107,24 @@ def shared(traces: Sequence[Trace]) -> str:
     e = [trace.experiment for trace in traces]
     facts = [
         {x.problem for x in e},
-        {_count(x.workers, "worker") for x in e},
-        {_count(len(t.columns["time"]), "round") for t in traces},
+        {plural(x.workers, "worker") for x in e},
+        {plural(len(t.columns["time"]), "round") for t in traces},
     ]
     return " · ".join(fact.pop().replace("_", " ") for fact in facts if len(fact) == 1)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def plural(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "round"), plural(2, "round")
+    ('1 round', '2 rounds')
+    """
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def signed(number: float, digits: int = 3) -> str:
+    """A number with a minus sign that is as wide as a plus."""
+    return f"{number:.{digits}g}".replace("-", "−")
 
 
 class Source(NamedTuple):

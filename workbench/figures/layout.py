@@ -38,11 +38,12 @@ def place(plan: Plan, most: int) -> Layout:
     whole = plan.ranks <= most
     if plan.workers > 1 and not np.any(plan.parent[1:] >= 0):
         return _ring(plan.workers, plan.workers if whole else ON_RING)
-    rank, parent, count = (
-        (np.arange(plan.ranks), plan.parent, np.ones(plan.ranks, dtype=np.int64)) if whole else _branch(plan)
-    )
-    layer = layers(parent)
-    slot = _slots(parent, layer) if whole else _spread(layer)
+    if whole:
+        rank, parent, count, layer = np.arange(plan.ranks), plan.parent, np.ones_like(plan.parent), plan.depth
+        slot = _slots(parent, layer)
+    else:
+        rank, parent, count, layer = _branch(plan)
+        slot = _spread(layer)
     children = np.flatnonzero(parent >= 0)
     edges = np.stack([parent[children], children], axis=1)
     if len(rank) - 1 <= LAYERED or not whole:
@@ -62,38 +63,26 @@ def _ring(workers: int, drawn: int) -> Layout:
     return Layout(np.concatenate([[0], rank]), x, y, layer, edges, True, np.ones_like(layer))
 
 
-def _branch(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _branch(plan: Plan) -> NDArray[np.int64]:
     """The master's first children, the first one's, and so on down; a last node stands for the rest of them.
 
-    Returns ranks, the places of their parents, and how many ranks each stands for.
+    Returns ranks, the places of their parents, how many ranks each stands for, and layers: (4, nodes).
     """
-    children = plan.children
-    nodes, at = [(0, -1, 1)], 0
-    while kids := children[nodes[at][0]]:
+    nodes, at, layer = [(0, -1, 1, 0)], 0, 0
+    while kids := plan.children[nodes[at][0]]:
         shown = kids if len(kids) <= FAN else kids[: FAN - 1]
-        first = len(nodes)
-        nodes += [(kid, at, 1) for kid in shown]
+        first, layer = len(nodes), layer + 1
+        nodes += [(kid, at, 1, layer) for kid in shown]
         if len(shown) < len(kids):
-            nodes.append((REST, at, len(kids) - len(shown)))
+            nodes.append((REST, at, len(kids) - len(shown), layer))
         at = first
-    rank, parent, count = np.array(nodes, dtype=np.int64).T
-    return rank, parent, count
+    return np.array(nodes, dtype=np.int64).T
 
 
 def _spread(layer: NDArray[np.int64]) -> Array:
     """Place the nodes of every layer side by side over the whole width."""
     among = np.array([np.sum(layer[:place] == depth) for place, depth in enumerate(layer.tolist())])
     return FAN * (among + 0.5) / np.bincount(layer)[layer]
-
-
-def layers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the steps from each rank up to its root, all ranks at once."""
-    layer = np.zeros(len(parent), dtype=np.int64)
-    above = parent.copy()
-    while np.any(up := above >= 0):
-        layer[up] += 1
-        above[up] = parent[above[up]]
-    return layer
 
 
 def _slots(parent: NDArray[np.int64], layer: NDArray[np.int64]) -> Array:

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from workbench import problems, schemes
 from workbench.base.settings import Settings
+from workbench.base.text import read_yaml
 from workbench.core import optimisers
 from workbench.core.delays import delay_models
 from workbench.core.links import Link
 from workbench.experiment import Experiment
-from workbench.figures.convergence import NAMES
+from workbench.planning.profile import unit_of
 
-RESULTS = {  # in a title, and beside an axis
-    "time": ("time of the whole run", "time of the whole run (s)"),
-    "round_time": ("time per round", "mean time per round (s)"),
-    "time_to": ("time to the target", "time to the target (s)"),
-    "rounds_to": ("rounds to the target", "rounds to the target"),
-    "loss": ("training loss at the end", "training loss after the last round"),
-    "messages": ("messages", "gradient messages received in the whole run"),
-    "bytes": ("bytes", "gradient bytes received in the whole run (B)"),
-    "downloads": ("downloads", "models sent in the whole run"),
-    "samples": ("samples", "samples gone through in the whole run, by all workers"),
-    "started": ("samples begun", "samples of work begun in the whole run, cut off or not"),
-    "stale": ("late answers", "answers that came too late in the whole run"),
-    "residual": ("decoding error", "mean decoding error ‖b − 1‖² of a round"),
-}
-_WHOSE = {
-    "delays": "of the delays",
-    "link": "of the links",
-    "problem_args": "of the problem",
-    "optimiser_args": "of the optimiser",
-}
+_WORDS = read_yaml(Path(__file__).with_name("words.yaml"), "metrics: {}")
+METRICS: dict[str, str] = _WORDS["metrics"]
+RESULTS: dict[str, list[str]] = _WORDS["results"]
+_WHOSE: dict[str, str] = _WORDS["settings"]
 
 
 def result(name: str) -> tuple[str, str]:
@@ -41,8 +27,23 @@ def result(name: str) -> tuple[str, str]:
     >>> result("round_time")
     ('time per round', 'mean time per round (s)')
     """
-    text = name.replace("_", " ")
-    return RESULTS.get(name, (NAMES.get(name, text).split(" ‖")[0], NAMES.get(name, text)))
+    title, beside = RESULTS.get(name, (short(name), metric_words(name)))
+    return title, beside
+
+
+def metric_words(metric: str) -> str:
+    """A metric beside an axis."""
+    return METRICS.get(metric, metric.replace("_", " "))
+
+
+def short(metric: str) -> str:
+    """Name a metric without its formula."""
+    return metric_words(metric).split(" ‖")[0]
+
+
+def upper(text: str) -> str:
+    """With a capital letter."""
+    return text[:1].upper() + text[1:]
 
 
 def setting(name: str) -> str:
@@ -75,14 +76,11 @@ def axis(name: str, used: Sequence[str] = ()) -> str:
     found: dict[str, list[str]] = {}
     units: set[str] = set()
     for owner, cls in _owners(group, used).items():
-        field = cls.model_fields.get(last)
-        if field is not None:
-            words = str(field.description)
-            unit = str((field.json_schema_extra or {}).get("unit", ""))  # type: ignore[union-attr]
+        if (field := cls.model_fields.get(last)) is not None:
+            words, unit = str(field.description), unit_of(field)
             units.add(unit)
-            found.setdefault(f"{words} ({unit})" if unit and unit not in words.split() else words, []).append(
-                owner
-            )
+            words = f"{words} ({unit})" if unit and unit not in words.split() else words
+            found.setdefault(words, []).append(owner)
     if len(found) == 1:
         return f"{setting(name)}: {next(iter(found))}"
     if found and group == "scheme_args" and used:

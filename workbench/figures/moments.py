@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from workbench.core.plan import MASTER
-from workbench.figures import round_events as ev
-from workbench.figures.round_events import Bars
+from workbench.figures.round_events import Bars, events_of
 from workbench.trace.trace import Trace
 
 
@@ -30,16 +29,16 @@ def moments(trace: Trace, round: int) -> list[Moment]:
     >>> [moment.text for moment in moments(trace, 0)][-1]
     'the master has the gradient'
     """
-    r = ev.events_of(trace, round)
+    r = events_of(trace, round)
     answers = r.answers
     ends = answers["end"] - r.start
     found = [
-        *_each(ev.downloading(r), "the model has come down to {}"),
-        *_each(ev.computing(r), "{} has computed its share"),
-        *_each(ev.decoding(r), "{} has decoded"),
-        *_each(ev.dropped(r), "the answer of {} is too late: dropped"),
-        *_each(ev.cut_off(r), "{} is still computing: cut off"),
-        *_each(ev.commits(r), "{} has the gradient"),
+        *_each(r.downloading, "the model has come down to {}"),
+        *_each(r.computing, "{} has computed its share"),
+        *_each(r.decoding, "{} has decoded"),
+        *_each(r.dropped, "the answer of {} is too late: dropped"),
+        *_each(r.cut_off, "{} is still computing: cut off"),
+        *_each(r.commits, "{} has the gradient"),
     ]
     pairs = zip(answers["rank"].tolist(), answers["to"].tolist(), ends.tolist(), strict=True)
     found += [Moment(at, rank, f"{name(to)} has the message of {name(rank)}") for rank, to, at in pairs]

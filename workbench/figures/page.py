@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -9,12 +10,27 @@ import plotly.graph_objects as go
 import plotly.io as pio
 from plotly.io.base_renderers import HtmlRenderer, PlotlyRenderer
 
-from workbench.figures.palettes import PALETTES
+from workbench.base.page import CONFIG
 
-# What plotly.js is told, however a figure gets to a page. Its button "Share chart..." uploads the figure.
-CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 # `pio.to_html` leaves the address out where the button is not shown, and plotly.js has one of its own.
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of a theme that are no scheme's."""
+
+    background: str
+    text: str
+    muted: str  # secondary text, edges of a graph
+    grid: str
+    neutral: str  # a value near zero on a diverging scale; stands out from the background
+
+
+PALETTES: dict[str, Palette] = {
+    "light": Palette("#FFFFFF", "#1B1F24", "#5B636E", "#E4E7EB", "#D3D7DC"),
+    "dark": Palette("#14171C", "#EEF0F3", "#A9B1BC", "#2D333B", "#4A525D"),
+}
 
 
 class Figure(go.Figure):
@@ -31,9 +47,8 @@ class Figure(go.Figure):
     def show(self, *args: Any, **options: Any) -> None:
         """Show it by plotly's default renderer, or by the one that is named: see `plotly.io.show`."""
         light = self.layout.template.layout.paper_bgcolor == PALETTES["light"].background
-        if light and _is_page(
-            options.get("renderer", args[0] if args else None) or pio.renderers.default or ""
-        ):
+        renderer = options.get("renderer", args[0] if args else None) or pio.renderers.default or ""
+        if light and _is_page(renderer):
             _show_style()
         pio.show(self, *args, **_told(options))
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame as Table
 
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.plan import Plan
 from workbench.trace.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    Table = pd.DataFrame
 
 Ranks = NDArray[np.int64]
 
@@ -57,16 +53,15 @@ class Round:
         """Start of the first event; below 0 where ranks began before the round before had ended everywhere."""
         return min(0.0, float(self.table["start"].min()) - self.start)
 
-    def bars(self, rows: Table, ranks: Ranks, starts: object, ends: object) -> Bars:
-        """Bars of some events, cut at the round's end."""
+    def bars(self, rows: Table, whose: str = "rank", since: str = "start", until: str = "end") -> Bars:
+        """Bars of some events on the rows of the ranks that a column names, cut at the round's end."""
         first, last = (
-            np.clip(np.asarray(t, dtype=float) - self.start, self.early, self.duration)
-            for t in (starts, ends)
+            np.clip(rows[moment].to_numpy(float) - self.start, self.early, self.duration)
+            for moment in (since, until)
         )
-        columns = (
-            rows[name].tolist() for name in ("kind", "start", "begun", "end", "to", "bytes", "messages")
-        )
-        return Bars(ranks, first, last, [_words(self.start, *row) for row in zip(*columns, strict=True)])
+        names = ("kind", "start", "begun", "end", "to", "bytes", "messages")
+        events = zip(*(rows[name].tolist() for name in names), strict=True)
+        return Bars(rows[whose].to_numpy(np.int64), first, last, [_words(self.start, *e) for e in events])
 
     def of(self, kind: str) -> Table:
         """Events of a kind."""
@@ -90,6 +85,103 @@ class Round:
     def downward(self) -> NDArray[np.bool_]:
         """Which of the accepted messages go from a parent to its child."""
         return _downward(self.plan, self.of("send"))
+
+    # ------------------------------------------------------------ what took time
+
+    @property
+    def computing(self) -> Bars:
+        """Who computed."""
+        return self.bars(self.of("compute"))
+
+    @property
+    def decoding(self) -> Bars:
+        """Who decoded, where the experiment charges it."""
+        return self.bars(self.of("decode"))
+
+    @property
+    def waiting(self) -> Bars:
+        """Accepted messages on the wire and in the receiver's queue, on the sender's row."""
+        return self.bars(self.answers, until="begun").lasting
+
+    @property
+    def passing(self) -> Bars:
+        """Accepted messages going through the receiver's port, on the sender's row."""
+        return self.bars(self.answers[self.answers["messages"] == 1], since="begun").lasting
+
+    @property
+    def exchanging(self) -> Bars:
+        """Series of messages that the trace keeps as one event, such as a ring's steps."""
+        return self.bars(self.answers[self.answers["messages"] > 1], since="begun").lasting
+
+    @property
+    def receiving(self) -> Bars:
+        """When the port of a rank with children was busy, on that rank's row."""
+        parents = np.array([bool(kids) for kids in self.plan.children])
+        return self.bars(self.answers[parents[self.answers["to"].to_numpy()]], "to", "begun").lasting
+
+    @property
+    def downloading(self) -> Bars:
+        """Models on their way down, on the receiver's row."""
+        return self.bars(self.models, "to").lasting
+
+    @property
+    def dropped(self) -> Bars:
+        """Answers that came too late: from being sent to being refused, or to the round's end."""
+        return self.bars(self.of("drop"))
+
+    @property
+    def commits(self) -> Bars:
+        """The instants at which ranks had a gradient estimate."""
+        return self.bars(self.of("commit"))
+
+    @property
+    def cut_off(self) -> Bars:
+        """Workers whose computing the end of the round cut off: asked, but no compute event."""
+        since = {rank: at for rank, at in self._asked.items() if rank not in self._computed}
+        starts = {rank: max(self.early, min(at, self.duration)) for rank, at in since.items()}
+        return self._open(starts, "still computing when the round ended: cut off")
+
+    @property
+    def silent(self) -> Bars:
+        """Workers that computed, and of which no message was accepted or refused within the round."""
+        spoke = {*self.answers["rank"], *self.of("drop")["rank"]}
+        done = {rank: at for rank, at in self._computed.items() if rank not in spoke and at < self.duration}
+        return self._open(done, "computed, but no answer went out or arrived in this round")
+
+    @property
+    def overlapping(self) -> bool:
+        """Does some rank go on computing after an answer of its own went out?"""
+        return any(
+            at - self.start < self._computed.get(rank, -np.inf)
+            for rows in (self.answers, self.of("drop"))
+            for rank, at in zip(rows["rank"], rows["start"], strict=True)
+        )
+
+    @property
+    def idle(self) -> int:
+        """How many live workers the scheme let rest in this round."""
+        busy = {*self._asked, *self._computed}
+        return len(set(np.flatnonzero(self.plan.loads).tolist()) - self.dead - busy)
+
+    @cached_property
+    def _asked(self) -> dict[int, float]:
+        """Since when each live worker had something to compute; a scheme need not ask everybody."""
+        since = {rank: 0.0 for rank in range(1, self.plan.ranks) if self.plan.parent[rank] < 0}  # no models
+        since |= self._moments(self.models, "to")
+        return {rank: at for rank, at in since.items() if self.plan.loads[rank] and rank not in self.dead}
+
+    @cached_property
+    def _computed(self) -> dict[int, float]:
+        """When each rank that computed was done, in s since the round's start."""
+        return self._moments(self.of("compute"), "rank")
+
+    def _moments(self, rows: Table, whose: str) -> dict[int, float]:
+        return dict(zip(rows[whose].tolist(), (rows["end"] - self.start).tolist(), strict=True))
+
+    def _open(self, since: Mapping[int, float], text: str) -> Bars:
+        """Bars that last until the round's end."""
+        ranks, starts = np.array(list(since), dtype=np.int64), np.array(list(since.values()), dtype=float)
+        return Bars(ranks, starts, np.full(len(ranks), self.duration), [text] * len(ranks))
 
 
 def events_of(trace: Trace, round: int) -> Round:
@@ -122,119 +214,6 @@ def _without_notices(plan: Plan, table: Table) -> Table:
 def _downward(plan: Plan, table: Table) -> NDArray[np.bool_]:
     to = table["to"].to_numpy(dtype=np.int64)
     return np.asarray((to >= 0) & (plan.parent[to] == table["rank"].to_numpy()))
-
-
-def computing(r: Round) -> Bars:
-    """Find who computed."""
-    rows = r.of("compute")
-    return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
-
-
-def decoding(r: Round) -> Bars:
-    """Find who decoded, where the experiment charges it."""
-    rows = r.of("decode")
-    return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
-
-
-def waiting(r: Round) -> Bars:
-    """Find accepted messages on the wire and in the receiver's queue, on the sender's row."""
-    rows = r.answers
-    return r.bars(rows, _ranks(rows), rows["start"], rows["begun"]).lasting
-
-
-def passing(r: Round) -> Bars:
-    """Find accepted messages going through the receiver's port, on the sender's row."""
-    rows = r.answers
-    rows = rows[rows["messages"] == 1]
-    return r.bars(rows, _ranks(rows), rows["begun"], rows["end"]).lasting
-
-
-def exchanging(r: Round) -> Bars:
-    """Find series of messages that the trace keeps as one event, such as a ring's steps."""
-    rows = r.answers
-    rows = rows[rows["messages"] > 1]
-    return r.bars(rows, _ranks(rows), rows["begun"], rows["end"]).lasting
-
-
-def receiving(r: Round) -> Bars:
-    """Find when the port of a rank with children was busy, on that rank's row."""
-    rows = r.answers
-    parents = np.array([bool(kids) for kids in r.plan.children])
-    rows = rows[parents[rows["to"].to_numpy()]]
-    return r.bars(rows, _ranks(rows, "to"), rows["begun"], rows["end"]).lasting
-
-
-def downloading(r: Round) -> Bars:
-    """Find models on their way down, on the receiver's row."""
-    rows = r.models
-    return r.bars(rows, _ranks(rows, "to"), rows["start"], rows["end"]).lasting
-
-
-def dropped(r: Round) -> Bars:
-    """Find answers that came too late: from being sent to being refused, or to the round's end."""
-    rows = r.of("drop")
-    return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
-
-
-def cut_off(r: Round) -> Bars:
-    """Find workers whose computing the end of the round cut off: asked, but no compute event."""
-    done, since = _computed(r), _asked(r)
-    idle = [rank for rank in since if rank not in done]
-    starts = np.array([max(r.early, min(since[rank], r.duration)) for rank in idle], dtype=float)
-    return _open(r, idle, starts, "still computing when the round ended: cut off")
-
-
-def overlapping(r: Round) -> bool:
-    """Say whether some rank goes on computing after an answer of its own went out."""
-    done = _computed(r)
-    sent = [(rows["rank"], rows["start"] - r.start) for rows in (r.answers, r.of("drop"))]
-    return any(
-        at < done.get(rank, -np.inf) for ranks, starts in sent for rank, at in zip(ranks, starts, strict=True)
-    )
-
-
-def idle(r: Round) -> int:
-    """Count live workers whom the scheme let rest in this round."""
-    rest = set(np.flatnonzero(r.plan.loads).tolist()) - r.dead - {*_asked(r), *_computed(r)}
-    return len(rest)
-
-
-def silent(r: Round) -> Bars:
-    """Find workers that computed, and of which no message was accepted or refused within the round."""
-    spoke = {*r.answers["rank"], *r.of("drop")["rank"]}
-    done = {rank: end for rank, end in _computed(r).items() if rank not in spoke and end < r.duration}
-    starts = np.array(list(done.values()), dtype=float)
-    return _open(r, list(done), starts, "computed, but no answer went out or arrived in this round")
-
-
-def commits(r: Round) -> Bars:
-    """Find the instants at which ranks had a gradient estimate."""
-    rows = r.of("commit")
-    return r.bars(rows, _ranks(rows), rows["start"], rows["end"])
-
-
-def _asked(r: Round) -> dict[int, float]:
-    """Look up since when each live worker had something to compute; a scheme need not ask everybody."""
-    models = r.models
-    came = dict(zip(models["to"].tolist(), (models["end"] - r.start).tolist(), strict=True))
-    alone = {
-        rank: 0.0 for rank in range(1, r.plan.ranks) if r.plan.parent[rank] < 0
-    }  # nobody sends it models
-    return {rank: at for rank, at in {**alone, **came}.items() if r.plan.loads[rank] and rank not in r.dead}
-
-
-def _computed(r: Round) -> dict[int, float]:
-    """Look up when each rank that computed was done, in s since the round's start."""
-    rows = r.of("compute")
-    return dict(zip(rows["rank"].tolist(), (rows["end"] - r.start).tolist(), strict=True))
-
-
-def _open(r: Round, ranks: Sequence[int], starts: Array, text: str) -> Bars:
-    return Bars(np.array(ranks, dtype=np.int64), starts, np.full(len(ranks), r.duration), [text] * len(ranks))
-
-
-def _ranks(rows: Table, name: str = "rank") -> Ranks:
-    return np.asarray(rows[name], dtype=np.int64)
 
 
 def _words(

@@ -66,6 +66,11 @@ def speedups(
     return pd.DataFrame({"scheme": labels, "seconds": seconds, "speedup": factors})
 
 
+def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
+    """Value of the metric that every trace reaches: the worst of their best."""
+    return float(max(np.nanmin(trace.columns[metric]) for trace in traces))
+
+
 def position(series: Sequence[Series], reference: str) -> int:
     """Where the reference stands: by its label, else the first run of that scheme."""
     known = [s.label for s in series]

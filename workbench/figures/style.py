@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from hashlib import sha256
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
 
 from workbench.base.settings import unknown_name
-from workbench.figures.page import Figure
-from workbench.figures.palettes import PALETTES, Palette
+from workbench.base.text import read_yaml
+from workbench.base.types import Array
+from workbench.figures.page import PALETTES, Figure, Palette
 
 Theme = Literal["light", "dark"]
 
@@ -20,7 +25,10 @@ CLEAR = "rgba(0,0,0,0)"
 # Okabe and Ito's colours without yellow and black, which vanish on a white or a dark ground; grey instead.
 BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
 ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
-HUES = (BLUE, VERMILLION, SKY, ORANGE, GREEN, PINK, GREY)
+COLORS = {
+    "blue": BLUE, "vermillion": VERMILLION, "sky": SKY, "orange": ORANGE, "green": GREEN, "pink": PINK, "grey": GREY
+}  # fmt: skip
+HUES = tuple(COLORS.values())
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -32,27 +40,10 @@ class Style(NamedTuple):
     symbol: str
 
 
-# Schemes that one paper compares differ in colour; no two schemes share colour and dash, or the marker.
+_LOOKS = Path(__file__).with_name("looks.yaml")
 _KNOWN = {
-    "UMW": Style(GREY, "solid", "circle"),
-    "SGD": Style(ORANGE, "dot", "triangle-up"),
-    "RAR": Style(SKY, "dashdot", "diamond"),
-    "GC": Style(VERMILLION, "dash", "square"),
-    "CR": Style(BLUE, "solid", "star"),
-    "CEGC": Style(GREEN, "longdash", "triangle-down"),
-    "FRC": Style(BLUE, "dashdot", "hexagon"),
-    "CRC": Style(ORANGE, "longdash", "pentagon"),
-    "UC-MMC": Style(SKY, "dash", "cross"),
-    "GC-MMC": Style(PINK, "solid", "hexagram"),
-    "LCC": Style(GREEN, "dot", "bowtie"),
-    "D-SGD": Style(ORANGE, "solid", "triangle-left"),
-    "D-Adam": Style(VERMILLION, "dot", "triangle-right"),
-    "CADA": Style(SKY, "longdash", "diamond-tall"),
-    "G-CADA": Style(BLUE, "dash", "hourglass"),
-    "LAGC": Style(GREEN, "solid", "triangle-se"),
-    "BGC": Style(GREEN, "dashdot", "star-triangle-up"),
-    "ErasureHead": Style(PINK, "dash", "star-triangle-down"),
-    "SGC": Style(SKY, "solid", "triangle-nw"),
+    name: Style(COLORS[color], dash, symbol)
+    for name, (color, dash, symbol) in read_yaml(_LOOKS, "CR: [blue, solid, star]").items()
 }
 _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", "triangle-sw", "diamond-wide")
 
@@ -79,6 +70,16 @@ def scheme_style(name: str, variant: int = 0) -> Style:
     others = [symbol for symbol in _OTHER_SYMBOLS if symbol != style.symbol]
     symbol = [style.symbol, *others][variant // 2 % (1 + len(others))]
     return Style(style.color, dash, symbol + ("-open" if variant % 2 else ""))
+
+
+def styles(schemes: Iterable[str]) -> list[Style]:
+    """Looks of what is drawn together; of one scheme, each has dash and marker of its own."""
+    seen: Counter[str] = Counter()
+    found = []
+    for scheme in schemes:
+        found.append(scheme_style(scheme, seen[scheme]))
+        seen[scheme] += 1
+    return found
 
 
 def _from_hash(name: str) -> Style:
@@ -120,6 +121,21 @@ def log_ticks(low: float, high: float) -> dict[str, object]:
     if high < 8 * low:
         return {"nticks": 10}
     return {"dtick": "D2" if high / low < 1e4 else 1}
+
+
+def log_scale(values: Array, ratio: float) -> dict[str, object]:
+    """Axis of such values: logarithmic where ratios say more than differences, else what it is anyway."""
+    values = values[np.isfinite(values)]
+    if not len(values) or values.min() <= 0 or values.max() <= ratio * values.min():
+        return {}
+    low, high = float(values.min()), float(values.max())
+    numbers = {"exponentformat": "power"} if high > 1e4 * low else {"tickformat": "~g"}
+    return {"type": "log", **numbers, **log_ticks(low, high)}
+
+
+def error_bars(low: Array, middle: Array, high: Array, **look: object) -> dict[str, object]:
+    """Plotly's error bars from quantiles."""
+    return {"type": "data", "array": high - middle, "arrayminus": middle - low, **look}
 
 
 class Unit(NamedTuple):

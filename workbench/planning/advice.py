@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from workbench.base.settings import unknown_name
 from workbench.experiment import Experiment
-from workbench.figures.contest import INEXACT, quantity_of
+from workbench.planning.quantities import INEXACT, quantity_of
 from workbench.trace.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 PARTS = {  # of a round's time, and what they are called in a sentence
     "computing": "computing",
@@ -21,8 +20,6 @@ PARTS = {  # of a round's time, and what they are called in a sentence
     "latency": "latency, message after message",
     "transfers": "transfers through the busiest port",
 }
-
-
 CLOSE = 1.02  # times as long: no difference
 
 
@@ -125,9 +122,6 @@ class Advice:
         SettingError
             A run whose scheme and numbers are no choice.
         """
-        import numpy as np
-        import pandas as pd
-
         known = {choice.name: choice.per_round for choice in self.choices}
         rows = []
         for trace in traces:
@@ -155,11 +149,14 @@ class Advice:
         best, *others = self.schemes
         words = [
             f"{self.headline}.",
-            f"It takes {_time(best.seconds)} {self.target} with {best.step}, {_time(best.per_round)} a round"
-            f" ({_made_of(best)}).",
+            f"It takes {quantity_of(best.seconds)} {self.target} with {best.step},"
+            f" {quantity_of(best.per_round)} a round ({_made_of(best)}).",
         ]
         words += [_against(best, other) for other in others[:1]]
-        words.append(f"It wins in {best.sure:.0%} of the resampled predictions, {_scheme_sure(self)}.")
+        words.append(
+            f"It wins in {best.sure:.0%} of the resampled predictions,"
+            f" {best.scheme} with any numbers in {self.sure(best.scheme):.0%}."
+        )
         if self.favourite is not best:
             words.append(
                 f"{self.favourite.name} wins in {self.favourite.sure:.0%}, yet takes longer on average."
@@ -176,32 +173,11 @@ class Advice:
         Columns: scheme, settings, step (optimiser and step), exact, per_round, rounds, source, seconds, low, high,
         sure, load, messages, bytes, dominant.
         """
-        import pandas as pd
-
-        names = (
-            "step",
-            "exact",
-            "per_round",
-            "rounds",
-            "source",
-            "seconds",
-            "low",
-            "high",
-            "sure",
-            "load",
-            "messages",
-            "bytes",
-        )
+        numbers = [each.name for each in fields(Choice) if each.name not in ("experiment", "exact", "parts")]
+        shown = ("step", "exact", *numbers, "dominant")
         return pd.DataFrame(
-            [
-                {
-                    "scheme": c.scheme,
-                    "settings": settings_of(c.experiment),
-                    **{name: getattr(c, name) for name in names},
-                    "dominant": c.dominant,
-                }
-                for c in self.choices
-            ]
+            {"scheme": c.scheme, "settings": settings_of(c.experiment), **{n: getattr(c, n) for n in shown}}
+            for c in self.choices
         )
 
 
@@ -221,10 +197,6 @@ def settings_of(e: Experiment) -> str:
 
 def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _time(seconds: float) -> str:
-    return quantity_of(seconds)
 
 
 def _made_of(choice: Choice) -> str:
@@ -252,12 +224,4 @@ def _against(best: Choice, other: Choice) -> str:
     name = max(more, key=lambda each: more[each])
     if more[name] <= 0:
         return f"{start}."
-    return f"{start}, above all for {PARTS[name]}: {_time(more[name])} more a round."
-
-
-def _scheme_sure(advice: Advice) -> str:
-    scheme = advice.best.scheme
-    return f"{scheme} with any numbers in {advice.sure(scheme):.0%}"
-
-
-__all__ = ["CLOSE", "PARTS", "Advice", "Choice", "Refusal", "name_of", "settings_of"]
+    return f"{start}, above all for {PARTS[name]}: {quantity_of(more[name])} more a round."

@@ -51,15 +51,11 @@ class Habits(NamedTuple):
 class Law(Settings):
     """A delay model fitted to times of one task, and how well it fits; its one sample stands for the task."""
 
-    delays: Delays = setting(description="the fitted model, in units of the measured task")
-    distance: float = setting(
-        description="Kolmogorov distance from the measured times, which may be off by 5 %"
-    )
-    tail: float = setting(description="the law's 99 % quantile over the measured one")
-    gap: float = setting(
-        description="by how much the law's correlations differ from the measured ones, at most"
-    )
-    odd: str = setting(description="which of them does: lag, far or together, see `Habits`")
+    delays: Delays = setting(..., "the fitted model, in units of the measured task")
+    distance: float = setting(..., "Kolmogorov distance from the measured times, which may be off by 5 %")
+    tail: float = setting(..., "the law's 99 % quantile over the measured one")
+    gap: float = setting(..., "by how much the law's correlations differ from the measured ones, at most")
+    odd: str = setting(..., "which of them does: lag, far or together, see `Habits`")
 
     @property
     def fits(self) -> bool:
@@ -291,17 +287,3 @@ def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
     block = max(1, round(rounds**0.5))
     starts = rng.integers(0, rounds, -(-rounds // block))
     return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
-
-
-__all__ = [
-    "Habits",
-    "Law",
-    "assess",
-    "distance",
-    "drawn",
-    "laws_of",
-    "persistence",
-    "refit",
-    "resampled",
-    "straggling",
-]

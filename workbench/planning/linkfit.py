@@ -163,6 +163,3 @@ def _unhindered(messages: Messages) -> Array:
     free = np.ones(sent.shape, dtype=bool)
     free[:, 1:] = sent[:, 1:] >= np.maximum.accumulate(end, axis=1)[:, :-1]
     return np.asarray((end - sent)[free])
-
-
-__all__ = ["Messages", "PortFit", "Work", "fit_line", "fit_port", "fit_work"]

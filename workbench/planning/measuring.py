@@ -140,16 +140,15 @@ def _plain(workers: int) -> Iterator[Problem]:
     for features in FLOATS:
         samples = workers * max(min(SAMPLES, int(ROOM / (8 * features * workers))), 2)
         for copies in {1: None, min(4, workers): None}:
-            yield (
-                {"problem": "least_squares", "problem_args": {"samples": samples, "features": features}},
-                copies,
-            )
+            sizes = {"samples": samples, "features": features}
+            yield {"problem": "least_squares", "problem_args": sizes}, copies
 
 
 def _like(workers: int, like: Experiment) -> Iterator[Problem]:
     """The uncoded load, twice and four times as much; where columns can be left out, also an eighth of the model."""
     samples, floats = like.shape()
-    args = _made_up(dict(like.problem_args))
+    # The same problem on data that need no file; what is no number of the data stays.
+    args = {name: value for name, value in like.problem_args.items() if name not in ("data", "scale")}
     few, *more = _features(like.problem, args, floats)
     most = max(int(ROOM_LIKE / (8 * (more or [few])[0])), workers)
     each = max(min(samples, most), workers)
@@ -168,11 +167,6 @@ def _features(problem: str, args: dict[str, Any], floats: int) -> list[int]:
         return [int(cls.model_fields["features"].default)]
     columns = max(round(floats / per_column), 1)
     return [max(columns // 8, 1), columns]
-
-
-def _made_up(args: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of the same problem on data that need no file; what is no number of the data stays."""
-    return {name: value for name, value in args.items() if name not in ("data", "scale")}
 
 
 def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
@@ -357,18 +351,12 @@ def _way(lengths: Array, seconds: Sequence[Array]) -> WayFit:
 def _hosts(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
     """Hosts of the workers, in the order of their ranks; rank 0 is the master's."""
     known = {} if state is None else {each.host: each for each in state.hosts}
-    found = []
-    for name in dict.fromkeys(places):
-        host = known.get(name)
-        found.append(
-            Host(
-                name=name,
-                ranks=sum(place == name for place in places[1:]),
-                cores=host.cores if host else None,
-                free=host.free if host else None,
-            )
+    return tuple(
+        Host(
+            name=name,
+            ranks=places[1:].count(name),
+            cores=known[name].cores if name in known else None,
+            free=known[name].free if name in known else None,
         )
-    return tuple(found)
-
-
-__all__ = ["fit_all", "grid", "judged", "profile", "simulated"]
+        for name in dict.fromkeys(places)
+    )

@@ -4,12 +4,18 @@ Schemes tell themselves which numbers are worth trying (`Scheme.candidates`) and
 (`Scheme.odds`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss. All
 exact schemes need equally many; those of the others come from a simulation (`workbench.planning.targets`), at steps of
 their own.
+
+>>> from workbench.planning.measuring import simulated
+>>> measured = simulated(Experiment(workers=6, scheme="UMW", link={"bandwidth": 1e5}), rounds=8)
+>>> advice = plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20)
+>>> advice.best.scheme
+'CR'
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +28,8 @@ from workbench.experiment import Experiment
 from workbench.forecasting import Forecast
 from workbench.planning.advice import CLOSE, Advice, Choice, Refusal
 from workbench.planning.laws import drawn
-from workbench.planning.predicting import SEEDS, Candidate, Resampling, missed, screened, sharpened
-from workbench.planning.profile import ClusterProfile, Host, Task
+from workbench.planning.predicting import SEEDS, Candidate, Resampling, by_scheme, missed, screened, sharpened
+from workbench.planning.profile import ClusterProfile, Task
 from workbench.planning.shapley import shapley
 from workbench.planning.targets import EFFORT, Target, Trials, centre, price, reference, stepped
 from workbench.problems.data import DataError
@@ -35,12 +41,9 @@ DRAWS = 4  # seeds of the former
 EXPLAINED = 10  # schemes whose rounds are taken apart
 EACH = 6  # settings of an inexact scheme that are simulated
 FEWEST = 8  # seeds of each, unless that leaves one setting only
-BEHIND = (
-    1.1  # rounds so many times as long as the best exact one's: unbiased estimates cannot make up for that
-)
+BEHIND = 1.1  # rounds so many times the best exact one's: unbiased estimates cannot make up for that
 QUIET = 0.05  # quantile of a worker's times: it was not held up
 PER_RANK = 45e6  # bytes of a rank's own
-Progress = Callable[[int], None]
 
 
 def plan(
@@ -65,10 +68,8 @@ def plan(
     ----------
     profile
         What `wb.profile` measured, or its file.
-    problem, problem_args
-        As in an experiment.
-    workers
-        How many; default: as many as were measured.
+    problem, problem_args, workers, seed
+        As in an experiment; default: as many workers as were measured.
     rounds
         Updates that an exact scheme may make.
     target
@@ -77,8 +78,6 @@ def plan(
         Share of the way down to that loss that may be missing.
     schemes
         Names of those to consider; default: all.
-    seed
-        Of all draws.
     effort
         Numbers of data that simulations may go through, those that choose steps included: every inexact scheme that
         there is has the same share, whether it is asked for or not. 0: rank the exact ones only, at the automatic step.
@@ -100,27 +99,13 @@ def plan(
     ------
     SettingError
         A field that does not fit, a target out of reach, or no scheme that could be ranked.
-
-    Examples
-    --------
-    >>> from workbench.planning.measuring import simulated
-    >>> measured = simulated(Experiment(workers=6, scheme="UMW", link={"bandwidth": 1e5}), rounds=8)
-    >>> advice = plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20)
-    >>> advice.best.scheme
-    'CR'
     """
     _check(0.0 if target is not None else tolerance, effort, schemes)
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
-    cluster = cluster.replayed() if replay else cluster
-    base = _base(cluster, problem, problem_args, workers, rounds, seed, fields)
-    refusals: list[Refusal] = []
-    found = _candidates(cluster, base, schemes, "optimiser" in fields, refusals, progress)
-    aim, found = _aimed(found, base, rounds, target, tolerance, effort, refusals)
-    all_ = Resampling(cluster, aim, seed)
-    found = _reaching(screened(all_, found, progress), aim, refusals)
-    found = _reaching(sharpened(all_, found, progress), aim, refusals)
-    notes = (*_notes(cluster, base, aim), *_steps(base, effort))
-    return Advice(tuple(_ranked(cluster, found, aim)), tuple(refusals), _aim(aim, rounds), notes, aim.loss)
+    count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
+    base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
+    search = _Search(cluster.replayed() if replay else cluster, base, effort, progress)
+    return search.advice(schemes, "optimiser" in fields, target, tolerance)
 
 
 def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> None:
@@ -132,64 +117,141 @@ def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> No
         raise SettingError("schemes = []: name one at least, or take None for all")
 
 
-def _base(
-    cluster: ClusterProfile,
-    problem: str,
-    problem_args: Mapping[str, Any] | None,
-    workers: int | None,
-    rounds: int,
-    seed: int,
-    fields: Mapping[str, Any],
-) -> Experiment:
+def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
     """What all candidates have in common."""
     taken = {"scheme", "scheme_args", "delays", "link", "decode_rate", "faults"} & set(fields)
     if taken:
         raise SettingError(f"{min(taken)}: the planner fills it in; leave it out")
-    return Experiment(
-        scheme="UMW",
-        problem=problem,
-        problem_args=dict(problem_args or {}),
-        workers=cluster.workers if workers is None else workers,
-        rounds=rounds,
-        seed=seed,
-        **fields,
-    )
+    return Experiment(scheme="UMW", **common, **fields)
+
+
+class _NotSimulated(Exception):
+    """Rounds are those asked for."""
+
+
+@dataclass(frozen=True)
+class _Search:
+    """From all schemes to those that are ranked; why the others are not is collected on the way."""
+
+    cluster: ClusterProfile
+    base: Experiment  # what all candidates have in common
+    effort: float
+    progress: bool
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Leave a scheme, perhaps with its numbers, out."""
+        self.refusals.append(Refusal(name, reason))
+
+    def advice(
+        self, schemes: Sequence[str] | None, chosen: bool, target: float | None, tolerance: float
+    ) -> Advice:
+        """Look for candidates, aim at a loss, predict the times to it, rank. `chosen`: the optimiser was."""
+        aim, found = self.aimed(self.candidates(schemes, chosen), target, tolerance)
+        all_ = Resampling(self.cluster, aim, self.base.seed)
+        found = self.reaching(screened(all_, found, self.progress), aim)
+        found = self.reaching(sharpened(all_, found, self.progress), aim)
+        notes = (*_notes(self.cluster, self.base, aim), *_steps(self.base, self.effort))
+        words = f"for {self.base.rounds} rounds" if aim.loss is None else f"to a loss of {aim.loss:.4g}"
+        return Advice(tuple(_ranked(self.cluster, found, aim)), tuple(self.refusals), words, notes, aim.loss)
+
+    # ------------------------------------------------------------ candidates
+
+    def candidates(self, names: Sequence[str] | None, chosen: bool) -> list[Candidate]:
+        """All that fit, each with a forecast; unless the optimiser was chosen, each scheme takes its own."""
+        wanted = [
+            (name, list(known.get(name).candidates(self.base.workers))) for name in names or known.names()
+        ]
+        found: list[Candidate] = []
+        done = 0
+        with Bar("forecasting", "candidate", sum(len(args) for _, args in wanted), self.progress) as bar:
+            for name, candidates in wanted:
+                own = self.base if chosen else self.base.replace(optimiser=known.get(name).optimiser)
+                reasons = []
+                for args in candidates:
+                    try:
+                        found.append(_candidate(self.cluster, own, name, args))
+                    except SettingError as error:
+                        reasons.append(str(error))
+                    done += 1
+                    bar.update(done)
+                if len(reasons) == len(candidates):
+                    self.refuse(name, reasons[0] if reasons else f"{self.base.workers} workers are too few")
+        return found
+
+    def aimed(
+        self, found: list[Candidate], loss: float | None, tolerance: float
+    ) -> tuple[Target, list[Candidate]]:
+        """The target; the exact candidates with their step, and those of the others that are worth simulating."""
+        exact, others = [c for c in found if c.exact], [c for c in found if not c.exact]
+        share = self.effort / (1 + sum(not known.get(name).exact for name in known.names()))
+        tuned = bool(self.effort) and not self.base.optimiser_args
+        try:
+            if loss is None and not self.effort:
+                raise _NotSimulated("effort = 0: nothing is simulated")
+            if loss is None and self.base.problem == "unit":
+                raise _NotSimulated("unit has no loss")
+            aim = reference(self.base, self.base.rounds, loss, tolerance, share or EFFORT, tuned)
+        except (DataError, OSError, ImportError, _NotSimulated) as error:
+            if loss is not None:
+                raise
+            for name in by_scheme(others):
+                self.refuse(name, f"its rounds cannot be simulated: {error}")
+            return Target(self.base.rounds), exact
+        exact = [replace(c, optimiser=stepped(c.optimiser, aim.times, aim.smoothness)) for c in exact]
+        return aim, exact + self.with_trials(self.worth(self.tried(others, aim, share), exact), aim)
+
+    # ------------------------------------------------------------ rounds to the target
+
+    def tried(self, others: Sequence[Candidate], aim: Target, share: float) -> list[Candidate]:
+        """Some settings of every scheme, with the trials to make of them.
+
+        All schemes have the same share of the effort: what comes of one does not depend on which others are asked for.
+        """
+        chosen = []
+        for scheme, every in by_scheme(others).items():
+            some, seeds = _affordable(sorted(every, key=lambda c: c.forecast.mean), aim, share)
+            if not some:
+                self.refuse(scheme, "not simulated: it takes too long here; raise effort")
+            chosen += [replace(c, seeds=seeds) for c in some]
+        return chosen
+
+    def worth(self, others: Sequence[Candidate], exact: Sequence[Candidate]) -> list[Candidate]:
+        """Those that could win with about as many rounds as an exact scheme."""
+        best = BEHIND * min((c.forecast.mean for c in exact), default=float("inf"))
+        able = [c for c in others if c.forecast.mean < best or c.experiment.built_scheme.numeric]
+        for scheme in [name for name in by_scheme(others) if name not in by_scheme(able)]:
+            ratio = BEHIND * min(c.forecast.mean for c in by_scheme(others)[scheme]) / best
+            reason = f"it still takes {ratio:.3g} times as long as the best"
+            self.refuse(scheme, f"with as many rounds as an exact scheme {reason}")
+        return able
+
+    def with_trials(self, others: Sequence[Candidate], aim: Target) -> list[Candidate]:
+        """The same, knowing around which step to look for theirs; without those whose optimiser does not get there."""
+        centres = {self.base.optimiser: aim.times}
+        ready = []
+        for c in others:
+            name = c.experiment.optimiser
+            if name not in centres:
+                centres[name] = None if aim.times is None else centre(c.experiment, aim)
+            if aim.times is not None and centres[name] is None:
+                self.refuse(c.name, _too_far(aim))
+            else:
+                ready.append(replace(c, trials=Trials(aim, centres[name])))
+        return ready
+
+    def reaching(self, found: Sequence[Candidate], aim: Target) -> list[Candidate]:
+        """Those that come to the target; raises `SettingError` where none does."""
+        for c in filter(missed, found):
+            self.refuse(c.name, _too_far(aim))
+        reaching = [c for c in found if not missed(c)]
+        if not reaching:
+            reasons = "; ".join(f"{each.name}: {each.reason}" for each in self.refusals[:3])
+            raise SettingError(f"schemes: none can be ranked ({reasons})")
+        return reaching
 
 
 # ---------------------------------------------------------------- candidates
-
-
-def _candidates(
-    cluster: ClusterProfile,
-    base: Experiment,
-    names: Sequence[str] | None,
-    chosen: bool,
-    refusals: list[Refusal],
-    progress: bool,
-) -> list[Candidate]:
-    """All that fit, each with a forecast; why the others do not goes into `refusals`.
-
-    `chosen`: the user said which optimiser; else each takes its own.
-    """
-    wanted = [(name, list(known.get(name).candidates(base.workers))) for name in names or known.names()]
-    found = []
-    with Bar("forecasting", "candidate", sum(len(args) for _, args in wanted), progress) as bar:
-        done = 0
-        for name, candidates in wanted:
-            own = base if chosen else base.replace(optimiser=known.get(name).optimiser)
-            reasons = []
-            for args in candidates:
-                try:
-                    found.append(_candidate(cluster, own, name, args))
-                except SettingError as error:
-                    reasons.append(str(error))
-                done += 1
-                bar.update(done)
-            if len(reasons) == len(candidates):
-                refusals.append(
-                    Refusal(name, reasons[0] if reasons else f"{base.workers} workers are too few")
-                )
-    return found
 
 
 def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dict[str, Any]) -> Candidate:
@@ -228,103 +290,15 @@ def check_memory(cluster: ClusterProfile, e: Experiment, load: float) -> None:
         ranks = host.ranks * e.workers / measured
         data = min(ranks * load, samples) * row  # ranks of one host share its copy of the data
         messages = 8.0 * floats * (4 * ranks + (e.workers if place == 0 else 0))
-        _check_host(host, ranks, ranks * PER_RANK + data + messages)
-
-
-def _check_host(host: Host, ranks: float, bytes_: float) -> None:
-    if host.free is not None and bytes_ > host.free * 2**30:
-        raise SettingError(
-            f"workers: {ranks:.0f} on {host.name} need about {bytes_ / 2**30:.1f} GiB and {host.free:.1f} GiB are free;"
-            " take fewer workers, fewer samples, or a smaller load"
-        )
+        room = (ranks * PER_RANK + data + messages) / 2**30
+        if host.free is not None and room > host.free:
+            raise SettingError(
+                f"workers: {ranks:.0f} on {host.name} need about {room:.1f} GiB and {host.free:.1f} GiB are free;"
+                " take fewer workers, fewer samples, or a smaller load"
+            )
 
 
 # ---------------------------------------------------------------- rounds to the target
-
-
-def _aimed(
-    found: list[Candidate],
-    base: Experiment,
-    rounds: int,
-    loss: float | None,
-    tolerance: float,
-    effort: float,
-    refusals: list[Refusal],
-) -> tuple[Target, list[Candidate]]:
-    """The target; the exact candidates with their step, and those of the others that are worth simulating."""
-    exact, others = [c for c in found if c.exact], [c for c in found if not c.exact]
-    share = effort / (1 + sum(not known.get(name).exact for name in known.names()))
-    tuned = bool(effort) and not base.optimiser_args
-    try:
-        if loss is None and (not effort or base.problem == "unit"):
-            raise _NotSimulated("effort = 0: nothing is simulated" if not effort else "unit has no loss")
-        aim = reference(base, rounds, loss, tolerance, share or EFFORT, tuned)
-    except (DataError, OSError, ImportError, _NotSimulated) as error:
-        if loss is not None:
-            raise
-        refusals += [Refusal(name, f"its rounds cannot be simulated: {error}") for name in _schemes(others)]
-        return Target(rounds), exact
-    exact = [replace(c, optimiser=stepped(c.optimiser, aim.times, aim.smoothness)) for c in exact]
-    worth = _worth(_tried(others, aim, share, refusals), exact, refusals)
-    return aim, exact + _with_trials(worth, base, aim, refusals)
-
-
-class _NotSimulated(Exception):
-    """Rounds are those asked for."""
-
-
-def _schemes(found: Sequence[Candidate]) -> list[str]:
-    return list(dict.fromkeys(c.experiment.scheme for c in found))
-
-
-def _worth(
-    others: Sequence[Candidate], exact: Sequence[Candidate], refusals: list[Refusal]
-) -> list[Candidate]:
-    """Those that could win with about as many rounds as an exact scheme."""
-    best = BEHIND * min((c.forecast.mean for c in exact), default=float("inf"))
-    able = [c for c in others if c.forecast.mean < best or c.experiment.built_scheme.numeric]
-    kept = set(_schemes(able))
-    for scheme in [name for name in _schemes(others) if name not in kept]:
-        ratio = BEHIND * min(c.forecast.mean for c in others if c.experiment.scheme == scheme) / best
-        reason = (
-            f"with as many rounds as an exact scheme it still takes {ratio:.3g} times as long as the best"
-        )
-        refusals.append(Refusal(scheme, reason))
-    return able
-
-
-def _tried(
-    others: Sequence[Candidate], aim: Target, share: float, refusals: list[Refusal]
-) -> list[Candidate]:
-    """Some settings of every scheme, with the trials to make of them: every scheme has the same share of the effort.
-
-    So what comes of a scheme does not depend on which others are asked for.
-    """
-    chosen = []
-    for scheme in _schemes(others):
-        every = sorted((c for c in others if c.experiment.scheme == scheme), key=lambda c: c.forecast.mean)
-        some, seeds = _affordable(every, aim, share)
-        if not some:
-            refusals.append(Refusal(scheme, "not simulated: it takes too long here; raise effort"))
-        chosen += [replace(c, seeds=seeds) for c in some]
-    return chosen
-
-
-def _with_trials(
-    others: Sequence[Candidate], base: Experiment, aim: Target, refusals: list[Refusal]
-) -> list[Candidate]:
-    """The same, knowing around which step to look for theirs; without those whose optimiser does not get there."""
-    centres = {base.optimiser: aim.times}
-    ready = []
-    for c in others:
-        name = c.experiment.optimiser
-        if name not in centres:
-            centres[name] = None if aim.times is None else centre(c.experiment, aim)
-        if aim.times is not None and centres[name] is None:
-            refusals.append(Refusal(c.name, _too_far(aim)))
-        else:
-            ready.append(replace(c, trials=Trials(aim, centres[name])))
-    return ready
 
 
 def _too_far(aim: Target) -> str:
@@ -334,25 +308,13 @@ def _too_far(aim: Target) -> str:
 def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int]:
     """As many settings and seeds as the share of the effort pays for, evenly spread from the quickest round on."""
     for count in range(min(EACH, len(every)), 0, -1):
-        some = [every[k] for k in _places(len(every), count)]
+        places = sorted({round(k * (len(every) - 1) / max(count - 1, 1)) for k in range(count)})
+        some = [every[k] for k in places]
         choosing, each = np.sum([price(c.experiment, aim) for c in some], axis=0)
         seeds = int(min((share - choosing) / each, SEEDS))
         if seeds >= (FEWEST if count > 1 else 1):
             return some, seeds
     return [], 0
-
-
-def _places(total: int, count: int) -> list[int]:
-    return sorted({round(k * (total - 1) / max(count - 1, 1)) for k in range(count)})
-
-
-def _reaching(found: Sequence[Candidate], aim: Target, refusals: list[Refusal]) -> list[Candidate]:
-    """Those that come to the target; raises `SettingError` where none does."""
-    refusals += [Refusal(c.name, _too_far(aim)) for c in filter(missed, found)]
-    reaching = [c for c in found if not missed(c)]
-    if not reaching:
-        raise SettingError(_nothing(refusals))
-    return reaching
 
 
 # ---------------------------------------------------------------- ranking
@@ -426,12 +388,6 @@ def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
 # ---------------------------------------------------------------- words
 
 
-def _aim(aim: Target, rounds: int) -> str:
-    if aim.loss is None:
-        return f"for {rounds} rounds"
-    return f"to a loss of {aim.loss:.4g}"
-
-
 def _steps(base: Experiment, effort: float) -> Iterator[str]:
     """Whose choice the steps are, where it is not the planner's."""
     if base.optimiser_args:
@@ -462,11 +418,3 @@ def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[s
         )
     if base.problem != cluster.problem:
         yield f"measured with problem {cluster.problem}, planned for {base.problem}: a sample may cost more or less"
-
-
-def _nothing(refusals: Sequence[Refusal]) -> str:
-    reasons = "; ".join(f"{each.name}: {each.reason}" for each in refusals[:3])
-    return f"schemes: none can be ranked ({reasons})"
-
-
-__all__ = ["Candidate", "check_memory", "plan"]

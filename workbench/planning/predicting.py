@@ -129,6 +129,12 @@ def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> li
     return some
 
 
+def by_scheme(found: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    """Candidates by scheme, in order."""
+    names = dict.fromkeys(c.experiment.scheme for c in found)
+    return {name: [c for c in found if c.experiment.scheme == name] for name in names}
+
+
 def missed(c: Candidate) -> bool:
     """Does it not come to the target?"""
     return c.need is not None and bool(np.isnan(c.need.rounds).any())
@@ -137,9 +143,7 @@ def missed(c: Candidate) -> bool:
 def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
     """The same; those near the front, and the best of every scheme, with all predictions."""
     front = WITHIN * min(c.mean for c in found)
-    firsts = {
-        id(min((c for c in found if c.experiment.scheme == s), key=lambda c: c.mean)) for s in _schemes(found)
-    }
+    firsts = {id(min(of, key=lambda c: c.mean)) for of in by_scheme(found).values()}
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):  # one candidate after the other: its code is made once
@@ -155,10 +159,3 @@ def _seeds(c: Candidate, front: float) -> int:
     """Under how many it learns: those that carry numbers cost most, and their rounds hang little on who is late."""
     far = c.mean > front and c.experiment.built_scheme.numeric
     return min(c.seeds, FEW) if far else c.seeds
-
-
-def _schemes(found: Sequence[Candidate]) -> set[str]:
-    return {c.experiment.scheme for c in found}
-
-
-__all__ = ["SEEDS", "Candidate", "Resampling", "missed", "screened", "sharpened"]

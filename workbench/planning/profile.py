@@ -38,8 +38,8 @@ FORMAT = 1
 class Host(Settings):
     """One machine of a cluster, as it was found."""
 
-    name: str = setting(description="its name, as its ranks gave it")
-    ranks: int = setting(description="workers that ran on it", ge=0)
+    name: str = setting(..., "its name, as its ranks gave it")
+    ranks: int = setting(..., "workers that ran on it", ge=0)
     cores: int | None = setting(None, "its cores, where known", ge=1)
     free: float | None = setting(None, "its free memory before the ranks came, where known", "GiB", ge=0)
 
@@ -52,16 +52,15 @@ class Host(Settings):
 class Recorded(Settings):
     """One load and one model size: how long every worker took in every round, and what messages took."""
 
-    samples: float = setting(description="samples of a worker's task", gt=0)
-    floats: int = setting(description="parameters of the model", ge=1)
+    samples: float = setting(..., "samples of a worker's task", gt=0)
+    floats: int = setting(..., "parameters of the model", ge=1)
     seconds: tuple[Row, ...] = setting(
-        description="from the end of the round before to a worker's answer, less the model's way down; by round",
-        unit="s",
+        ..., "from the end of the round before to a worker's answer, less the model's way down; by round", "s"
     )
-    computing: tuple[Row, ...] = setting(description="quantiles of the bare computation, by worker", unit="s")
-    up: Row = setting(description="quantiles of the way up, all workers", unit="s")
-    down: Row = setting(description="quantiles of the way down, all workers", unit="s")
-    rounds: Row = setting(description="duration of each round", unit="s")
+    computing: tuple[Row, ...] = setting(..., "quantiles of the bare computation, by worker", "s")
+    up: Row = setting(..., "quantiles of the way up, all workers", "s")
+    down: Row = setting(..., "quantiles of the way down, all workers", "s")
+    rounds: Row = setting(..., "duration of each round", "s")
 
     @cached_property
     def times(self) -> Array:
@@ -82,7 +81,7 @@ class Recorded(Settings):
 class WayFit(Settings):
     """Latency and bandwidth of one way between the master and a worker."""
 
-    latency: float = setting(description="of the shortest message", unit="s", ge=0)
+    latency: float = setting(..., "of the shortest message", "s", ge=0)
     bandwidth: float | None = setting(None, "empty = too fast to see", "bytes/s", gt=0)
 
 
@@ -98,10 +97,10 @@ class Fitted(Settings):
 
     port: PortFit
     work: Work
-    typical: Row = setting(description="median of a worker's task, by measured load", unit="s")
+    typical: Row = setting(..., "median of a worker's task, by measured load", "s")
     decode_rate: float | None = setting(None, "speed of decoding; empty = too fast to see", "floats/s", gt=0)
     laws: tuple[Delays | None, ...] = setting(
-        description="of a task over its median, by measured load; empty = no law fits, recorded times are replayed"
+        ..., "of a task over its median, by measured load; empty = none fits, recorded times are replayed"
     )
 
 
@@ -111,31 +110,25 @@ class Task(NamedTuple):
     load: float  # samples, on average over the workers
     floats: int  # parameters of the model
     message: float  # numbers in a message
-    cut: float = (
-        1.0  # largest share of it that a worker goes through without looking whether it is still wanted
-    )
+    cut: float = 1.0  # largest share of it that is gone through without a look whether it is still wanted
 
 
 class ClusterProfile(Settings):
     """A cluster as it was measured; see `workbench.profile`."""
 
     format: int = setting(FORMAT, "version of this file's format", ge=FORMAT, le=FORMAT)
-    cluster: str = setting(description="name of the cluster")
-    workers: int = setting(description="workers that were measured, all at once", ge=1)
-    hosts: tuple[Host, ...] = setting(description="where they ran")
+    cluster: str = setting(..., "name of the cluster")
+    workers: int = setting(..., "workers that were measured, all at once", ge=1)
+    hosts: tuple[Host, ...] = setting(..., "where they ran")
     one_clock: bool = setting(
-        description="do all hosts share a clock? If not, ways up and down cannot be told apart"
+        ..., "do all hosts share a clock? If not, ways up and down cannot be told apart"
     )
-    date: str = setting(description="when, in UTC")
+    date: str = setting(..., "when, in UTC")
     seed: int = setting(0, "seed of the resampling", ge=0)
     versions: dict[str, str] = setting({}, "of Python and of the libraries")
-    problem: str = setting(description="what the workers computed")
-    recorded: tuple[Recorded, ...] = setting(
-        description="what was measured, by load and model size", min_length=1
-    )
-    laws: tuple[tuple[Law, ...], ...] = setting(
-        description="every law fitted to each load's times, the best first"
-    )
+    problem: str = setting(..., "what the workers computed")
+    recorded: tuple[Recorded, ...] = setting(..., "what was measured, by load and model size", min_length=1)
+    laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
     links: tuple[WorkerLink, ...] = setting((), "by worker")
     fitted: Fitted
     resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
@@ -260,9 +253,8 @@ class ClusterProfile(Settings):
         found = forecast(e.model_copy(update={"faults": ()}), rounds, seed)
         if not self.crowded:
             return found
-        return replace(
-            found, seconds=_with_leftovers(e, found.seconds, e.seed if seed is None else seed, cut)
-        )
+        seconds = _with_leftovers(e, found.seconds, e.seed if seed is None else seed, cut)
+        return replace(found, seconds=seconds)
 
     @property
     def crowded(self) -> bool:
@@ -392,6 +384,3 @@ def unit_of(field: FieldInfo) -> str:
     """Unit of a field that `setting` declared."""
     extra = field.json_schema_extra
     return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
-
-
-__all__ = ["ClusterProfile", "Fitted", "Host", "Recorded", "Task", "WayFit", "WorkerLink", "scaled"]

@@ -25,6 +25,3 @@ def shapley(factors: Sequence[str], value: Callable[[frozenset[str]], float]) ->
                 weight = math.factorial(len(on)) * math.factorial(n - len(on) - 1) / math.factorial(n)
                 parts[name] += weight * (known[on | {name}] - known[on])
     return parts
-
-
-__all__ = ["shapley"]

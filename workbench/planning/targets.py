@@ -54,9 +54,7 @@ class Target:
     loss: float | None = None  # None: nothing was simulated, the rounds are those asked for
     samples: int = 0  # that were simulated on
     source: str = "theory: same models as every exact scheme"
-    times: float | None = (
-        None  # best step of exact schemes over the automatic one; None: the experiment's own
-    )
+    times: float | None = None  # best step of exact schemes, in automatic ones; None: the experiment's own
     smoothness: float = 1.0  # of what was simulated on; the automatic step is its inverse
 
 
@@ -300,21 +298,3 @@ def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
 
 def _pace(e: Experiment, rounds: float, seconds: float) -> float:
     return 1.0 if rounds != rounds else seconds / float(forecast(e, int(rounds)).seconds.sum())
-
-
-__all__ = [
-    "EFFORT",
-    "LAZY",
-    "LONGER",
-    "STEPS",
-    "Need",
-    "Target",
-    "Trials",
-    "centre",
-    "cost",
-    "price",
-    "reduced",
-    "reference",
-    "shortened",
-    "stepped",
-]

@@ -7,7 +7,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from workbench.figures.page import CONFIG
+from workbench.base.page import CONFIG
 
 FOLDER = Path(__file__).parent / "js"
 

@@ -59,6 +59,23 @@ def sides(*children: w.Widget) -> w.HBox:
     return box
 
 
+def row(*children: w.Widget) -> w.HBox:
+    """One beside the other, in lines as wide as the page."""
+    box = w.HBox(list(children))
+    box.add_class("wb-row")
+    return box
+
+
+def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
+    """Offer names, and keep the choice where it is still there; a menu that was empty chooses none by itself."""
+    if list(menu.options) == list(names):
+        return
+    before = menu.value
+    menu.options = list(names)
+    if names:
+        menu.value = before if before in names else names[0]
+
+
 class Pane(w.VBox):
     """A part of the explorer, with a line for what goes wrong in it."""
 

@@ -29,7 +29,7 @@ def lectures(port: int, browser: bool, token: bool, dark: bool) -> None:
 
     Without a token, whoever else is logged in on this machine can open them too.
     """
-    from workbench.straightline import ROOT
+    from workbench.base.notebooks import ROOT
 
     folder = ROOT / "notebooks" / "lecture"
     if not folder.is_dir():

@@ -9,8 +9,7 @@ from typing import Any
 import ipywidgets as w
 
 from workbench.experiment import Experiment
-from workbench.figures import speedups
-from workbench.straightline import common_target
+from workbench.figures.speedups import common_target, speedups
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.tables import speeds
 from workbench.widgets.forms.fields import menu

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from workbench import schemes, straightline
+from workbench import schemes
 from workbench.base.types import Array
 from workbench.core.delays import recorded
 from workbench.experiment import Experiment
+from workbench.figures.speedups import common_target
 from workbench.figures.style import scheme_style
 from workbench.forecasting import forecast
 from workbench.running.start import run
@@ -52,7 +53,7 @@ def find(setting: Setting) -> Result:
     for done, name in enumerate(schemes.names(), 1):
         traces[name] = run(experiment(name, setting), events=False)
         setting.report(done, len(schemes.names()))
-    target = straightline.common_target(list(traces.values()))
+    target = common_target(list(traces.values()))
     ends = {name: trace.time_to(target) for name, trace in traces.items()}
     rounds = {name: per_round(trace.experiment, setting) for name, trace in traces.items()}
     means = {name: float(each.mean()) for name, each in rounds.items()}

@@ -9,9 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from workbench import straightline
 from workbench.experiment import Experiment
-from workbench.figures import speedups
+from workbench.figures.speedups import common_target, speedups
 from workbench.forecasting import Forecast, forecast
 from workbench.planning.tuning import tune
 from workbench.published.codedreduce import MESSAGE, RATE, SHIFT, Preset, presets
@@ -61,7 +60,7 @@ def find_curves(name: str, setting: Setting) -> Result:
     traces = compare(tuned, events=False)
     setting.report(2, 3)
     metric = "relative_error" if used[0].problem == "logistic" else "model_error"
-    target = straightline.common_target(traces, metric)
+    target = common_target(traces, metric)
     to_target = speedups(traces, target, metric, reference="CR")
     equal = dict(zip(to_target["scheme"], to_target["speedup"], strict=True))
     needed = {trace.label: rounds_to(trace, metric, target) for trace in traces}

@@ -80,7 +80,7 @@ def _settings() -> dict[str, Any]:
     """What all figures have in common: looks, and what plotly.js is told."""
     import plotly.io as pio
 
-    from workbench.figures.page import CONFIG
+    from workbench.base.page import CONFIG
     from workbench.figures.style import register
 
     register()

@@ -14,7 +14,7 @@ import workbench as wb
 from tests.widgets.page import receives, types
 from workbench.figures.decoding import decode_weights
 from workbench.running.start import ENGINES
-from workbench.widgets.explorer.explorer import EXAMPLE, TABS, Explorer, explore
+from workbench.widgets.explorer.explorer import EXAMPLE, Explorer, explore
 
 SMALL = wb.rivals(
     3, 2, 1, rounds=12, problem_args={"samples": 120, "features": 4}, link={"latency": 1e-3, "bandwidth": 1e4}
@@ -229,7 +229,7 @@ def test_a_round_can_be_looked_into(explorer: Explorer) -> None:
     assert str(len(found.rank)) in figure(round.decoding)["layout"]["title"]["subtitle"]["text"]
     click(round.player, y=2, trace="computes")
     assert round.form.values["node"] == "2"
-    assert round.parts.label == "CR: what rank 2 computes"
+    assert round.held.label == "CR: what rank 2 computes"
     assert round.decoding.label == "CR: decode weights of rank 2 in round 5"
     click(round.player, y=9, trace="computes")
     assert round.decoding.layout.display == "none"
@@ -263,7 +263,7 @@ def test_before_any_run_there_is_a_sentence(explorer: Explorer) -> None:
 
 def keep_tab(explorer: Explorer) -> Any:
     explorer.tabs.selected_index = 0
-    explorer.tabs.selected_index = TABS.index("Keep")
+    explorer.tabs.selected_index = explorer.tabs.titles.index("Keep")
     return explorer.keeping
 
 
@@ -309,7 +309,7 @@ def test_every_figure_that_is_shown_can_be_kept(explorer: Explorer) -> None:
     )
     for name in names:
         path = keeping._path(name, "html")
-        keeping._save(keeping.drawings[name](), path)
+        keeping._save(keeping.drawings[name]("light"), path)
         assert "plotly" in path.read_text(encoding="utf-8")
 
 
@@ -353,7 +353,7 @@ def test_the_life_of_a_kept_run(explorer: Explorer) -> None:
     assert kept.note == "better"
     keeping.kept.value = (kept,)
     keeping.show_kept()
-    assert explorer.tabs.selected_index == TABS.index("Run")
+    assert explorer.tabs.selected_index == explorer.tabs.titles.index("Run")
     assert explorer.traces[0].same(traces[4])
     assert explorer.running.plot.status[0]["note"] == "recorded"
     keeping.kept.value = (kept,)

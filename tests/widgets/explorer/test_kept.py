@@ -21,7 +21,7 @@ def test_a_kept_run_comes_back_whole(trace: wb.Trace, tmp_path: Path) -> None:
     assert kept.folder == tmp_path / "first-a-try"
     assert (kept.name, kept.note, kept.tags) == ("First: a try!", "with a note", ("tree", "x"))
     assert (kept.scheme, kept.engine, kept.workers, kept.rounds) == ("GC", "sim", 6, 3)
-    assert kept.load().same(trace)
+    assert wb.Trace.load(kept.folder).same(trace)
     assert kept_runs(tmp_path) == [kept]
 
 
@@ -90,4 +90,4 @@ def test_a_run_of_a_sweep_is_not_deleted(trace: wb.Trace, tmp_path: Path) -> Non
     (run,) = kept_runs(tmp_path)
     with pytest.raises(wb.SettingError, match="belongs to a sweep"):
         delete(run)
-    assert run.load().same(trace)
+    assert wb.Trace.load(run.folder).same(trace)

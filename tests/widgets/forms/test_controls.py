@@ -39,7 +39,7 @@ def valid(controls: Controls) -> list[wb.Experiment]:
 
 
 def reasons(controls: Controls) -> dict[str, dict[str, str]]:
-    return {name: form.reasons for name, form in controls._forms().items() if form.reasons}
+    return {name: form.reasons for name, form in controls.forms.items() if form.reasons}
 
 
 def same(found: list[wb.Experiment], expected: Any) -> bool:
@@ -152,7 +152,7 @@ def test_too_many_stragglers_colour_the_tree_and_the_scheme(controls: Controls) 
 def test_a_bad_value_colours_its_field_with_a_sentence(
     controls: Controls, form: str, field: str, text: str
 ) -> None:
-    types(controls._forms()[form], **{field: text})
+    types(controls.forms[form], **{field: text})
     found = controls.verdicts()
     assert found[0].experiment is None
     assert found[0].reason

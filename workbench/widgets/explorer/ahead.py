@@ -62,26 +62,22 @@ def look_ahead(
     """
     found = []
     for name, e in zip(names_of(experiments), experiments, strict=True):
-        same = next((a for a in known if _holds(a, e, rounds)), None)
-        found.append(replace(same, name=name) if same else _ahead(name, e, rounds))
+        count = rounds or max(FEW, min(MANY, DRAWS // e.workers))
+        same = next((a for a in known if _holds(a, e, count)), None)
+        found.append(replace(same, name=name) if same else _ahead(name, e, count))
     return found
 
 
-def _holds(known: Ahead, e: Experiment, rounds: int | None) -> bool:
+def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
     """Is this what a forecast of the experiment would say? A file of recorded times may have changed since."""
-    if known.forecast is None or len(known.forecast.seconds) != _count(e, rounds):
+    if known.forecast is None or len(known.forecast.seconds) != rounds:
         return False
     return known.experiment == e and not hasattr(e.delays, "path")
 
 
-def _count(e: Experiment, rounds: int | None) -> int:
-    return rounds or max(FEW, min(MANY, DRAWS // e.workers))
-
-
-def _ahead(name: str, e: Experiment, rounds: int | None) -> Ahead:
-    living = e.replace(faults=()) if e.faults else e
+def _ahead(name: str, e: Experiment, rounds: int) -> Ahead:
     try:
-        return Ahead(name, e, forecast(living, rounds=_count(e, rounds)))
+        return Ahead(name, e, forecast(e.replace(faults=()) if e.faults else e, rounds=rounds))
     except (ValueError, OSError) as error:  # data that cannot be had are of these kinds
         return Ahead(name, e, None, str(error))
 
@@ -99,8 +95,10 @@ def contest(
 
     `told` is called with the share that is done; when it answers False, that is the end of it: None.
     """
-    names = names_of([v.experiment for v in judge(setup) if v.experiment])
-    entries = [entry for entry, v in zip(setup.entries, judge(setup), strict=True) if v.experiment]
+    able = [
+        (entry, v.experiment) for entry, v in zip(setup.entries, judge(setup), strict=True) if v.experiment
+    ]
+    names, entries = names_of([e for _, e in able]), [entry for entry, _ in able]
     tried = alphas_of(shape)
     seconds = np.full((len(tried), len(LATENCIES), len(entries)), np.nan)
     link = dict(setup.common.get("link") or {})

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from threading import RLock
+from pkgutil import iter_modules
 from typing import Any
 
+import anywidget
 import ipywidgets as w
+import traitlets as t
 
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
 from workbench.published.codedreduce import rivals
-from workbench.running.run import checked, recorded
+from workbench.running.run import checked
 from workbench.trace.trace import Trace
-from workbench.widgets.explorer.keeping import Drawing, Keeping
-from workbench.widgets.explorer.oneround import OneRound
-from workbench.widgets.explorer.preview import Preview
-from workbench.widgets.explorer.running import Running
+from workbench.widgets.assets import script, style
+from workbench.widgets.explorer import tabs
+from workbench.widgets.explorer.tab import Desk, Tab
+from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.forms.controls import Controls, preset_of
 from workbench.widgets.guard import guarded
-from workbench.widgets.sheet import Sheet
 
-TABS = ("Before a run", "Run", "One round", "Keep")
 EXAMPLE: dict[str, Any] = {
     "problem": "softmax",
     "problem_args": {"data": "digits", "intercept": True, "l2": 1e-4},
@@ -32,86 +33,67 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
+class _Sheet(anywidget.AnyWidget):
+    """The style sheet, which reaches the widgets of ipywidgets too; its keys move a slider, not a cell."""
+
+    _esm = t.Unicode(script("sheet")).tag(sync=True)
+    _css = t.Unicode(style("explorer")).tag(sync=True)
+
+
 class Explorer(w.VBox):
-    """Controls on the left, pictures on the right. `experiments` are what can be run as it stands."""
+    """Controls on the left, tabs on the right, each of which is an attribute of its name."""
 
     def __init__(
         self, experiments: Sequence[Experiment], name: str = "", folder: str | Path = "runs"
     ) -> None:
-        self._lock = RLock()  # callbacks come from several threads
-        self.experiments: list[Experiment] = []
-        self.preview = Preview(self._clicked_map)
-        self.running = Running(lambda: self.experiments, self._over)
-        self.round = OneRound()
-        self.keeping = Keeping(folder, self.reload)
+        for module in iter_modules(tabs.__path__):
+            import_module(f"{tabs.__name__}.{module.name}")
         self.controls = Controls(experiments, self.refresh, name)
-        self.tabs = w.Tab([self.preview, self.running, self.round, self.keeping], titles=TABS)
-        self.tabs.observe(lambda _: self._offer(), "selected_index")
+        self.desk = Desk(self.controls, folder)
+        for tab in self.desk.tabs:
+            setattr(self, tab.key, tab)
+        self.tabs = w.Tab(self.desk.tabs, titles=[tab.title for tab in self.desk.tabs])
+        self.tabs.observe(self._opened, "selected_index")
+        self.desk.front = self._front
         body = w.HBox([self.controls, self.tabs])
         body.add_class("wb-explorer")
-        super().__init__([Sheet(), body])
+        super().__init__([_Sheet(), body])
         self.refresh()
 
     def tell(self, text: str) -> None:
         """Say what went wrong where the user looks first."""
-        self.preview.tell(text)
+        self.desk.tabs[0].tell(text)
 
     @guarded
     def refresh(self) -> None:
         """The settings have changed: judge them, look ahead."""
-        with self._lock:
-            verdicts = self.controls.verdicts()
-            self.experiments = [v.experiment for v in verdicts if v.experiment is not None]
-            reasons = list(dict.fromkeys(v.reason for v in verdicts if v.experiment is None))
-            if not verdicts:
-                reasons = ["no scheme is chosen; add one"]
-            self.running.allow("; ".join(reasons))
-            setup = self.controls.setup() if self.experiments else None
-            self.preview.update(self.experiments, setup, self.controls.shapes.shape(), "; ".join(reasons))
+        self.desk.refresh()
 
-    def _clicked_map(self, stragglers: int, latency: float) -> None:
-        self.controls.set_alpha_and_latency(stragglers, latency)
+    def _opened(self, change: Any) -> None:
+        if change["new"] is not None:
+            self.desk.tabs[change["new"]].opened()
 
-    @guarded
-    def _over(self) -> None:
-        with self._lock:
-            self.round.show(self.running.traces)
-            self._offer()
+    def _front(self, tab: Tab) -> None:
+        self.tabs.selected_index = self.desk.tabs.index(tab)
 
-    def reload(self, traces: Sequence[Trace]) -> None:
-        """Show runs that were kept."""
-        self.running.show([recorded(trace) for trace in traces])
-        self.tabs.selected_index = TABS.index("Run")
+    @property
+    def experiments(self) -> list[Experiment]:
+        """What can be run as it stands."""
+        return self.desk.experiments
 
     @property
     def traces(self) -> list[Trace]:
         """Results of the runs that are shown and over."""
-        return self.running.traces
+        return self.desk.tab(Running).traces
 
     def run(self, timeout: float | None = None) -> list[Trace]:
         """Press Run and wait for the end; raises `SettingError` where the settings cannot be run."""
-        if self.running.button.disabled:
-            verdicts = self.controls.verdicts()
-            raise SettingError(next((v.reason for v in verdicts if v.reason), "no scheme is chosen; add one"))
-        self.running.start()
-        self.running.plot.wait(timeout)
-        return self.traces
-
-    @guarded
-    def _offer(self) -> None:
-        """Tell the last tab what there is to keep."""
-        plots = {**self.preview.figures(), **self.round.figures()}
-        drawings: dict[str, Drawing] = {
-            name: _drawing(self, plot) for name, plot in plots.items() if plot.drawn
-        }
-        if self.running.traces:
-            drawings = {"convergence": lambda: self.running.figure(self.keeping.theme.value), **drawings}
-        engine, cluster = self.running.engine.value, self.running.cluster.value or ""
-        self.keeping.offer(drawings, self.running.traces, self.experiments, engine, cluster)
-
-
-def _drawing(explorer: Explorer, plot: Any) -> Drawing:
-    return lambda: plot.current(explorer.keeping.theme.value)
+        if self.desk.reason:
+            raise SettingError(self.desk.reason)
+        running = self.desk.tab(Running)
+        running.start()
+        running.plot.wait(timeout)
+        return running.traces
 
 
 def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str | Path = "runs") -> Explorer:

@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.base.files import atomic_write, temporary_name
 from workbench.base.settings import SettingError
+from workbench.base.text import read_json
 from workbench.trace.layout import RUN, SPEC, STATUS
 from workbench.trace.rows import places
 from workbench.trace.trace import Trace
@@ -33,10 +34,6 @@ class Kept:
     engine: str = ""
     workers: int = 0
     rounds: int = 0
-
-    def load(self) -> Trace:
-        """Read the trace; raises `SettingError` where it is damaged."""
-        return Trace.load(self.folder)
 
 
 def keep(trace: Trace, root: str | Path, name: str, note: str = "", tags: Sequence[str] = ()) -> Kept:
@@ -69,7 +66,7 @@ def _slug(name: str) -> str:
 def describe(folder: Path, name: str, note: str, tags: Sequence[str], when: str | None = None) -> None:
     """Write what is said about a run; its folder's name stays."""
     _slug(name)
-    before = _about(folder)
+    before = _json(folder / ABOUT)
     words = {"name": name.strip(), "note": note.strip(), "tags": [t.strip() for t in tags if t.strip()]}
     with atomic_write(folder / ABOUT, "w") as out:
         out.write(json.dumps({**words, "when": when or before.get("when", "")}, indent=2) + "\n")
@@ -87,39 +84,30 @@ def kept_runs(root: str | Path) -> list[Kept]:
 
 def _kept(folder: Path, name: str) -> Kept:
     try:
-        return _described(folder, name)
+        about, spec, run = (_json(folder / file) for file in (ABOUT, SPEC, RUN))
+        written = datetime.fromtimestamp(folder.stat().st_mtime).isoformat(timespec="seconds")
+        return Kept(
+            folder=folder,
+            name=str(about.get("name") or name),
+            note=str(about.get("note", "")),
+            tags=tuple(map(str, about.get("tags", ()))),
+            when=str(about.get("when") or written),
+            scheme=str(spec.get("scheme", "")) if spec and run else "damaged",
+            engine=str(run.get("engine", "")),
+            workers=int(spec.get("workers", 0)),
+            rounds=int(spec.get("rounds", 0)),
+        )
     except Exception as error:  # whatever lies there, the other runs are to be seen
         text = " ".join(str(error).split())
         return Kept(folder, name, note=f"cannot be read ({type(error).__name__}: {text})", scheme="damaged")
 
 
-def _described(folder: Path, name: str) -> Kept:
-    about, spec, run = _about(folder), _json(folder / SPEC), _json(folder / RUN)
-    when = about.get("when") or datetime.fromtimestamp(folder.stat().st_mtime).isoformat(timespec="seconds")
-    return Kept(
-        folder=folder,
-        name=str(about.get("name") or name),
-        note=str(about.get("note", "")),
-        tags=tuple(map(str, about.get("tags", ()))),
-        when=str(when),
-        scheme=str(spec.get("scheme", "")) if spec and run else "damaged",
-        engine=str(run.get("engine", "")),
-        workers=int(spec.get("workers", 0)),
-        rounds=int(spec.get("rounds", 0)),
-    )
-
-
-def _about(folder: Path) -> dict[str, Any]:
-    return _json(folder / ABOUT)
-
-
 def _json(path: Path) -> dict[str, Any]:
     """A file's content; nothing where it is missing or damaged."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+        return read_json(path)
+    except (OSError, SettingError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def delete(run: Kept) -> None:

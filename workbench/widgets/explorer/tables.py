@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from workbench.experiment import Experiment
-from workbench.figures.contest import quantity_of
-from workbench.figures.convergence import quantity
+from workbench.planning.quantities import quantity, quantity_of
 from workbench.widgets.explorer.ahead import Ahead
 from workbench.widgets.forms.setup import decoded_together
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, words: int = 1) -> str:
@@ -23,9 +20,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, w
     1
     """
     head = "".join(_cell("th", name, i >= words) for i, name in enumerate(columns))
-    body = "".join(
-        f"<tr>{''.join(_cell('td', cell, i >= words) for i, cell in enumerate(row))}</tr>" for row in rows
-    )
+    lines = ["".join(_cell("td", cell, i >= words) for i, cell in enumerate(row)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return (
         f'<div class="wb"><table class="wb-table" aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
@@ -42,16 +38,8 @@ def costs(ahead: Sequence[Ahead]) -> str:
     """What a round bears and costs, per scheme: late ones, load, messages, bytes, time, in multiples of the best."""
     known = [a.forecast.mean for a in ahead if a.forecast is not None]
     best = min(known, default=0.0)
-    columns = [
-        "scheme",
-        "may be late",
-        "load",
-        "messages",
-        "bytes",
-        "mean round",
-        "spread",
-        "times the fastest",
-    ]
+    numbers = ["load", "messages", "bytes", "mean round", "spread", "times the fastest"]
+    columns = ["scheme", "may be late", *numbers]
     return table(columns, [_costs(a, best) for a in ahead], "costs of a round")
 
 
@@ -59,7 +47,6 @@ def _costs(a: Ahead, best: float) -> list[str]:
     f = a.forecast
     if f is None:
         return [a.name, *["–"] * 7]
-    ratio = f"{f.mean / best:.3g}×" if best > 0 else "–"
     return [
         a.name,
         may_be_late(a.experiment),
@@ -68,7 +55,7 @@ def _costs(a: Ahead, best: float) -> list[str]:
         quantity(f.bytes, "bytes"),
         quantity_of(f.mean),
         quantity_of(f.std),
-        ratio,
+        _times(f.mean / best if best > 0 else float("nan")),
     ]
 
 
@@ -91,16 +78,13 @@ def may_be_late(e: Experiment) -> str:
 
 def speeds(found: pd.DataFrame, target: float) -> str:
     """The speedup table: seconds to the target, and how many times the reference's."""
-    columns = (found[name].tolist() for name in ("scheme", "seconds", "speedup"))
-    rows = [[str(name), _seconds(at), _times(ratio)] for name, at, ratio in zip(*columns, strict=True)]
-    reference = next(
-        (f"times as long as {row[0]}" for row in rows if row[2] == "1×"), "no run meets the target"
-    )
+    rows = [
+        [str(name), "never" if seconds != seconds else quantity_of(seconds), _times(ratio)]
+        for name, seconds, ratio in found[["scheme", "seconds", "speedup"]].itertuples(index=False)
+    ]
+    bases = [f"times as long as {name}" for name, _, ratio in rows if ratio == "1×"]
+    reference = bases[0] if bases else "no run meets the target"
     return table(["run", f"time to {target:.4g}", reference], rows, "time to the target")
-
-
-def _seconds(value: float) -> str:
-    return "never" if value != value else quantity_of(value)
 
 
 def _times(value: float) -> str:

@@ -39,7 +39,7 @@ class ChoiceForm(Form):
         return self.values[self.menu]
 
     def _lines(self, chosen: str) -> list[Field]:
-        about = _first_sentence(self.classes[chosen])
+        about = (self.classes[chosen].__doc__ or "").strip().splitlines()[0]
         names = tuple(self.classes)
         head = Field(self.menu, self.menu, help=about, kind="choice", default=chosen, choices=names)
         return [head, *(self._suggesting(line) for line in fields_of(self.classes[chosen]))]
@@ -60,19 +60,14 @@ class ChoiceForm(Form):
 
     def _same(self, lines: Sequence[Field]) -> dict[str, str]:
         """Texts of fields that both have, in the same unit, if they were changed."""
-        before = {(line.name, line.unit, line.kind): line for line in self.lines}
-        kept = [line for line in lines if (line.name, line.unit, line.kind) in before]
-        changed = [
-            line.name
-            for line in kept
-            if self.values[line.name] != before[line.name, line.unit, line.kind].default
-        ]
-        return {name: self.values[name] for name in changed if name in self.values}
+        before = {(line.name, line.unit, line.kind): line.default for line in self.lines}
+        kept = {line.name: (line.name, line.unit, line.kind) for line in lines if line.name in self.values}
+        return {
+            name: self.values[name]
+            for name, key in kept.items()
+            if key in before and self.values[name] != before[key]
+        }
 
     def settings(self) -> dict[str, Any]:
         """Values that are not at their default, without the menu's."""
         return {name: value for name, value in self.read().items() if name != self.menu}
-
-
-def _first_sentence(cls: type[Settings]) -> str:
-    return (cls.__doc__ or "").strip().splitlines()[0]

@@ -8,18 +8,18 @@ from typing import Any
 
 import ipywidgets as w
 
+from workbench import problems
 from workbench.base.settings import unknown_name
 from workbench.core.delays import delay_models
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
-from workbench.problems import ProblemArgs
 from workbench.problems.data import catalogue
 from workbench.published.codedreduce import Preset, presets
 from workbench.published.others import others
 from workbench.widgets.forms.choice import ChoiceForm
 from workbench.widgets.forms.entries import Entries
-from workbench.widgets.forms.fields import Field, fields_of, menu, show
+from workbench.widgets.forms.fields import fields_of, menu, show
 from workbench.widgets.forms.form import Form
 from workbench.widgets.forms.setup import (
     SHARED,
@@ -42,37 +42,36 @@ Reasons = dict[str, str]  # by field
 class Controls(w.VBox):
     """All settings: `setup` is what they say, `verdicts` judges it and colours what cannot be used."""
 
-    def __init__(
-        self, experiments: Sequence[Experiment], changed: Callable[[], None], name: str = ""
-    ) -> None:
+    def __init__(self, given: Sequence[Experiment], changed: Callable[[], None], name: str = "") -> None:
         self._told = changed
         titles = {"": "your own setting", **preset_titles()}
-        self.preset = Form(
-            "", [menu("preset", "published", titles, "an experiment of the papers")], {"preset": name}
-        )
+        published = menu("preset", "published", titles, "an experiment of the papers")
+        self.preset = Form("", [published], {"preset": name})
         self.shapes = ShapeForm(self._move, self._changed)
-        self.schemes = Entries(
-            self._changed, lambda scheme: added(self.setup(), scheme, self.shapes.shape() or Shape())
-        )
+        self.schemes = Entries(self._changed, self._added)
         self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
         self.link = Form("Links", fields_of(Link), opened=False)
-        self.problem = ChoiceForm(
-            "Problem and data",
-            "problem",
-            ProblemArgs.catalogue,
-            "logistic",
-            {"data": _known_data()},
-            opened=False,
-        )
-        self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
-        self.run = Form("Rounds, seed, faults", _run_lines(), opened=False)
+        known, data = {name: problems.get(name) for name in problems.names()}, {"data": tuple(catalogue())}
+        self.problem = ChoiceForm("Problem and data", "problem", known, "logistic", data, opened=False)
+        self.optimiser = ChoiceForm("Optimiser", "optimiser", dict(Optimiser.catalogue), "gd", opened=False)
+        lines = [line for line in fields_of(Experiment) if line.name in _RUN]
+        lines = [replace(line, minor=line.name in _RUN[2:]) for line in lines]
+        self.run = Form("Rounds, seed, faults", lines, opened=False)
         self.preset.on_change(lambda _: self._take_preset())
         common = (self.delays, self.link, self.problem, self.optimiser, self.run)
         for form in common:
             form.on_change(lambda _: self._changed())
+        self.forms: dict[str, Form] = {  # by the field of an experiment that they fill
+            "delays": self.delays,
+            "link": self.link,
+            "problem_args": self.problem,
+            "optimiser_args": self.optimiser,
+            "": self.run,
+            "shape": self.shapes.form,
+        }
         super().__init__([self.preset, self.shapes, self.schemes, *common])
         self.add_class("wb-controls")
-        self.show(experiments)
+        self.show(given)
 
     # ---------------------------------------------------------------- what the user does
 
@@ -82,10 +81,12 @@ class Controls(w.VBox):
         self._told()
 
     def _take_preset(self) -> None:
-        name = self.preset.values["preset"]
-        if name:
+        if name := self.preset.values["preset"]:
             self.show(preset_of(name))
             self._told()
+
+    def _added(self, scheme: str) -> Entry:
+        return added(self.setup(), scheme, self.shapes.shape() or Shape())
 
     def _move(self, shape: Shape, workers: int) -> None:
         """Give all schemes the shape's numbers."""
@@ -113,22 +114,12 @@ class Controls(w.VBox):
         }
         return Setup(self.schemes.entries(), common)
 
-    def _forms(self) -> dict[str, Form]:
-        """Forms that all schemes share, by the field of an experiment that they fill."""
-        nested = {
-            "delays": self.delays,
-            "link": self.link,
-            "problem_args": self.problem,
-            "optimiser_args": self.optimiser,
-        }
-        return {**nested, "": self.run, "shape": self.shapes.form}
-
     def verdicts(self) -> list[Verdict]:
         """One per scheme; fields that cannot be used are coloured, with the reason."""
-        setup, forms = self.setup(), self._forms()
+        setup, forms = self.setup(), self.forms
         shared = {name: form.complaints() for name, form in forms.items()}
         shared["shape"] = {**self.shapes.complaint(), **shared["shape"]}
-        wrong = _first(shared.values())
+        wrong = next((text for reasons in shared.values() for text in reasons.values()), "")
         found = judge(setup)
         self.shapes.reach()
         for entry, form, verdict in zip(setup.entries, self.schemes.forms, found, strict=True):
@@ -190,18 +181,5 @@ def _place(
                 shared[place].setdefault(name, reason)
 
 
-def _first(reasons: Any) -> str:
-    return next((text for group in reasons for text in group.values()), "")
-
-
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: show(value) for name, value in values.items()}
-
-
-def _run_lines() -> list[Field]:
-    lines = [line for line in fields_of(Experiment) if line.name in _RUN]
-    return [replace(line, minor=line.name in _RUN[2:]) for line in lines]
-
-
-def _known_data() -> tuple[str, ...]:
-    return tuple(catalogue())

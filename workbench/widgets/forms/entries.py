@@ -31,9 +31,8 @@ class EntryForm(w.VBox):
         self.scheme = entry.scheme
         self.form = Form(f"{cls.name} · {cls.title}", [*fields_of(cls), OWN], opened=False)
         self.form.on_change(lambda _: changed())
-        self.remove = w.Button(
-            description=f"Remove {cls.name}", tooltip=f"take {cls.name} out of the comparison"
-        )
+        tooltip = f"take {cls.name} out of the comparison"
+        self.remove = w.Button(description=f"Remove {cls.name}", tooltip=tooltip)
         self.remove.on_click(lambda _: removed(self))
         self.remove.add_class("wb-remove")
         self.fill(entry)
@@ -65,9 +64,8 @@ class Entries(w.VBox):
     def __init__(self, changed: Callable[[], None], wanted: Callable[[str], Entry]) -> None:
         self._changed, self._wanted = changed, wanted
         titles = {name: f"{name} · {schemes.get(name).title}" for name in schemes.names()}
-        self.further = Form(
-            "", [menu("scheme", "add a scheme", {"": "choose …", **titles}, "one more to compare")]
-        )
+        choices = menu("scheme", "add a scheme", {"": "choose …", **titles}, "one more to compare")
+        self.further = Form("", [choices])
         self.further.on_change(lambda _: self._add())
         self.forms: list[EntryForm] = []
         self.holder = w.VBox([])

@@ -6,8 +6,10 @@ A new scheme, delay model, problem or optimiser gets its form from its own field
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic_core import to_jsonable_python
 
 from workbench.base.settings import Settings
 from workbench.base.text import YAMLError, dump, parse
@@ -44,10 +46,6 @@ class Field:
     log: bool = False
     minor: bool = False  # shown on demand
 
-    def page(self) -> dict[str, Any]:
-        """As the page gets it."""
-        return asdict(self)
-
 
 def fields_of(cls: type[Settings], skip: Sequence[str] = ()) -> list[Field]:
     """Lines of a form for a class of settings, in order; nested settings, which have forms of their own, are left out.
@@ -68,7 +66,7 @@ def _field(spec: Mapping[str, Any]) -> Field:
     options = [o for o in spec.get("anyOf", [spec]) if o.get("type") != "null"]
     kind = _kind(options)
     low, high, log = _span(spec, options[0]) if kind in ("whole", "number") else (None, None, False)
-    name = str(spec["name"])
+    name, matrix = str(spec["name"]), options[0].get("items", {}).get("type") == "array"
     return Field(
         name=name,
         label=name.replace("_", " "),
@@ -81,12 +79,8 @@ def _field(spec: Mapping[str, Any]) -> Field:
         low=low,
         high=high,
         log=log,
-        minor="seed" in name or _matrix(options[0]),
+        minor="seed" in name or matrix,
     )
-
-
-def _matrix(option: Mapping[str, Any]) -> bool:
-    return option.get("type") == "array" and option.get("items", {}).get("type") == "array"
 
 
 def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
@@ -137,17 +131,8 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple, dict)):
-        return dump(_plain(value), default_flow_style=True, width=10**6).strip()
+        return dump(to_jsonable_python(value), default_flow_style=True, width=10**6).strip()
     return str(value)
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, models as dicts, so that YAML has words for them."""
-    if isinstance(value, Settings):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def read(field: Field, text: str) -> Any:
@@ -207,6 +192,3 @@ def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, An
     """
     typed = [(field, texts.get(field.name, field.default).strip()) for field in fields]
     return {field.name: read(field, text) for field, text in typed if text != field.default}
-
-
-__all__ = ["SPANS", "Field", "complaint", "fields_of", "menu", "number", "read", "show", "values_of"]

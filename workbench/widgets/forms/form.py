@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import anywidget
@@ -36,7 +36,7 @@ class Form(anywidget.AnyWidget):
         self, title: str, lines: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any
     ) -> None:
         self.lines = tuple(lines)
-        super().__init__(title=title, fields=[line.page() for line in lines], **traits)
+        super().__init__(title=title, fields=list(map(asdict, lines)), **traits)
         self._listeners: list[Callable[[set[str]], None]] = []
         self.fill(values or {})
         self.on_msg(self._typed)
@@ -65,7 +65,7 @@ class Form(anywidget.AnyWidget):
         """Show other fields; what is not given stands at its default."""
         self.lines = tuple(lines)
         with self.hold_sync():
-            self.fields = [line.page() for line in lines]
+            self.fields = list(map(asdict, lines))
             self.reasons = {}
             self.fill(values or {}, fresh=True)
 
@@ -77,15 +77,14 @@ class Form(anywidget.AnyWidget):
 
     def reach(self, ends: Mapping[str, int]) -> None:
         """Let the sliders of whole numbers end there, where they have sliders; what stands in the fields stays."""
-        lines = [
+        lines = tuple(
             replace(line, high=float(ends[line.name]))
             if line.high is not None and line.name in ends
             else line
             for line in self.lines
-        ]
-        if tuple(lines) != self.lines:
-            self.lines = tuple(lines)
-            self.fields = [line.page() for line in lines]
+        )
+        if lines != self.lines:
+            self.lines, self.fields = lines, list(map(asdict, lines))
 
     def read(self) -> dict[str, Any]:
         """Values that are not at their default, by name."""

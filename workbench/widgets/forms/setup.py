@@ -15,7 +15,6 @@ from typing import Any
 
 from workbench import schemes
 from workbench.base.settings import SettingError, Settings, setting
-from workbench.core.scheme import Scheme
 from workbench.experiment import Experiment
 from workbench.schemes.coded_reduce import nearest_trees, tree_size
 
@@ -161,15 +160,11 @@ def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
 def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
     """Entry for a further scheme: with the shape's numbers; with its own defaults where only these work."""
     count = setup.common.get("workers", shape.workers)
-    bare = Entry(scheme, _whole(schemes.get(scheme)))
+    names = schemes.get(scheme).model_fields
+    bare = Entry(scheme, {name: names[name].default for name in SHARED if name in names})
     choices = [shaped(bare, shape, count), bare]
     fitting = (entry for entry in choices if _verdict(setup.spec(entry)).experiment)
     return next(fitting, choices[0])
-
-
-def _whole(cls: type[Scheme]) -> dict[str, Any]:
-    """Defaults of the fields that are shared."""
-    return {name: cls.model_fields[name].default for name in SHARED if name in cls.model_fields}
 
 
 def shape_of(experiments: Sequence[Experiment]) -> Shape:
@@ -197,36 +192,13 @@ def nearest(workers: int, count: int = 5) -> list[Shape]:
 
 def setup_of(experiments: Sequence[Experiment]) -> Setup:
     """What several experiments have in common, and in what each differs from the first."""
-    dumps = [_written(e) for e in experiments]
+    args = ("scheme_args", "problem_args", "optimiser_args")
+    dumps = [
+        {**e.model_dump(mode="json", exclude=set(args)), **{name: getattr(e, name) for name in args}}
+        for e in experiments
+    ]
     common = {name: value for name, value in dumps[0].items() if name not in ("scheme", "scheme_args")}
-    return Setup(tuple(_entry(dump, common) for dump in dumps), common)
-
-
-def _written(e: Experiment) -> dict[str, Any]:
-    dump = e.model_dump(mode="json", exclude={"scheme_args", "problem_args", "optimiser_args"})
-    return {**dump, **{name: getattr(e, name) for name in ("scheme_args", "problem_args", "optimiser_args")}}
-
-
-def _entry(dump: Mapping[str, Any], common: Mapping[str, Any]) -> Entry:
-    own = {name: dump[name] for name in common if dump[name] != common[name]}
-    return Entry(dump["scheme"], dump["scheme_args"], own)
-
-
-__all__ = [
-    "COUNTED",
-    "SHARED",
-    "Entry",
-    "Setup",
-    "Shape",
-    "Verdict",
-    "added",
-    "blamed",
-    "decoded_together",
-    "judge",
-    "nearest",
-    "reaches",
-    "setup_of",
-    "shape_of",
-    "shaped",
-    "with_shape",
-]
+    entries = (
+        Entry(d["scheme"], d["scheme_args"], {n: d[n] for n in common if d[n] != common[n]}) for d in dumps
+    )
+    return Setup(tuple(entries), common)

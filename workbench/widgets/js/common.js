@@ -101,7 +101,7 @@ function visible(box) {
   return !box.stale;
 }
 
-/** PLOTLY_CONFIG: what every figure of ours is shown with, see figures/page.py. */
+/** PLOTLY_CONFIG: what every figure of ours is shown with, see base/page.py. */
 const CONFIG = { ...PLOTLY_CONFIG, toImageButtonOptions: { scale: 2 } };
 
 /** Is some of a box in the window, as far as it is scrolled? */

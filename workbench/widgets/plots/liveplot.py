@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock, Thread
 from typing import Any, NamedTuple
@@ -20,10 +19,10 @@ import traitlets as t
 from numpy.typing import NDArray
 
 from workbench.engines.timeline import COUNTS
-from workbench.figures.convergence import NAMES
 from workbench.figures.inputs import labels
+from workbench.figures.meanings import metric_words
 from workbench.figures.speedups import AXES
-from workbench.figures.style import Theme, new_figure, palette, scheme_style
+from workbench.figures.style import Theme, new_figure, palette, styles
 from workbench.running.run import Rows, Run
 from workbench.widgets.assets import script, style
 from workbench.widgets.plots.plot import Drawn
@@ -59,7 +58,7 @@ class LivePlot(Drawn):
     scale_x = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
-    metrics = t.Dict({"loss": NAMES["loss"]}).tag(sync=True)  # name -> words
+    metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> words
     titles = t.Dict(dict(AXES)).tag(sync=True)
     looks = t.Dict().tag(sync=True)  # theme -> plotly layout
 
@@ -133,7 +132,7 @@ class LivePlot(Drawn):
 
     def _name_metrics(self, found: Mapping[int, Part]) -> None:
         names = {name: None for part in found.values() for name in part.columns if name not in AXES}
-        new = {name: NAMES.get(name, name.replace("_", " ")) for name in names if name not in self.metrics}
+        new = {name: metric_words(name) for name in names if name not in self.metrics}
         if new:
             self.metrics = {**self.metrics, **new}
 
@@ -221,9 +220,8 @@ class _Sent:
 
 def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
     """The columns that are shown, in the order of `Trace.rounds`."""
-    shown = {
-        name: np.asarray(c, dtype=float) for name, c in rows.items() if name in AXES or name not in _COSTS
-    }
+    names = [name for name in rows if name in AXES or name not in _COSTS]
+    shown = {name: np.asarray(rows[name], dtype=float) for name in names}
     added = {name: sums.get(name, 0.0) + np.cumsum(shown[name]) for name in _SUMS if name in shown}
     rounds = {"round": shown["round"] + 1.0} if "round" in shown else {}
     return {**shown, **added, **rounds}
@@ -231,13 +229,10 @@ def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
 
 def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Name and look of every run's curve; runs of one scheme have its colour, and dashes of their own."""
-    seen: Counter[str] = Counter()
-    curves = []
-    for run, name in zip(runs, labels(runs), strict=True):
-        style = scheme_style(run.experiment.scheme, seen[run.experiment.scheme])
-        curves.append({"name": name, **style._asdict(), "width": 3})
-        seen[run.experiment.scheme] += 1
-    return curves
+    looks = styles(run.experiment.scheme for run in runs)
+    return [
+        {"name": name, **style._asdict(), "width": 3} for name, style in zip(labels(runs), looks, strict=True)
+    ]
 
 
 def look(theme: Theme) -> dict[str, Any]:

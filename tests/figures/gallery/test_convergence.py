@@ -15,7 +15,8 @@ import workbench as wb
 from tests.figures.conftest import experiment
 from workbench.base.settings import SettingError
 from workbench.figures import convergence
-from workbench.figures.convergence import MOST_POINTS, quantity, thin
+from workbench.figures.gallery.convergence import MOST_POINTS, thin
+from workbench.planning.quantities import quantity
 
 
 def curves(figure: go.Figure) -> dict[str, go.Scatter]:

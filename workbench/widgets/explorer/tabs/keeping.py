@@ -3,45 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import ipywidgets as w
+import plotly.graph_objects as go
 
 from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
-from workbench.figures import save
 from workbench.figures.inputs import labels
+from workbench.figures.save import save
+from workbench.running.run import recorded
 from workbench.trace.table import export
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.ahead import names_of
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.widgets.explorer.kept import Kept, delete, describe, keep, kept_runs
+from workbench.widgets.explorer.tab import Drawing, Tab
 from workbench.widgets.explorer.tables import sentence, table
-from workbench.widgets.guard import Pane, guarded
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from workbench.widgets.explorer.tabs.running import Running
+from workbench.widgets.guard import guarded, offered, row
 
 T = TypeVar("T")
-Drawing = Callable[[], "go.Figure"]
 
 
-class Keeping(Pane):
+class Keeping(Tab):
     """Writes below one folder, `root`: run folders, and `exports` with figures, tables and settings."""
 
-    def __init__(self, root: str | Path, reload: Callable[[Sequence[Trace]], None]) -> None:
-        self.root, self.reload = Path(root), reload
-        self.drawings: Mapping[str, Drawing] = {}
+    key, title, place = "keeping", "Keep", 3
+
+    def parts(self) -> list[w.Widget]:
+        """A line for each thing to keep, and the list of the runs that are kept."""
+        self.root = self.desk.folder
+        self.drawings: dict[str, Drawing] = {}
         self.traces: list[Trace] = []
         self.experiments: list[Experiment] = []
-        self.engine, self.cluster = "sim", ""
         self.note = w.HTML()
-        super().__init__([self.note, *self._export_controls(), *self._run_controls(), *self._list_controls()])
+        rows = [self.note, *self._export_controls(), *self._run_controls(), *self._list_controls()]
         self.refresh()
+        return rows
 
     # ---------------------------------------------------------------- figures, data, settings
 
@@ -55,42 +58,48 @@ class Keeping(Pane):
         self.yaml = w.Textarea(description="YAML", disabled=True, rows=8, layout={"width": "auto"})
         self.command = w.Textarea(description="papermill", disabled=True, rows=4, layout={"width": "auto"})
         self.setting.observe(lambda _: self._write_setting(), "value")
-        rows = [
-            [self.figure, self.format, self.theme, _button("Save figure", self.save_figure)],
-            [self.data, self.data_format, _button("Save data", self.save_data)],
-            [self.setting, _button("Save setting", self.save_setting)],
+        return [
+            _heading("Figures, data, settings"),
+            row(self.figure, self.format, self.theme, _button("Save figure", self.save_figure)),
+            row(self.data, self.data_format, _button("Save data", self.save_data)),
+            row(self.setting, _button("Save setting", self.save_setting)),
+            self.yaml,
+            self.command,
         ]
-        return [_heading("Figures, data, settings"), *map(_row, rows), self.yaml, self.command]
 
-    def offer(
-        self,
-        drawings: Mapping[str, Drawing],
-        traces: Sequence[Trace],
-        experiments: Sequence[Experiment],
-        engine: str = "sim",
-        cluster: str = "",
-    ) -> None:
-        """What can be kept now."""
-        self.drawings, self.traces, self.experiments = drawings, list(traces), list(experiments)
-        self.engine, self.cluster = engine, cluster
-        offered(self.figure, list(drawings))
+    @guarded
+    def opened(self) -> None:
+        """Offer what can be kept now; the curves of the runs first."""
+        running = self.desk.tab(Running)
+        tabs = [running, *(tab for tab in self.desk.tabs if tab is not running)]
+        self.drawings = {name: drawing for tab in tabs for name, drawing in tab.figures().items()}
+        self.traces, self.experiments = running.traces, list(self.desk.experiments)
         names = labels(self.traces)
+        offered(self.figure, list(self.drawings))
         offered(self.data, names)
         offered(self.run, names)
         offered(self.setting, names_of(self.experiments))
         self._write_setting()
 
+    def over(self) -> None:
+        """There is more to keep."""
+        self.opened()
+
     def _write_setting(self) -> None:
-        chosen = _chosen(self.setting, self.experiments)
-        self.yaml.value = "" if chosen is None else yaml_of(chosen)
-        self.command.value = "" if chosen is None else papermill_command(chosen, self.engine, self.cluster)
+        chosen, running = _chosen(self.setting, self.experiments), self.desk.tab(Running)
+        self.yaml.value = self.command.value = ""
+        if chosen is not None:
+            self.yaml.value = yaml_of(chosen)
+            engine, cluster = running.engine.value, running.cluster.value or ""
+            self.command.value = papermill_command(chosen, engine, cluster)
 
     @guarded
     def save_figure(self) -> None:
         """Write the chosen figure; pictures take a browser some seconds, so that happens in a thread."""
         if self.figure.value is None:
             raise SettingError("figure: there is none to save yet")
-        figure, path = self.drawings[self.figure.value](), self._path(self.figure.value, self.format.value)
+        figure = self.drawings[self.figure.value](self.theme.value)
+        path = self._path(self.figure.value, self.format.value)
         self._say(f"writing {path} …")
         Thread(target=self._save, args=(figure, path), name="workbench-save", daemon=True).start()
 
@@ -139,32 +148,28 @@ class Keeping(Pane):
         self.name = w.Text(description="Name", **whole)
         self.about = w.Text(description="Note", **whole)
         self.tags = w.Text(description="Tags", placeholder="separated by commas", **whole)
-        row = [self.run, self.name, self.about, self.tags, _button("Keep run", self.keep_run)]
-        return [_heading("Keep a run"), _row(row)]
+        keep = _button("Keep run", self.keep_run)
+        return [_heading("Keep a run"), row(self.run, self.name, self.about, self.tags, keep)]
 
     def _list_controls(self) -> list[w.Widget]:
-        self.filter = w.Text(
-            description="Find", placeholder="name, note, tag or scheme", continuous_update=True
-        )
+        self.filter = w.Text(description="Find", placeholder="name, note, tag or scheme")
         self.kept = w.SelectMultiple(description="Kept runs", rows=8)
         self.kept.layout.width = "auto"
-        self.details = w.HTML()
+        self.details, self.question = w.HTML(), w.HTML()
         self.filter.observe(lambda _: self.refresh(), "value")
         self.kept.observe(lambda _: self._describe(), "value")
-        buttons = [
+        change = "write the three fields above into the chosen run"
+        buttons = row(
             _button("Show", self.show_kept, "show the chosen runs on one axis"),
-            _button(
-                "Change name, note, tags", self.change, "write the three fields above into the chosen run"
-            ),
+            _button("Change name, note, tags", self.change, change),
             _button("Delete", self.ask, "asks before it deletes"),
             _button("Look again", self.refresh, "read the folder again"),
-        ]
-        self.question = w.HTML()
-        self.confirm = _row(
-            [self.question, _button("Delete for good", self.delete), _button("Keep them", self.forget)]
+        )
+        self.confirm = row(
+            self.question, _button("Delete for good", self.delete), _button("Keep them", self.forget)
         )
         self.confirm.layout.display = "none"
-        return [_heading("Kept runs"), self.filter, self.kept, self.details, _row(buttons), self.confirm]
+        return [_heading("Kept runs"), self.filter, self.kept, self.details, buttons, self.confirm]
 
     @guarded
     def keep_run(self) -> None:
@@ -180,9 +185,11 @@ class Keeping(Pane):
     def refresh(self) -> None:
         """Read the list of kept runs again."""
         wanted = self.filter.value.lower().split()
-        runs = [run for run in kept_runs(self.root) if all(word in _text(run).lower() for word in wanted)]
+        lines = [(_line(run), run) for run in kept_runs(self.root)]
         self.kept.value = ()  # first: the page fails on a choice that is no longer offered
-        self.kept.options = [(_line(run), run) for run in runs]
+        self.kept.options = [
+            (line, run) for line, run in lines if all(word in f"{line} {run.note}".lower() for word in wanted)
+        ]
         self._describe()
 
     @property
@@ -200,11 +207,8 @@ class Keeping(Pane):
         columns = ["name", "note", "tags", "scheme", "engine", "kept", "workers", "rounds"]
         self.details.value = table(columns, rows, "chosen runs", words=6) if rows else ""
         if len(runs) == 1:
-            self.name.value, self.about.value, self.tags.value = (
-                runs[0].name,
-                runs[0].note,
-                ", ".join(runs[0].tags),
-            )
+            for field, text in zip((self.name, self.about, self.tags), rows[0], strict=False):
+                field.value = text
 
     def _some(self) -> list[Kept]:
         if not self.chosen:
@@ -214,8 +218,9 @@ class Keeping(Pane):
     @guarded
     def show_kept(self) -> None:
         """Load the chosen runs and show them on one axis."""
-        traces = [run.load() for run in self._some()]
-        self.reload(traces)
+        runs, running = [recorded(Trace.load(run.folder)) for run in self._some()], self.desk.tab(Running)
+        running.show(runs)
+        self.desk.front(running)
         self._say(f"shown: {', '.join(run.name for run in self.chosen)}")
 
     @guarded
@@ -259,10 +264,6 @@ def _line(run: Kept) -> str:
     return f"{run.name} · {run.scheme} on {run.engine}, {run.workers} workers, {run.rounds} rounds · {run.when}{tags}"
 
 
-def _text(run: Kept) -> str:
-    return f"{_line(run)} {run.note}"
-
-
 def _heading(text: str) -> w.HTML:
     return w.HTML(f'<div class="wb wb-heading">{text}</div>')
 
@@ -272,22 +273,6 @@ def _button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button
     button.layout.width = "auto"
     button.on_click(lambda _: call())
     return button
-
-
-def _row(children: Sequence[w.Widget]) -> w.HBox:
-    row = w.HBox(list(children))
-    row.add_class("wb-row")
-    return row
-
-
-def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
-    """Offer names, and keep the choice where it is still there; a menu that was empty chooses none by itself."""
-    if list(menu.options) == list(names):
-        return
-    before = menu.value
-    menu.options = list(names)
-    if names:
-        menu.value = before if before in names else names[0]
 
 
 def _chosen(menu: w.Dropdown, things: Sequence[T]) -> T | None:

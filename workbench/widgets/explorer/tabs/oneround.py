@@ -7,70 +7,64 @@ from collections.abc import Sequence
 import ipywidgets as w
 
 from workbench.core.plan import MASTER
-from workbench.figures import held, weights
+from workbench.figures.gallery.held import held
+from workbench.figures.gallery.weights import weights
 from workbench.figures.inputs import labels
 from workbench.figures.moments import name
 from workbench.trace.trace import Trace
-from workbench.widgets.forms.fields import Field
+from workbench.widgets.explorer.tab import Drawing, Tab, shown
+from workbench.widgets.explorer.tabs.running import Running
+from workbench.widgets.forms.fields import Field, menu
 from workbench.widgets.forms.form import Form
-from workbench.widgets.guard import Pane, guarded, sides
+from workbench.widgets.guard import guarded, sides
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Click, Plot
 
 
-class OneRound(Pane):
+class OneRound(Tab):
     """Choose a run, a round and a node; a click on the chart chooses the node as well."""
 
-    def __init__(self) -> None:
+    key, title, place = "round", "One round", 2
+
+    def parts(self) -> list[w.Widget]:
+        """A form to choose with, the chart, and what the node holds and decodes."""
         self.traces: list[Trace] = []
         self.form = Form("", [])
-        self.player, self.parts, self.decoding = Player(), Plot(), Plot()
+        self.player, self.held, self.decoding = Player(), Plot(), Plot()
         self.form.on_change(self._changed)
         self.player.on_click(self._clicked)
-        super().__init__([self.form, sides(self.player, w.VBox([self.parts, self.decoding]))])
         self._empty()
+        return [self.form, sides(self.player, w.VBox([self.held, self.decoding]))]
 
     def _empty(self) -> None:
-        for plot in (self.player, self.parts, self.decoding):
+        for plot in (self.player, self.held, self.decoding):
             plot.layout.display = "none"
         self.tell("run something first: the rounds of a run are shown here")
 
-    def show(self, traces: Sequence[Trace]) -> None:
-        """Offer these runs."""
-        self.traces = [trace for trace in traces if len(trace.columns["time"])]
-        if not self.traces:
+    @guarded
+    def over(self) -> None:
+        """Offer the runs that are over."""
+        self.traces = self.desk.tab(Running).traces
+        if self.traces:
+            self._show()
+        else:
             self._empty()
-            return
-        names = labels(self.traces)
-        place = min(int(self.form.values.get("run") or len(names)), len(names) - 1)
-        self.form.reshape(
-            self._lines(names, place),
-            {"run": str(place), "round": self.form.values.get("round", "0"), "node": "0"},
-        )
+
+    def _show(self) -> None:
+        names, before = labels(self.traces), self.form.values
+        place = min(int(before.get("run") or len(names)), len(names) - 1)
+        values = {"run": str(place), "round": before.get("round", "0"), "node": "0"}
+        self.form.reshape(self._lines(names, place), values)
         self._draw()
 
     def _lines(self, names: Sequence[str], place: int) -> list[Field]:
-        trace = self.traces[place]
+        trace, which = self.traces[place], {str(i): name for i, name in enumerate(names)}
         rounds, ranks = len(trace.columns["time"]), trace.experiment.plan.ranks
+        about = "0 is the master; a click on the chart chooses it too"
         return [
-            Field(
-                "run",
-                "run",
-                "",
-                kind="choice",
-                choices=tuple(map(str, range(len(names)))),
-                words=tuple(names),
-            ),
+            menu("run", "run", which),
             Field("round", "round", "from 0", kind="whole", default="0", low=0, high=rounds - 1),
-            Field(
-                "node",
-                "node",
-                "0 is the master; a click on the chart chooses it too",
-                kind="whole",
-                default="0",
-                low=0,
-                high=ranks - 1,
-            ),
+            Field("node", "node", about, kind="whole", default="0", low=0, high=ranks - 1),
         ]
 
     @property
@@ -80,7 +74,7 @@ class OneRound(Pane):
 
     def _changed(self, names: set[str]) -> None:
         if "run" in names:
-            self.show(self.traces)
+            self._show()
         elif "round" in names:
             self._draw()
         else:
@@ -110,26 +104,20 @@ class OneRound(Pane):
         plan = trace.experiment.plan
         good = node.isdigit() and int(node) < plan.ranks
         self.form.blame({} if good else {"node": f"node = {node}: there are ranks 0 to {plan.ranks - 1}"})
-        for plot in (self.parts, self.decoding):
+        for plot in (self.held, self.decoding):
             plot.layout.display = "none"
         if not good or not number.isdigit():
             return
         rank, at = int(node), int(number)
         if rank != MASTER:
-            self.parts.layout.display = ""
-            self.parts.show(lambda theme: held(trace.experiment, rank, at, theme=theme))
+            self.held.layout.display = ""
+            self.held.show(lambda theme: held(trace.experiment, rank, at, theme=theme))
         if plan.children[rank] or rank == MASTER:
             self.decoding.show(lambda theme: weights(trace, at, rank, theme=theme))
             self.decoding.layout.display = ""
 
-    def figures(self) -> dict[str, Plot]:
-        """Plots that can be kept, by name."""
-        if not self.traces:
-            return {}
-        rank = int(self.form.values["node"])
-        shown = {
-            "one round": self.player,
-            f"what {name(rank)} holds": self.parts,
-            f"decode weights of {name(rank)}": self.decoding,
-        }
-        return {words: plot for words, plot in shown.items() if plot.layout.display != "none"}
+    def figures(self) -> dict[str, Drawing]:
+        """What is shown."""
+        rank = name(int(self.form.values.get("node", "0")))
+        plots = {"one round": self.player, f"what {rank} holds": self.held}
+        return shown({**plots, f"decode weights of {rank}": self.decoding})

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from workbench.base.types import Array
 from workbench.core.plan import MASTER, Plan
 from workbench.experiment import Experiment
-from workbench.figures.code import coefficient_scale, one_number
-from workbench.figures.inputs import plan_of, runs
-from workbench.figures.layout import LAYERED, REST, Layout, layers, place
+from workbench.figures.gallery.code import coefficient_scale, one_number
+from workbench.figures.inputs import plan_of, plural, runs
+from workbench.figures.layout import LAYERED, REST, Layout, place
 from workbench.figures.style import BLUE, Theme, fade, new_figure, palette
 
 MOST_RANKS, MOST_STRIPS = 400, 8_000
@@ -57,7 +57,8 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     plan, name = plan_of(source)
     layout = place(plan, MOST_RANKS)
     strips = strips_of(plan, min(plan.ranks, MOST_RANKS))
-    figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), _height(len(layout.x)))
+    height = int(np.clip(190 + 26 * len(layout.x), 480, 860))
+    figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), height)
     figure.add_traces([_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)])
     figure.update_layout(
         coloraxis=coefficient_scale(strips.coefficient, theme), showlegend=False, margin_l=40
@@ -72,19 +73,14 @@ def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
     loads, shown = plan.loads[1:], int(strips.rank.max(initial=0))
     low, high = int(loads.min()), int(loads.max())
     each = f"{high}" if low == high else f"{low} to {high}"
-    words = [
-        f"{plan.workers} workers hold {each} of {plan.samples} samples ({high / plan.samples:.3g} of all)"
-    ]
+    share = f"{high / plan.samples:.3g} of all"
+    words = [f"{plan.workers} workers hold {each} of {plan.samples} samples ({share})"]
     if len(layout.rank) < plan.ranks:
         drawn = f"{int(np.sum(layout.rank > 0))} of the ring’s workers drawn"
         words.append(drawn if layout.ring else "one branch drawn")
     if shown < plan.workers:
         words.append(f"data of workers 1 to {shown}")
     return " · ".join([*words, *one_number(strips.coefficient)])
-
-
-def _height(ranks: int) -> int:
-    return int(np.clip(190 + 26 * ranks, 480, 860))
 
 
 # ---------------------------------------------------------------- the graph
@@ -95,11 +91,8 @@ def _edges(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
     ends = layout.edges.T
     xs, ys = (np.stack([side[ends[0]], side[ends[1]], gap], axis=1).ravel() for side in (layout.x, layout.y))
     xs, ys = (np.concatenate(pair) for pair in zip((xs, ys), _stubs(plan, layout), strict=True))
-    few = len(layout.x) - 1 <= LAYERED
-    line = {
-        "color": fade(palette(theme).muted, 1.0 if few else min(0.6, 60 / len(layout.x))),
-        "width": 1.5 if few else 1,
-    }
+    opacity, width = (1.0, 1.5) if len(layout.x) - 1 <= LAYERED else (min(0.6, 60 / len(layout.x)), 1)
+    line = {"color": fade(palette(theme).muted, opacity), "width": width}
     return go.Scatter(x=xs, y=ys, mode="lines", name="edges", line=line, hoverinfo="skip")
 
 
@@ -163,9 +156,8 @@ def _words(plan: Plan, layout: Layout, place: int) -> str:
     if rank == REST:
         return f"{layout.number[place]} more of layer {layout.layer[place]}, not drawn"
     if rank == MASTER:
-        return "<b>master</b>" + (
-            ", outside the ring" if layout.ring else f"<br>{len(plan.children[0])} children"
-        )
+        children = f"<br>{len(plan.children[0])} children"
+        return f"<b>master</b>{', outside the ring' if layout.ring else children}"
     held = plan.indices[plan.indptr[rank] : plan.indptr[rank + 1]]
     where = "in the ring" if layout.ring else f"layer {layout.layer[place]}"
     return f"<b>rank {rank}</b>, {where}<br>{plan.loads[rank]} samples<br>parts {runs(sorted(held.tolist()))}"
@@ -194,9 +186,8 @@ def strips_of(plan: Plan, ranks: int) -> Strips:
     part, coefficient = plan.indices[: len(rank)], plan.coefficients[: len(rank)]
     order = np.lexsort((part, rank))
     rank, part, coefficient = rank[order], part[order], coefficient[order]
-    same = (
-        (np.diff(rank) == 0) & (np.diff(part) == 1) & np.isclose(coefficient[1:], coefficient[:-1], rtol=1e-9)
-    )
+    alike = np.isclose(coefficient[1:], coefficient[:-1], rtol=1e-9)
+    same = (np.diff(rank) == 0) & (np.diff(part) == 1) & alike
     first = np.flatnonzero(np.concatenate([[True], ~same])) if len(rank) else np.zeros(0, dtype=np.int64)
     last = np.append(first[1:] - 1, len(rank) - 1)[: len(first)]
     strips = Strips(rank[first], plan.bounds[part[first]], plan.bounds[part[last] + 1], coefficient[first])
@@ -226,12 +217,10 @@ def _held(strips: Strips) -> go.Bar:
 def _axes(figure: go.Figure, plan: Plan, layout: Layout, strips: Strips) -> None:
     shown = int(strips.rank.max(initial=0))
     whole = len(layout.rank) == plan.ranks or layout.ring
-    bare = {"visible": False, "domain": [0.0 if whole else 0.12, 0.44]}
+    bare = {"visible": False, "scaleanchor": "x" if layout.radial else None}
     figure.update_layout(
-        xaxis=bare,
-        yaxis={"visible": False, "scaleanchor": "x" if layout.radial else None}
-        if whole
-        else _layer_axis(plan),
+        xaxis={"visible": False, "domain": [0.0 if whole else 0.12, 0.44]},
+        yaxis=bare if whole else _layer_axis(plan),
         xaxis2={"domain": [0.55, 1.0], "anchor": "y2", "title_text": "sample", "range": [0, plan.samples]},
         yaxis2={"anchor": "x2", "title_text": "worker", "range": [shown + 0.6, 0.4], "showgrid": False},
     )
@@ -241,14 +230,7 @@ def _axes(figure: go.Figure, plan: Plan, layout: Layout, strips: Strips) -> None
 
 def _layer_axis(plan: Plan) -> dict[str, object]:
     """How many workers each layer has, where not all of them are drawn."""
-    counts = np.bincount(layers(plan.parent))
-    words = [
-        "master",
-        *(f"layer {depth}:<br>{_workers(n)}" for depth, n in enumerate(counts.tolist()) if depth),
-    ]
+    counts = np.bincount(plan.depth)
+    words = [f"layer {depth}:<br>{plural(n, 'worker')}" for depth, n in enumerate(counts.tolist())]
     bare = {"showgrid": False, "showline": False, "ticks": "", "title_text": ""}
-    return {**bare, "tickvals": -np.arange(len(counts)), "ticktext": words}
-
-
-def _workers(number: int) -> str:
-    return f"{number} worker{'s' * (number != 1)}"
+    return {**bare, "tickvals": -np.arange(len(counts)), "ticktext": ["master", *words[1:]]}

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from workbench.base.types import Array
 from workbench.core.plan import Plan
 from workbench.experiment import Experiment
-from workbench.figures.inputs import plan_of
+from workbench.figures.inputs import plan_of, signed
 from workbench.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
 MOST_WORKERS, MOST_COLUMNS = 400, 1024
@@ -73,9 +73,8 @@ def cells_of(plan: Plan) -> Cells:
     a, b = int(plan.indptr[1]), int(plan.indptr[workers + 1])
     parts, coefficients = plan.indices[a:b], plan.coefficients[a:b]
     rows = np.repeat(np.arange(workers), np.diff(plan.indptr[1 : workers + 2]))
-    low, high = (
-        (0, plan.parts) if workers == plan.workers or not len(parts) else (parts.min(), parts.max() + 1)
-    )
+    whole = workers == plan.workers or not len(parts)
+    low, high = (0, plan.parts) if whole else (parts.min(), parts.max() + 1)
     width = -(-(high - low) // MOST_COLUMNS)
     values = np.zeros((workers, -(-(high - low) // width)))
     order = np.argsort(np.abs(coefficients), kind="stable")  # the largest is written last and stays
@@ -125,15 +124,12 @@ def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
     limit = min(most, 2.5 * float(np.median(sizes))) if len(sizes) else 1.0
     low, high = (limit * (np.any(sign * coefficients > 0) or not len(sizes)) for sign in (-1, 1))
     ticks = np.linspace(-low, high, 5)
-    text = [f"{tick:.3g}".replace("-", "−") for tick in ticks]
+    text = [signed(tick) for tick in ticks]
     if limit < most:
         text[0] = f"≤ {text[0]}" if low else text[0]
         text[-1] = f"≥ {text[-1]}" if high else text[-1]
-    bar = {
-        "title": {"text": "coefficient<br>\u00a0", "font": {"size": 15}},
-        "tickvals": ticks,
-        "ticktext": text,
-    }
+    title = {"text": "coefficient<br>\u00a0", "font": {"size": 15}}
+    bar = {"title": title, "tickvals": ticks, "ticktext": text}
     neutral, share = palette(theme).neutral, low / (low + high)
     ends = [*([[0.0, BLUE]] if low else []), [share, neutral], *([[1.0, VERMILLION]] if high else [])]
     shown = only_coefficient(coefficients) is None
@@ -143,7 +139,7 @@ def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
 def one_number(coefficients: Array) -> list[str]:
     """Words for a subtitle, where all coefficients are one number."""
     only = only_coefficient(coefficients)
-    return [] if only is None else [f"every coefficient is {only:.4g}".replace("-", "−")]
+    return [] if only is None else [f"every coefficient is {signed(only, 4)}"]
 
 
 def _subtitle(plan: Plan, cells: Cells) -> str:

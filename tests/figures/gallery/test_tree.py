@@ -16,8 +16,8 @@ from tests.figures.conftest import experiment
 from workbench.base.settings import SettingError
 from workbench.core.plan import Plan, star_plan
 from workbench.figures import tree
+from workbench.figures.gallery.tree import MOST_RANKS, MOST_STRIPS, strips_of
 from workbench.figures.layout import ON_RING, REST, place
-from workbench.figures.tree import MOST_RANKS, MOST_STRIPS, strips_of
 
 
 def panel(figure: go.Figure, name: str) -> Any:

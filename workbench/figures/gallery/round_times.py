@@ -19,7 +19,7 @@ from workbench.figures.style import (
     log_ticks,
     new_figure,
     palette,
-    scheme_style,
+    styles,
     time_unit,
 )
 from workbench.forecasting import Forecast
@@ -70,14 +70,13 @@ def round_times(
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
-    return (
-        figure.update_layout(  # in one call: plotly checks everything anew in each, and a slider waits for it
-            xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows)},
-            yaxis={**order, "showgrid": False, "ticks": "", "range": [-0.6, len(rows) - 0.4]},
-            annotations=[_said_mean(row) for row in rows],
-            showlegend=False,
-            margin={"r": 150},
-        )
+    # In one call: plotly checks everything anew in each, and a slider waits for it.
+    return figure.update_layout(
+        xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows)},
+        yaxis={**order, "showgrid": False, "ticks": "", "range": [-0.6, len(rows) - 0.4]},
+        annotations=[_said_mean(row) for row in rows],
+        showlegend=False,
+        margin={"r": 150},
     )
 
 
@@ -89,27 +88,24 @@ def _scale(rows: Sequence[_Row]) -> dict[str, object]:
 
 
 def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], skip: int) -> list[_Row]:
-    if isinstance(runs, (Trace, Forecast)):
-        runs = [runs]
+    runs = [runs] if isinstance(runs, (Trace, Forecast)) else runs
     if not isinstance(runs, Collection):
         raise SettingError(f"runs = {runs!r:.60}: is no list; give at least one Trace or Forecast")
     if not len(runs):
         raise SettingError("runs = []: is empty; give at least one Trace or Forecast")
     pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))
-    seen: dict[str, int] = {}
-    rows = []
-    for label, run in pairs:
-        scheme = run.experiment.scheme if isinstance(run, Trace) else label.split(" ")[0]
-        rows.append(_Row(label, scheme_style(scheme, seen.get(scheme, 0)), _seconds(run, skip)))
-        seen[scheme] = seen.get(scheme, 0) + 1
-    return rows
+    schemes = [
+        run.experiment.scheme if isinstance(run, Trace) else label.split(" ")[0] for label, run in pairs
+    ]
+    return [
+        _Row(label, style, _seconds(run, skip))
+        for (label, run), style in zip(pairs, styles(schemes), strict=True)
+    ]
 
 
 def _name(runs: list[Trace | Forecast]) -> list[tuple[str, Trace | Forecast]]:
-    found = iter(labels([run for run in runs if isinstance(run, Trace)]))
-    return [
-        (next(found) if isinstance(run, Trace) else f"forecast {i}", run) for i, run in enumerate(runs, 1)
-    ]
+    found = iter(labels([r for r in runs if isinstance(r, Trace)]))
+    return [(next(found) if isinstance(r, Trace) else f"forecast {i}", r) for i, r in enumerate(runs, 1)]
 
 
 def _seconds(run: Trace | Forecast, skip: int) -> Array:
@@ -146,17 +142,13 @@ def _box(row: _Row, unit: Unit) -> go.Box:
 
 def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
     colors = palette(theme)
+    edge = {"color": colors.background, "width": 1.5}
     return go.Scatter(
         x=[row.seconds.mean() * unit.scale],
         y=[row.label],
         mode="markers",
         name=f"{row.label} mean",
-        marker={
-            "symbol": "diamond",
-            "size": 11,
-            "color": colors.text,
-            "line": {"color": colors.background, "width": 1.5},
-        },
+        marker={"symbol": "diamond", "size": 11, "color": colors.text, "line": edge},
         hovertemplate=f"<b>{row.label}</b><br>mean %{{x:.4g}} {unit.name}<extra></extra>",
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from workbench.base.settings import SettingError
 from workbench.figures import Contest, scheme_style, winners
-from workbench.figures.contest import mixed, quantity_of
+from workbench.figures.gallery.winners import mixed
 from workbench.figures.style import palette
 
 NAN = float("nan")
@@ -49,18 +49,3 @@ def test_one_scheme_alone_wins_everywhere() -> None:
 def test_an_empty_contest_is_refused() -> None:
     with pytest.raises(SettingError, match="contest: is empty"):
         winners(Contest((), (), (), np.zeros((0, 0, 0))))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0"),
-        (2.5e-6, "2.5 µs"),
-        (1e-3, "1 ms"),
-        (9.996e-4, "1 ms"),
-        (90.0, "90 s"),
-        (12345.6, "12346 s"),
-    ],
-)
-def test_times_are_written_in_the_unit_that_suits_them(seconds: float, text: str) -> None:
-    assert quantity_of(seconds) == text

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.base.intervals import Band
 from workbench.base.settings import SettingError, unknown_name
-from workbench.figures.meanings import axis, result, setting
-from workbench.figures.style import Style, Theme, fade, log_ticks, new_figure, scheme_style
-
-if TYPE_CHECKING:
-    import pandas as pd
+from workbench.figures.lines import Line, about, draw, scale_y
+from workbench.figures.meanings import axis, result, setting, upper
+from workbench.figures.style import Theme, log_ticks, new_figure, scheme_style
 
 _RATIO, _RATIO_TIME = 20.0, 6.0  # beyond them, ratios say more than differences: logarithmic axis
 _TIMES = ("time", "round_time", "time_to")
-
-
-class Line(NamedTuple):
-    """Means along x with their intervals, each over n runs, and the look of the line."""
-
-    label: str
-    style: Style
-    x: Any  # numbers, or texts on a categorical axis
-    band: Band
-    n: int
 
 
 def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -> go.Figure:
@@ -72,9 +62,6 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     return figure
 
 
-# ---------------------------------------------------------------- a result against a setting
-
-
 def _groups(summary: pd.DataFrame) -> list[str]:
     by = list(summary.attrs.get("by", []))
     if not by or "of" not in summary.attrs or not {"mean", "low", "high", *by} <= set(summary):
@@ -92,17 +79,16 @@ def _abscissa(summary: pd.DataFrame, by: list[str]) -> str:
 
 
 def _lines(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Line]:
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     groups = summary.groupby(others, dropna=False, sort=False) if others else [((), summary)]
     for key, group in groups:
         rows = group.dropna(subset=[x, "mean"])
         facts = {name: value for name, value in zip(others, key, strict=True) if value == value}
         scheme = str(facts.pop("scheme", ""))
-        words = ", ".join(
-            [*([scheme] if scheme else []), *(f"{_last(k)}={_short(v)}" for k, v in facts.items())]
-        )
-        style = scheme_style(scheme or words or "all", seen.get(scheme, 0))
-        seen[scheme] = seen.get(scheme, 0) + 1
+        told = [f"{name.rsplit('.', 1)[-1]}={_short(value)}" for name, value in facts.items()]
+        words = ", ".join([scheme, *told] if scheme else told)
+        style = scheme_style(scheme or words or "all", seen[scheme])
+        seen[scheme] += 1
         if len(rows):
             ends = Band(*(rows[name].to_numpy(float) for name in ("mean", "low", "high")))
             yield Line(words or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max()))
@@ -125,77 +111,3 @@ def _scale_x(figure: go.Figure, lines: Sequence[Line], text: str, numbers: bool)
         figure.update_xaxes(type="log", tickformat="~g", **log_ticks(min(values), max(values)))
     elif all(float(value).is_integer() for value in values) and max(values) - min(values) <= 12:
         figure.update_xaxes(dtick=1)
-
-
-# ---------------------------------------------------------------- both
-
-
-def draw(figure: go.Figure, lines: Sequence[Line], joined: bool, markers: bool = True) -> None:
-    """Bands first, so that no line lies under another's band."""
-    if joined:
-        figure.add_traces([_area(line) for line in lines if line.n > 1])
-    for line in lines:
-        look = "lines+markers" if joined and markers else "lines" if joined else "markers"
-        ends = {"array": line.band.high - line.band.mean, "arrayminus": line.band.mean - line.band.low}
-        figure.add_scatter(
-            x=line.x,
-            y=line.band.mean,
-            error_y=None if joined or line.n < 2 else {"type": "data", "thickness": 2.5, "width": 8, **ends},
-            mode=look,
-            name=line.label,
-            legendgroup=line.label,
-            showlegend=True,
-            line={"color": line.style.color, "dash": line.style.dash, "width": 3},
-            marker={"color": line.style.color, "symbol": line.style.symbol, "size": 11},
-            hovertemplate=f"<b>{line.label}</b><br>%{{x}}<br>mean %{{y:.5g}}<extra></extra>",
-        )
-
-
-def _area(line: Line) -> go.Scatter:
-    """The band, as one closed curve; on a logarithmic axis it ends where numbers are no longer positive."""
-    known = np.isfinite(line.band.low)
-    x = np.asarray(line.x)[known]
-    low, high = line.band.low[known], line.band.high[known]
-    if line.band.mean.min() > 0:
-        low = np.maximum(low, line.band.mean.min() / 10)
-    return go.Scatter(
-        x=np.concatenate([x, x[::-1]]),
-        y=np.concatenate([high, low[::-1]]),
-        fill="toself",
-        fillcolor=fade(line.style.color, 0.2),
-        line={"width": 0},
-        mode="lines",
-        name=f"{line.label} band",
-        legendgroup=line.label,
-        showlegend=False,
-        hoverinfo="skip",
-    )
-
-
-def scale_y(lines: Sequence[Line], ratio: float = _RATIO) -> dict[str, Any]:
-    """Logarithmic where ratios say more than differences."""
-    values = np.concatenate([line.band.mean for line in lines])
-    values = values[np.isfinite(values)]
-    if len(values) and values.min() > 0 and values.max() > ratio * values.min():
-        low, high = float(values.min()), float(values.max())
-        numbers = {"exponentformat": "power"} if high > 1e4 * low else {"tickformat": "~g"}
-        return {"type": "log", **numbers, **log_ticks(low, high)}
-    return {}
-
-
-def about(lines: Sequence[Line], level: float) -> str:
-    """Say what the bands are."""
-    counts = {line.n for line in lines}
-    if counts == {1}:
-        return "single runs: no band"
-    number = str(counts.pop()) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-    return f"band: {100 * level:g} % confidence interval of the mean over {number} runs"
-
-
-def _last(name: str) -> str:
-    return name.rsplit(".", 1)[-1]
-
-
-def upper(text: str) -> str:
-    """With a capital letter."""
-    return text[:1].upper() + text[1:]

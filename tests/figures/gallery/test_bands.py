@@ -11,28 +11,11 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
-from workbench.base.intervals import band
+from tests.figures.gallery.conftest import RATES
 from workbench.base.settings import SettingError
 from workbench.figures import bands, convergence_bands, scheme_style
 from workbench.figures.meanings import axis
 from workbench.trace.table import Runs
-
-RATES = (1e3, 1e4, 1e5)
-
-
-@pytest.fixture(scope="module")
-def many() -> list[wb.Trace]:
-    common = {"workers": 6, "rounds": 10, "problem_args": {"samples": 60, "features": 3}}
-    return wb.compare(
-        [
-            wb.Experiment(
-                **common, scheme=scheme, seed=seed, delays={"kind": "shifted_exponential", "rate": rate}
-            )
-            for scheme in ("UMW", "SGD")
-            for rate in RATES
-            for seed in range(4)
-        ]
-    )
 
 
 @pytest.fixture(scope="module")
@@ -90,37 +73,6 @@ def test_what_is_no_summary(runs: Runs) -> None:
         bands(runs.mean("time", by=["scheme"]), x="rate")
     with pytest.raises(SettingError, match="is empty"):
         bands(runs.where(scheme="GC").mean("time", by=["scheme"]))
-
-
-def test_curves_are_the_mean_over_seeds(many: list[wb.Trace]) -> None:
-    group = [
-        trace for trace in many if trace.experiment == many[0].experiment.replace(seed=trace.experiment.seed)
-    ]
-    assert len(group) == 4
-    area, line = convergence_bands(group, x="round").data
-    known = band([trace.columns["loss"] for trace in group])
-    assert np.allclose(line.y, known.mean)
-    assert np.allclose(area.y[: len(known.high)], known.high)
-    area, line = convergence_bands(group).data
-    assert line.x[0] == 0.0
-    assert line.y[0] == pytest.approx(np.mean([trace.initial["loss"] for trace in group]))
-    assert line.x[-1] == min(trace.columns["time"][-1] for trace in group)
-    at = float(line.x[200])
-    values = [np.interp(at, [0, *t.columns["time"]], [t.initial["loss"], *t.columns["loss"]]) for t in group]
-    assert line.y[200] == pytest.approx(np.mean(values))
-
-
-def test_curves_of_different_settings_are_apart_and_of_different_seeds_together(many: list[wb.Trace]) -> None:
-    figure = convergence_bands(many)
-    names = [trace.name for trace in figure.data if trace.showlegend]
-    assert len(names) == len(set(names)) == 6
-    assert all("(4 runs)" in name for name in names)
-    with pytest.raises(SettingError, match="x = 'bytes'"):
-        convergence_bands(many, x="bytes")
-    with pytest.raises(SettingError, match="empty"):
-        convergence_bands([])
-    with pytest.raises(SettingError, match="lss"):
-        convergence_bands(many, metric="lss")
 
 
 def titles(figure: go.Figure) -> list[str]:

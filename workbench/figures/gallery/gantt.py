@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures import round_events as ev
-from workbench.figures.round_events import Bars, Round
+from workbench.figures.round_events import Bars, Round, events_of
 from workbench.figures.style import (
     BLUE,
     CLEAR,
@@ -55,29 +54,27 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     >>> gantt(trace, 2).layout.xaxis.title.text
     'time since the round’s start (ms)'
     """
-    r = ev.events_of(trace, round)
+    r = events_of(trace, round)
     unit, ranks = time_unit(r.duration), min(r.plan.ranks, MOST_RANKS)
-    figure = new_figure(theme, _title(trace, round), _subtitle(r, unit), _height(ranks))
+    title = f"{trace.label}, {trace.experiment.workers} workers: round {round}"
+    height = int(190 + ranks * np.clip(900 / ranks, 5, 30))
+    figure = new_figure(theme, title, _subtitle(r, unit), height)
     layers = [(name, _shown(bars), look) for name, bars, look in _layers(r, theme)]
     figure.add_traces([_bar(name, bars, look, unit, ranks) for name, bars, look in layers if len(bars.rank)])
     marks = (_crosses(r, unit), _deaths(r, theme), _commits(r, unit, theme))
     figure.add_traces([mark for mark in marks if len(mark.y)])
-    _end(figure, r, unit, theme)
-    _axes(figure, r, unit)
-    return figure
+    return figure.update_layout(
+        **_axes(r, unit), shapes=_uprights(r, unit, theme), barmode="overlay", legend_traceorder="normal"
+    )
 
 
 def _shown(bars: Bars) -> Bars:
     return bars.where(bars.rank < MOST_RANKS)
 
 
-def _title(trace: Trace, round: int) -> str:
-    return f"{trace.label}, {trace.experiment.workers} workers: round {round}"
-
-
 def _subtitle(r: Round, unit: Unit) -> str:
-    answers, late = len(set(ev.computing(r).rank)), len(ev.dropped(r).rank)
-    cut, idle = len(ev.cut_off(r).rank), ev.idle(r)
+    answers, late = len(set(r.computing.rank)), len(r.dropped.rank)
+    cut, idle = len(r.cut_off.rank), r.idle
     words = (
         f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late · {cut} cut off"
     )
@@ -85,25 +82,21 @@ def _subtitle(r: Round, unit: Unit) -> str:
     return words if r.plan.ranks <= MOST_RANKS else f"{words} · ranks 0 to {MOST_RANKS - 1} shown"
 
 
-def _height(ranks: int) -> int:
-    return int(190 + ranks * np.clip(900 / ranks, 5, 30))
-
-
 def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
     """Kinds of bars in the order of drawing; where a rank computes and sends at once, each has half of its row."""
     muted, lower = palette(theme).muted, {"width": 0.4, "offset": 0.0}
-    work, talk = ({"width": 0.4, "offset": -0.4}, lower) if ev.overlapping(r) else ({}, {})
+    work, talk = ({"width": 0.4, "offset": -0.4}, lower) if r.overlapping else ({}, {})
     return [
-        ("model comes down", ev.downloading(r), {**_solid(GREEN), **work}),
-        ("computes", ev.computing(r), {**_solid(BLUE), **work}),
-        ("message travels, queues", ev.waiting(r), {**_solid(fade(ORANGE, 0.4)), **talk}),
-        ("message through the port", ev.passing(r), {**_solid(ORANGE), **talk}),
-        ("port receives", ev.receiving(r), {**_solid(VERMILLION), **lower}),
-        ("exchanges a series of messages", ev.exchanging(r), {**_solid(ORANGE), **talk}),
-        ("decodes", ev.decoding(r), {**_solid(PINK), **work}),
-        ("answer too late: dropped", ev.dropped(r), {**_hollow(ORANGE), **talk}),
-        ("still computing: cut off", ev.cut_off(r), {**_hollow(BLUE), "words": "cut off", "ink": muted}),
-        ("no answer in this round", ev.silent(r), {**_hollow(muted), "words": "no answer", "ink": muted}),
+        ("model comes down", r.downloading, {**_solid(GREEN), **work}),
+        ("computes", r.computing, {**_solid(BLUE), **work}),
+        ("message travels, queues", r.waiting, {**_solid(fade(ORANGE, 0.4)), **talk}),
+        ("message through the port", r.passing, {**_solid(ORANGE), **talk}),
+        ("port receives", r.receiving, {**_solid(VERMILLION), **lower}),
+        ("exchanges a series of messages", r.exchanging, {**_solid(ORANGE), **talk}),
+        ("decodes", r.decoding, {**_solid(PINK), **work}),
+        ("answer too late: dropped", r.dropped, {**_hollow(ORANGE), **talk}),
+        ("still computing: cut off", r.cut_off, {**_hollow(BLUE), "words": "cut off", "ink": muted}),
+        ("no answer in this round", r.silent, {**_hollow(muted), "words": "no answer", "ink": muted}),
     ]
 
 
@@ -140,7 +133,7 @@ def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) ->
 
 
 def _crosses(r: Round, unit: Unit) -> go.Scatter:
-    late, lowered = _shown(ev.dropped(r)), 0.2 if ev.overlapping(r) else 0.0
+    late, lowered = _shown(r.dropped), 0.2 if r.overlapping else 0.0
     return go.Scatter(
         x=late.end * unit.scale,
         y=late.rank + lowered,
@@ -167,47 +160,38 @@ def _deaths(r: Round, theme: str) -> go.Scatter:
 
 
 def _commits(r: Round, unit: Unit, theme: str) -> go.Scatter:
-    bars = _shown(ev.commits(r))
+    bars = _shown(r.commits)
+    size = 9 if len(bars.rank) > _FEW else 12
     return go.Scatter(
         x=bars.end * unit.scale,
         y=bars.rank,
         mode="markers",
         name="commits",
-        marker={
-            "symbol": "diamond",
-            "size": 9 if len(bars.rank) > _FEW else 12,
-            "color": palette(theme).text,
-        },
+        marker={"symbol": "diamond", "size": size, "color": palette(theme).text},
         cliponaxis=False,
-        hovertemplate="<b>rank %{y}</b> has the gradient<br>%{x:.5g} " + unit.name + "<extra></extra>",
+        hovertemplate=f"<b>rank %{{y}}</b> has the gradient<br>%{{x:.5g}} {unit.name}<extra></extra>",
     )
 
 
-def _end(figure: go.Figure, r: Round, unit: Unit, theme: str) -> None:
+def _uprights(r: Round, unit: Unit, theme: str) -> list[dict[str, Any]]:
+    """Lines from bottom to top at the round's end, and at its start where some ranks began before."""
     line = {"color": palette(theme).text, "width": 2}
     lines = [(r.duration * unit.scale, line)]
     if r.early < 0:  # ranks that began before the round before had ended everywhere
         lines.append((0.0, {**line, "width": 1, "dash": "dot"}))
-    figure.update_layout(shapes=[_upright(x, look) for x, look in lines])
+    place = {"type": "line", "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
+    return [{**place, "x0": x, "x1": x, "line": look} for x, look in lines]
 
 
-def _upright(x: float, line: dict[str, Any]) -> dict[str, Any]:
-    """A line from bottom to top."""
-    return {"type": "line", "xref": "x", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "y domain", "line": line}
-
-
-def _axes(figure: go.Figure, r: Round, unit: Unit) -> None:
-    span = [r.early * unit.scale, r.duration * unit.scale]
-    room = 0.02 * (span[1] - span[0])
+def _axes(r: Round, unit: Unit) -> dict[str, dict[str, Any]]:
+    first, last = r.early * unit.scale, r.duration * unit.scale
+    room = 0.02 * (last - first)
     ranks = min(r.plan.ranks, MOST_RANKS)
     ticks = _ticks(ranks)
-    across = {
-        "title_text": f"time since the round’s start ({unit.name})",
-        "range": [span[0] - room, span[1] + room],
-    }
+    words = f"time since the round’s start ({unit.name})"
     down = {"title_text": "rank", "range": [ranks - 0.4, -0.6], "showgrid": False, "tickmode": "array"}
     down |= {"tickvals": ticks, "ticktext": ["master" if rank == 0 else str(rank) for rank in ticks]}
-    figure.update_layout(xaxis=across, yaxis=down, barmode="overlay", legend_traceorder="normal")
+    return {"xaxis": {"title_text": words, "range": [first - room, last + room]}, "yaxis": down}
 
 
 def _ticks(ranks: int) -> list[int]:

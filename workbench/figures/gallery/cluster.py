@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.types import Array
-from workbench.figures.contest import quantity_of
 from workbench.figures.style import (
     BLUE,
     GREEN,
@@ -18,15 +18,16 @@ from workbench.figures.style import (
     VERMILLION,
     Theme,
     Unit,
+    error_bars,
     log_ticks,
     new_figure,
     palette,
     time_unit,
 )
 from workbench.planning.laws import drawn, straggling
-from workbench.planning.profile import ClusterProfile, Recorded
+from workbench.planning.profile import QUANTILES, ClusterProfile, Recorded
+from workbench.planning.quantities import quantity_of
 
-SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_POINTS = 400
 LINE = 105  # letters of a subtitle's line, on a page that is 1100 px wide
 LAW_ROUNDS, LAW_WORKERS = 40, 500
@@ -36,6 +37,7 @@ PANELS = (
     "Distribution and fitted law",
     "Messages and fitted link",
 )
+Look = dict[str, Any]
 
 
 def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
@@ -64,12 +66,9 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     _by_worker(figure, measured, shown, unit)
     _distribution(figure, measured, theme, unit)
     _messages(figure, measured)
-    figure.update_layout(
-        margin_t=130 + more, legend={"y": -0.09, "x": 0.0, "orientation": "h", "yanchor": "top"}
-    )
-    figure.update_layout(margin_b=130)
     figure.update_annotations(font={"size": 17})
-    return figure
+    legend = {"y": -0.09, "x": 0.0, "orientation": "h", "yanchor": "top"}
+    return figure.update_layout(margin_t=130 + more, margin_b=130, legend=legend)
 
 
 def _about(measured: ClusterProfile) -> list[str]:
@@ -84,22 +83,27 @@ def _about(measured: ClusterProfile) -> list[str]:
 # ---------------------------------------------------------------- workers
 
 
+def _line(figure: go.Figure, panel: Look, x: Any, y: Any, name: str, **look: Any) -> None:
+    figure.add_scatter(**panel, x=x, y=y, mode="lines", name=name, line={"width": 2.8, **look})
+
+
+def _dots(figure: go.Figure, panel: Look, x: Any, quantiles: Array, width: int, **look: Any) -> None:
+    """Medians, with bars from the 5 % to the 95 % quantile; quantiles: (5, dots)."""
+    low, middle, high = quantiles[[0, 2, 4]]
+    bars = error_bars(low, middle, high, thickness=2, width=width)
+    figure.add_scatter(**panel, x=x, y=middle, mode="markers", error_y=bars, **look)
+
+
 def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
     """The most and the least straggling worker."""
+    panel, rounds = {"row": 1, "col": 1}, np.arange(len(shown.times))
     most, least = extremes(shown.times)
     looks = ((most, "straggles most", VERMILLION, "solid"), (least, "straggles least", BLUE, "dash"))
     for worker, words, color, dash in looks:
-        figure.add_scatter(
-            row=1,
-            col=1,
-            x=np.arange(len(shown.times)),
-            y=shown.times[:, worker] * unit.scale,
-            mode="lines",
-            name=f"worker {worker + 1} {words}",
-            line={"color": color, "width": 2.2, "dash": dash},
-        )
-    figure.update_xaxes(row=1, col=1, title_text="round")
-    figure.update_yaxes(row=1, col=1, title_text=f"time of a task ({unit.name})", rangemode="tozero")
+        times, name = shown.times[:, worker] * unit.scale, f"worker {worker + 1} {words}"
+        _line(figure, panel, rounds, times, name, color=color, dash=dash, width=2.2)
+    figure.update_xaxes(**panel, title_text="round")
+    figure.update_yaxes(**panel, title_text=f"time of a task ({unit.name})", rangemode="tozero")
 
 
 def extremes(times: Array) -> tuple[int, int]:
@@ -115,32 +119,18 @@ def extremes(times: Array) -> tuple[int, int]:
 
 def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, unit: Unit) -> None:
     """Median and the middle nine tenths of each worker's times; hosts follow one another in the ranks' order."""
-    quantiles = np.quantile(shown.times, SHARES, axis=0) * unit.scale
+    panel, few = {"row": 1, "col": 2}, measured.workers <= 40
+    quantiles = np.quantile(shown.times, QUANTILES, axis=0) * unit.scale
     first = 0
     for place, host in enumerate(measured.hosts):
         here = np.arange(first, first + host.ranks)
         first += host.ranks
-        middle = quantiles[2, here]
-        figure.add_scatter(
-            row=1,
-            col=2,
-            x=here + 1,
-            y=middle,
-            mode="markers",
-            name=host.name,
-            marker={"color": HUES[place % len(HUES)], "size": 8 if measured.workers <= 40 else 5},
-            error_y={
-                "type": "data",
-                "array": quantiles[4, here] - middle,
-                "arrayminus": middle - quantiles[0, here],
-                "thickness": 2,
-                "width": 3 if measured.workers <= 40 else 0,
-            },
-            showlegend=len(measured.hosts) <= len(HUES),
-            hovertemplate=f"worker %{{x}} on {host.name}<br>median %{{y:.4g}} {unit.name}<extra></extra>",
-        )
-    figure.update_xaxes(row=1, col=2, title_text="worker (bars: 5 to 95 %)")
-    figure.update_yaxes(row=1, col=2, title_text=f"time of a task ({unit.name})", rangemode="tozero")
+        marker = {"color": HUES[place % len(HUES)], "size": 8 if few else 5}
+        hover = f"worker %{{x}} on {host.name}<br>median %{{y:.4g}} {unit.name}<extra></extra>"
+        look = {"marker": marker, "hovertemplate": hover, "showlegend": len(measured.hosts) <= len(HUES)}
+        _dots(figure, panel, here + 1, quantiles[:, here], 3 if few else 0, name=host.name, **look)
+    figure.update_xaxes(**panel, title_text="worker (bars: 5 to 95 %)")
+    figure.update_yaxes(**panel, title_text=f"time of a task ({unit.name})", rangemode="tozero")
 
 
 # ---------------------------------------------------------------- the law
@@ -148,31 +138,21 @@ def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, uni
 
 def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit: Unit) -> None:
     """Share of the times that are longer, logarithmic: tails show."""
-    place = measured.main
+    panel, place = {"row": 2, "col": 1}, measured.main
     shown, best = measured.recorded[place], measured.laws[place][0]
     law = drawn(best.delays, LAW_ROUNDS, LAW_WORKERS) * shown.typical
     words = f"{best.delays.kind.replace('_', ' ')}{'' if best.fits else ' (does not fit)'}"
-    for times, name, color, dash in (
-        (shown.times, "measured", palette(theme).text, "solid"),
-        (law, words, ORANGE, "dash"),
-    ):
+    ink = palette(theme).text
+    for times, name, color, dash in ((shown.times, "measured", ink, "solid"), (law, words, ORANGE, "dash")):
         x, y = survival(times)
-        figure.add_scatter(
-            row=2,
-            col=1,
-            x=x * unit.scale,
-            y=y,
-            mode="lines",
-            name=name,
-            line={"color": color, "width": 2.8, "dash": dash, "shape": "hv"},
-        )
+        _line(figure, panel, x * unit.scale, y, name, color=color, dash=dash, shape="hv")
     ticks = [10.0**-k for k in range(5)]
     figure.update_yaxes(
-        row=2, col=1, type="log", title_text="share of tasks that take longer", tickvals=ticks,
+        **panel, type="log", title_text="share of tasks that take longer", tickvals=ticks,
         ticktext=[f"{100 * t:g} %" for t in ticks], range=[np.log10(0.5 / shown.times.size), 0.05],
     )  # fmt: skip
     distance = f"Kolmogorov distance {best.distance:.2f}"
-    figure.update_xaxes(row=2, col=1, title_text=f"time of a task ({unit.name}); {distance}")
+    figure.update_xaxes(**panel, title_text=f"time of a task ({unit.name}); {distance}")
 
 
 def survival(times: Array) -> tuple[Array, Array]:
@@ -194,47 +174,24 @@ def survival(times: Array) -> tuple[Array, Array]:
 def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     """Times on the way by length, and what the fitted link charges."""
     lengths, up, down = by_length(measured.recorded)
+    panel, unit = {"row": 2, "col": 2}, time_unit(float(np.median(up[:, 2])))
     ways = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
-    unit = time_unit(float(np.median(up[:, 2])))
     for name, color, symbol, shift, quantiles in ways:
-        low, middle, high = (quantiles[:, k] * unit.scale for k in (0, 2, 4))
-        figure.add_scatter(
-            row=2,
-            col=2,
-            x=lengths * shift,  # side by side, not one over the other
-            y=middle,
-            mode="markers",
-            name=name,
-            marker={"color": color, "symbol": symbol, "size": 9},
-            error_y={
-                "type": "data",
-                "array": high - middle,
-                "arrayminus": middle - low,
-                "thickness": 2,
-                "width": 4,
-            },
-        )
-    port = measured.fitted.port
-    x = np.geomspace(lengths.min(), lengths.max(), 60) if lengths.min() < lengths.max() else lengths[:1]
+        marker = {"color": color, "symbol": symbol, "size": 9}
+        beside = lengths * shift  # not one over the other
+        _dots(figure, panel, beside, quantiles.T * unit.scale, 4, name=name, marker=marker)
+    port, low, high = measured.fitted.port, float(lengths.min()), float(lengths.max())
+    x = np.geomspace(low, high, 60) if low < high else lengths[:1]
     y = np.array([port.latency + port.transfer(float(b)) for b in x]) * unit.scale
-    words = link_words(measured)
-    figure.add_scatter(
-        row=2,
-        col=2,
-        x=x,
-        y=y,
-        mode="lines",
-        name=words,
-        line={"color": VERMILLION, "width": 2.8, "dash": "dash"},
-    )
-    figure.update_xaxes(
-        row=2, col=2, type="log", title_text="length of a message (bytes; bars: 5 to 95 %)", **_ticks(lengths)
-    )
-    highest = max(float(up[:, 4].max()), float(down[:, 4].max())) * unit.scale
-    lowest = max(min(float(up[:, 0].min()), float(down[:, 0].min())) * unit.scale, highest / 1e4)
+    _line(figure, panel, x, y, link_words(measured), color=VERMILLION, dash="dash")
+    words = "length of a message (bytes; bars: 5 to 95 %)"
+    figure.update_xaxes(**panel, type="log", title_text=words, **log_ticks(low, high), tickformat="~s")
+    times = np.concatenate([up, down]) * unit.scale
+    highest = float(times.max())
+    lowest = max(float(times.min()), highest / 1e4)
     # Messages of a simulated cluster may take no time at all, which no logarithm shows.
     scale = {"type": "log", **log_ticks(lowest, highest)} if lowest > 0 else {"rangemode": "tozero"}
-    figure.update_yaxes(row=2, col=2, title_text=f"time on the way ({unit.name})", tickformat="~g", **scale)
+    figure.update_yaxes(**panel, title_text=f"time on the way ({unit.name})", tickformat="~g", **scale)
 
 
 def by_length(recorded: Sequence[Recorded]) -> tuple[Array, Array, Array]:
@@ -247,16 +204,9 @@ def by_length(recorded: Sequence[Recorded]) -> tuple[Array, Array, Array]:
     return np.array(lengths, dtype=float), np.array(ups), np.array(downs)
 
 
-def _ticks(lengths: Sequence[float] | Array) -> dict[str, object]:
-    return {**log_ticks(float(np.min(lengths)), float(np.max(lengths))), "tickformat": "~s"}
-
-
 def link_words(measured: ClusterProfile) -> str:
     """The fitted link in words; what is too small to see is left out."""
     port = measured.fitted.port
     rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
     each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
     return f"fitted link: {quantity_of(port.latency)}{each}{rate}"
-
-
-__all__ = ["by_length", "cluster", "extremes", "link_words", "survival"]

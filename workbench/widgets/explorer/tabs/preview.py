@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Lock, Thread
 
 import ipywidgets as w
 
 from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
-from workbench.figures import Contest, code, held, round_times, tree, winners
+from workbench.figures.contest import Contest
+from workbench.figures.gallery.code import code
+from workbench.figures.gallery.held import held
+from workbench.figures.gallery.round_times import round_times
+from workbench.figures.gallery.tree import tree
+from workbench.figures.gallery.winners import winners
 from workbench.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead
+from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tables import costs, sentence
 from workbench.widgets.forms.setup import Setup, Shape, with_shape
-from workbench.widgets.guard import Pane, guarded, sides
+from workbench.widgets.guard import guarded, row, sides
 from workbench.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
@@ -21,14 +27,13 @@ VIEWS = {"Who holds what": tree, "Code": code}
 CONTEST = "Who wins"
 
 
-class Preview(Pane):
-    """Pictures that follow the settings as fast as a slider moves.
+class Preview(Tab):
+    """Pictures that follow the settings as fast as a slider moves."""
 
-    `chosen` is called with stragglers and latency when a field of the map of winners is clicked.
-    """
+    key, title, place = "preview", "Before a run", 0
 
-    def __init__(self, chosen: Callable[[int, float], None]) -> None:
-        self.chosen = chosen
+    def parts(self) -> list[w.Widget]:
+        """Forecasts on the left, a picture of one scheme, or the map of winners, on the right."""
         self.ahead: list[Ahead] = []
         self.times, self.picture, self.part = Plot(), Plot(), Plot()
         self.table, self.note = w.HTML(), w.HTML()
@@ -36,33 +41,33 @@ class Preview(Pane):
         self.entry = w.Dropdown(description="Scheme")
         self.part.layout.display = "none"
         self._map = _Map(self._show_map, self.tell)
-        self._setup: Situation | None = None
-        self.view.observe(lambda _: self._changed_view(), "value")
         self._wanted, self._naming = "", False
+        self.view.observe(lambda _: self._changed_view(), "value")
         self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
-        bar = w.HBox([self.view, self.entry])
-        bar.add_class("wb-row")
-        forecast, picture = w.VBox([self.times, self.table]), w.VBox([bar, self.picture, self.part])
-        super().__init__([self.note, sides(forecast, picture)])
+        forecast = w.VBox([self.times, self.table])
+        picture = w.VBox([row(self.view, self.entry), self.picture, self.part])
+        return [self.note, sides(forecast, picture)]
 
     @guarded
-    def update(
-        self, experiments: Sequence[Experiment], setup: Setup | None, shape: Shape | None, reason: str = ""
-    ) -> None:
-        """Show what these experiments would do, and why others cannot be used."""
-        self.ahead = look_ahead(experiments, known=self.ahead)
-        reasons = dict.fromkeys(text for text in (reason, *(a.reason for a in self.ahead)) if text)
+    def changed(self) -> None:
+        """Show what the experiments would do, and why others cannot be used."""
+        self.ahead = look_ahead(self.desk.experiments, known=self.ahead)
+        reasons = dict.fromkeys(filter(None, (self.desk.reason, *(a.reason for a in self.ahead))))
         self.tell("; ".join(reasons))
         known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}
         self.times.layout.display = "" if known else "none"
         if known:
             self.times.show(lambda theme: low(round_times(known, theme=theme), 176 + 38 * len(known)))
         self.table.value = costs(self.ahead) if self.ahead else ""
-        workers = experiments[0].workers if experiments else 0
-        self._setup = (setup, shape, workers) if setup and shape and experiments else None
         self._name_entries()
         self._draw()
+
+    @property
+    def _situation(self) -> Situation | None:
+        """What the map of winners is made of; None where there is none to make."""
+        setup, shape = self.desk.setup, self.desk.controls.shapes.shape()
+        return (setup, shape, self.desk.experiments[0].workers) if setup and shape else None
 
     def _name_entries(self) -> None:
         """Offer the schemes; the one that the user chose comes back as soon as it can be used again."""
@@ -87,7 +92,7 @@ class Preview(Pane):
         """Draw the chosen picture of the chosen scheme, or the map."""
         self.entry.layout.display = "none" if self.view.value == CONTEST else ""
         if self.view.value == CONTEST:
-            self._map.wanted(self._setup)
+            self._map.wanted(self._situation)
             return
         self._map.wanted(None)
         chosen = self._chosen()
@@ -106,25 +111,20 @@ class Preview(Pane):
             self.note.value = sentence(f"looking who wins: {100 * share:.0f} %")
             return
         self.note.value = ""
-        if self.view.value == CONTEST and self._setup is not None:
-            setup, shape, _ = self._setup
+        if self.view.value == CONTEST and (here := self._situation) is not None:
+            setup, shape, _ = here
             latency = float((setup.common.get("link") or {}).get("latency", 0.0))
             self.picture.show(lambda theme: winners(found, shape.alpha, latency, theme=theme))
 
     @guarded
     def _clicked(self, click: Click) -> None:
+        chosen, here = self._chosen(), self._situation
         if self.view.value == CONTEST:
-            self._clicked_map(click)
-        elif click["trace"] == "nodes" and (chosen := self._chosen()) is not None:
-            self.show_part(chosen, int(click["about"]))
-        elif click["trace"] == "data held" and (chosen := self._chosen()) is not None:
-            self.show_part(chosen, int(click["y"]))
-
-    def _clicked_map(self, click: Click) -> None:
-        if self._setup is None or not isinstance(click.get("x"), int | float) or click["trace"] != "winners":
-            return
-        _, shape, _ = self._setup
-        self.chosen(alphas_of(shape)[round(click["y"])], LATENCIES[round(click["x"])])
+            if here is not None and isinstance(click.get("x"), int | float) and click["trace"] == "winners":
+                stragglers = alphas_of(here[1])[round(click["y"])]
+                self.desk.controls.set_alpha_and_latency(stragglers, LATENCIES[round(click["x"])])
+        elif chosen is not None and click["trace"] in ("nodes", "data held"):
+            self.show_part(chosen, int(click["about" if click["trace"] == "nodes" else "y"]))
 
     def show_part(self, experiment: Experiment, rank: int) -> None:
         """Show what one worker holds, below the picture."""
@@ -132,10 +132,10 @@ class Preview(Pane):
         if rank > MASTER:
             self.part.show(lambda theme: held(experiment, rank, theme=theme))
 
-    def figures(self) -> dict[str, Plot]:
-        """Plots that can be kept, by name."""
-        found = {"forecast of round times": self.times, self.view.value: self.picture}
-        return found if self.part.layout.display == "none" else {**found, "what a worker holds": self.part}
+    def figures(self) -> dict[str, Drawing]:
+        """What is shown."""
+        plots = {"forecast of round times": self.times, self.view.value: self.picture}
+        return shown({**plots, "what a worker holds": self.part})
 
 
 class _Map:
@@ -188,8 +188,5 @@ def _whatever_the_place(setting: Situation) -> object:
     """A setting without its stragglers and its latency, which are the map's axes."""
     setup, shape, workers = setting
     bare = with_shape(setup, shape.replace(stragglers=0), workers)
-    return (
-        bare.entries,
-        {**bare.common, "link": {**(bare.common.get("link") or {}), "latency": 0.0}},
-        shape.children,
-    )
+    link = {**(bare.common.get("link") or {}), "latency": 0.0}
+    return bare.entries, {**bare.common, "link": link}, shape.children

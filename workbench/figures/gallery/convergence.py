@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.figures.inputs import Series, named, shared
+from workbench.figures.meanings import metric_words, short, upper
 from workbench.figures.speedups import (
     AXES,
     RISING,
@@ -21,25 +22,13 @@ from workbench.figures.speedups import (
     reached,
     reference_of,
 )
-from workbench.figures.style import CLEAR, Theme, log_ticks, new_figure, palette
+from workbench.figures.style import CLEAR, Theme, log_scale, log_ticks, new_figure, palette
+from workbench.planning.quantities import quantity
 from workbench.trace.trace import Trace
 
 MOST_POINTS = 2000
 MARKERS = 8
-_RATIO_X, _RATIO_Y = 6.0, 20.0  # beyond these, ratios say more than differences: logarithmic axis
-NAMES = {
-    "loss": "training loss",
-    "relative_error": "relative change ‖θₜ − θₜ₋₁‖² / ‖θₜ₋₁‖²",
-    "model_error": "model error ‖θₜ − θ*‖² / ‖θ*‖²",
-    "residual": "decoding error ‖b − 1‖²",
-    "auc": "AUC",
-    "messages": "gradient messages received in a round",
-    "bytes": "gradient bytes received in a round (B)",
-    "downloads": "models sent in a round",
-    "samples": "samples gone through in a round, by all workers",
-    "started": "samples of work begun in a round, cut off or not",
-    "stale": "answers that came too late in a round",
-}
+_RATIO_X, RATIO_Y = 6.0, 20.0  # beyond these, ratios say more than differences: logarithmic axis
 
 
 def convergence(
@@ -74,14 +63,15 @@ def convergence(
     ['CR']
     """
     series = named(traces)
-    logs = log_x([s.trace for s in series], x), _log_y(series, metric)
+    log = log_x([s.trace for s in series], x)
     figure = new_figure(theme, title(metric, x), shared([s.trace for s in series]), height=640)
     names = [s.label for s in series]
     if target is not None:
-        names = _with_target(figure, series, metric, x, target, logs[0], theme)
-    figure.add_traces(_curves(series, names, metric, x, logs[0]))
-    _axes(figure, series, metric, x, logs)
-    return figure
+        names = _with_target(figure, series, metric, x, target, log, theme)
+    figure.add_traces(_curves(series, names, metric, x, log))
+    figure.update_xaxes(title_text=AXES[x], **_scale_x(series, x, log))
+    figure.update_yaxes(title_text=metric_words(metric), **_scale_y(series, metric))
+    return figure.update_layout(legend_itemwidth=44)
 
 
 def title(metric: str, x: str) -> str:
@@ -90,28 +80,20 @@ def title(metric: str, x: str) -> str:
     >>> title("loss", "time")
     'Training loss versus wall clock'
     """
-    name = _short(metric)
-    return f"{name[:1].upper()}{name[1:]} versus {'wall clock' if x == 'time' else _word(x)}"
+    return f"{upper(short(metric))} versus {'wall clock' if x == 'time' else _word(x)}"
 
 
-def _short(metric: str) -> str:
-    """Name a metric without its formula."""
-    return NAMES.get(metric, metric.replace("_", " ")).split(" ‖")[0]
+def _scale_y(series: Sequence[Series], metric: str) -> dict[str, object]:
+    """Of metrics that are to fall, ratios may say more than differences."""
+    values = np.concatenate([column(s.trace, metric) for s in series])
+    return {"type": "linear", **({} if metric in RISING else log_scale(values, RATIO_Y))}
 
 
-def _axes(figure: go.Figure, series: Sequence[Series], metric: str, x: str, logs: tuple[bool, bool]) -> None:
+def _scale_x(series: Sequence[Series], x: str, log: bool) -> dict[str, object]:
     ends = np.concatenate([abscissa(s.trace, x)[[0, -1]] for s in series])
-    ticks = log_ticks(ends.min(), ends.max()) if logs[0] else {}
-    kinds = ["log" if log else "linear" for log in logs]
-    figure.update_xaxes(title_text=AXES[x], type=kinds[0], **ticks)
-    figure.update_yaxes(title_text=NAMES.get(metric, metric.replace("_", " ")), type=kinds[1])
-    figure.update_xaxes(tickformat="~g" if x == "time" else "~s")  # "~g": no shrunken digits between decades
-    figure.update_layout(legend_itemwidth=44)
-    if logs[1]:
-        values = np.concatenate([column(s.trace, metric) for s in series])
-        low, high = values[np.isfinite(values)].min(), values[np.isfinite(values)].max()
-        words = {"exponentformat": "power"} if high > 1e4 * low else {"tickformat": "~g"}
-        figure.update_yaxes(**words, **log_ticks(low, high))
+    form = "~g" if x == "time" else "~s"  # "~g": no shrunken digits between decades
+    ticks = {"type": "log", **log_ticks(ends.min(), ends.max())} if log else {"type": "linear"}
+    return {"tickformat": form, **ticks}
 
 
 def _curves(
@@ -183,14 +165,6 @@ def log_x(traces: Sequence[Trace], x: str) -> bool:
     return bool(x == "time" and min(starts) > 0 and max(ends) > _RATIO_X * min(ends))
 
 
-def _log_y(series: Sequence[Series], metric: str) -> bool:
-    values = np.concatenate([column(s.trace, metric) for s in series])
-    values = values[np.isfinite(values)]
-    if metric in RISING or not len(values) or values.min() <= 0:
-        return False
-    return bool(values.max() > _RATIO_Y * values.min())
-
-
 # ---------------------------------------------------------------- target
 
 
@@ -205,7 +179,7 @@ def _with_target(
     places = [reached(s.trace, metric, target) for s in series]
     hits = [(s, place) for s, place in zip(series, places, strict=True) if place is not None]
     figure.add_traces([_met(s, metric, place, x, theme) for s, place in hits])
-    heading = f"{_word(x)} to {_short(metric)} {target:.4g}"
+    heading = f"{_word(x)} to {short(metric)} {target:.4g}"
     if base is not None:
         heading += f"<br>(multiple of {series[base].label}’s)"
     figure.update_layout(legend_title_text=heading)
@@ -223,26 +197,13 @@ def _entry(at: float, base: float, x: str) -> str:
     return f"{quantity(at, x)}  ({ratio(at, base):.3g}×)" if base == base else quantity(at, x)
 
 
-def quantity(value: float, x: str) -> str:
-    """Write a place on the x axis with its unit.
-
-    >>> quantity(2_120_000, "bytes"), quantity(12.34, "time")
-    ('2.12 MB', '12.3 s')
-    """
-    if x == "time":
-        return f"{value:#.3g}".rstrip(".") + " s"
-    power = min(4, max(0, int(np.log10(max(value, 1.0)) // 3)))
-    prefix = ["", "k", "M", "G", "T"][power]
-    return f"{value / 1000**power:.3g} {prefix}{'B' if x == 'bytes' else ''}".strip()
-
-
 def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:
     line = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
     # At the right end curves have passed the target: falling ones are below the line, rising ones above. On a
     # logarithmic axis the slowest only just has, and at the left falling ones are far above.
     side = "top" if metric in RISING else "bottom"
     label = {
-        "text": f"{_short(metric)} {target:.4g}",
+        "text": f"{short(metric)} {target:.4g}",
         "textposition": "start" if log and metric not in RISING else "end",
         "yanchor": side,
         "font": {"size": 15},

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import ipywidgets as w
+import plotly.graph_objects as go
 
 from workbench import clusters
-from workbench.experiment import Experiment
-from workbench.figures import convergence, speedups
+from workbench.figures.gallery.convergence import convergence
+from workbench.figures.speedups import common_target, speedups
+from workbench.figures.style import Theme
 from workbench.running.run import Run
 from workbench.running.start import ENGINES, start_all
-from workbench.straightline import common_target
 from workbench.trace.trace import Trace
-from workbench.widgets.explorer.keeping import offered
+from workbench.widgets.explorer.tab import Drawing, Tab
 from workbench.widgets.explorer.tables import sentence, speeds
-from workbench.widgets.guard import Pane, guarded
+from workbench.widgets.guard import guarded, offered, row
 from workbench.widgets.plots.liveplot import LivePlot
 
 WORDS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
 
 
-class Running(Pane):
-    """The live plot with its buttons; `over` is called, from a thread, when all runs shown are over."""
+class Running(Tab):
+    """The live plot with its buttons."""
 
-    def __init__(self, experiments: Callable[[], Sequence[Experiment]], over: Callable[[], None]) -> None:
-        self.experiments, self.over = experiments, over
+    key, title, place = "running", "Run", 1
+
+    def parts(self) -> list[w.Widget]:
+        """Buttons, what the scheme's runs say, and how many times faster one is."""
         self.plot = LivePlot()
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
@@ -38,9 +41,7 @@ class Running(Pane):
         self.engine.observe(lambda _: self._clusters(), "value")
         self.button.on_click(lambda _: self.start())
         self._clusters()
-        bar = w.HBox([self.button, self.engine, self.cluster, self.keep])
-        bar.add_class("wb-row")
-        super().__init__([bar, self.note, self.plot, self.table])
+        return [row(self.button, self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
 
     def _clusters(self) -> None:
         """Only what there is: a simulation needs no cluster."""
@@ -48,8 +49,9 @@ class Running(Pane):
         offered(self.cluster, found)
         self.cluster.layout.display = "" if found else "none"
 
-    def allow(self, reason: str) -> None:
+    def changed(self) -> None:
         """Let the user run, or say why not."""
+        reason = self.desk.reason
         self.button.disabled = bool(reason)
         self.note.value = sentence(f"cannot run: {reason}" if reason else "", bad=True)
 
@@ -58,8 +60,7 @@ class Running(Pane):
         """Start all schemes with the chosen engine."""
         self.tell("")
         options = {"cluster": self.cluster.value} if self.cluster.value else {}
-        runs = start_all(self.experiments(), self.engine.value, **options)
-        self.show(runs)
+        self.show(start_all(self.desk.experiments, self.engine.value, **options))
 
     def show(self, runs: Sequence[Run]) -> None:
         """Show runs, beside those that are drawn if the user wants that."""
@@ -80,37 +81,33 @@ class Running(Pane):
         if self.traces and self.plot.target is None and self.plot.y == "loss":
             self.plot.target = common_target(self.traces)
         self._speeds()
-        self.over()
+        self.desk.over()
 
     def _warn(self) -> None:
         texts = [f"{run.label}: {text}" for run in self.plot.runs for text in run.warnings]
         texts += [f"{run.label}: {run.error}" for run in self.plot.runs if run.error is not None]
         self.tell("; ".join(dict.fromkeys(texts)))
 
+    @property
+    def _measured(self) -> list[Trace]:
+        """Traces that have what the plot shows."""
+        return [trace for trace in self.traces if self.plot.y in trace.columns]
+
     @guarded
     def _speeds(self) -> None:
-        target, traces = self.plot.target, [t for t in self.traces if self.plot.y in t.columns]
-        self.table.value = (
-            speeds(speedups(traces, target, self.plot.y), target) if traces and target is not None else ""
-        )
+        target, traces, self.table.value = self.plot.target, self._measured, ""
+        if traces and target is not None:
+            self.table.value = speeds(speedups(traces, target, self.plot.y), target)
 
-    def figure(self, theme: str = "light") -> object:
-        """The curves as a figure that can be kept; None before a run is over."""
-        traces = [t for t in self.traces if self.plot.y in t.columns]
-        if not traces:
-            return None
-        return convergence(
-            traces,
-            metric=self.plot.y,
-            x=self.plot.x,
-            target=self.plot.target,
-            theme="dark" if theme == "dark" else "light",
-        )
+    def figures(self) -> dict[str, Drawing]:
+        """The curves of the runs that are over."""
+        return {"convergence": self._drawn} if self.traces else {}
+
+    def _drawn(self, theme: Theme) -> go.Figure | None:
+        traces, plot = self._measured, self.plot
+        return convergence(traces, plot.y, plot.x, plot.target, theme) if traces else None
 
 
 def clusters_of(engine: str) -> list[str]:
     """Clusters on which an engine can run; none where it needs none."""
-    if engine == "sim":
-        return []
-
-    return clusters.names()
+    return [] if engine == "sim" else clusters.names()

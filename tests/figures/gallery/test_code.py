@@ -16,8 +16,8 @@ from tests.figures.conftest import experiment
 from workbench.base.settings import SettingError
 from workbench.core.plan import Plan, star_plan
 from workbench.figures import code, tree
-from workbench.figures.code import MOST_COLUMNS, MOST_WORKERS, cells_of, coefficient_scale
-from workbench.figures.palettes import PALETTES
+from workbench.figures.gallery.code import MOST_COLUMNS, MOST_WORKERS, cells_of, coefficient_scale
+from workbench.figures.page import PALETTES
 
 
 @settings(max_examples=30)

@@ -11,9 +11,10 @@ import plotly.graph_objects as go
 from workbench.base.intervals import Band, band
 from workbench.base.settings import unknown_name
 from workbench.base.types import Array
-from workbench.figures.bands import Line, about, draw, scale_y
-from workbench.figures.convergence import NAMES, log_x, title
-from workbench.figures.inputs import named, shared
+from workbench.figures.gallery.convergence import RATIO_Y, log_x, title
+from workbench.figures.inputs import named, plural, shared
+from workbench.figures.lines import Line, about, draw, scale_y
+from workbench.figures.meanings import metric_words
 from workbench.figures.speedups import AXES, abscissa, column
 from workbench.figures.style import Theme, log_ticks, new_figure
 from workbench.trace.trace import Trace
@@ -60,17 +61,20 @@ def convergence_bands(
     series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
     log = log_x(traces, x)
     lines = [
-        Line(_counted(s.label, len(group)), s.style, *_curve(group, metric, x, level, log), len(group))
+        Line(
+            f"{s.label} ({plural(len(group), 'run')})",
+            s.style,
+            *_curve(group, metric, x, level, log),
+            len(group),
+        )
         for s, group in zip(series, groups, strict=True)
     ]
-    facts = shared([group[0] for group in groups])
-    about_all = " · ".join(filter(None, (facts, about(lines, level))))
-    figure = new_figure(theme, title(metric, x), about_all)
+    facts = filter(None, (shared([group[0] for group in groups]), about(lines, level)))
+    figure = new_figure(theme, title(metric, x), " · ".join(facts))
     draw(figure, lines, joined=True, markers=False)
     figure.update_xaxes(title_text=AXES[x], **(_log_axis(lines) if log else {}))
-    figure.update_yaxes(title_text=NAMES.get(metric, metric.replace("_", " ")), **scale_y(lines))
-    figure.update_layout(showlegend=True, legend_itemwidth=44)
-    return figure
+    figure.update_yaxes(title_text=metric_words(metric), **scale_y(lines, RATIO_Y))
+    return figure.update_layout(showlegend=True, legend_itemwidth=44)
 
 
 def _repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
@@ -99,7 +103,3 @@ def _curve(group: Sequence[Trace], metric: str, x: str, level: float, log: bool)
     between = np.geomspace if log else np.linspace
     grid = between(max(time[0] for time in times), min(time[-1] for time in times), POINTS)
     return grid, band([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)], level)
-
-
-def _counted(text: str, n: int) -> str:
-    return f"{text} ({n} run{'s' * (n > 1)})"

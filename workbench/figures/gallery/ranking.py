@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.settings import SettingError
-from workbench.figures.contest import INEXACT, quantity_of
 from workbench.figures.style import (
     BLUE,
     GREY,
@@ -22,9 +20,8 @@ from workbench.figures.style import (
     scheme_style,
     time_unit,
 )
-
-if TYPE_CHECKING:
-    from workbench.planning.advice import Advice, Choice
+from workbench.planning.advice import Advice, Choice
+from workbench.planning.quantities import INEXACT, quantity_of
 
 MOST = 14
 COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "transfers": BLUE}
@@ -76,11 +73,10 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
         figure.update_yaxes(row=1, col=1, title_text=f"{INEXACT}: inexact, rounds simulated")
     figure.update_xaxes(row=1, col=1, title_text=f"time ({unit.name})", **_scale(shown, unit.scale))
     figure.update_xaxes(row=1, col=2, title_text="share of the time", tickformat=".0%", range=[0, 1])
-    figure.update_layout(barmode="stack", margin_t=130, margin_b=110)
-    legend = {"orientation": "h", "x": 1.0, "xanchor": "right", "traceorder": "normal"}
-    figure.update_layout(legend={**legend, "y": 0.0, "yref": "container", "yanchor": "bottom"})
     figure.update_annotations(selector={"yref": "paper"}, font={"size": 17})
-    return figure
+    legend = {"orientation": "h", "x": 1.0, "xanchor": "right", "traceorder": "normal"}
+    legend |= {"y": 0.0, "yref": "container", "yanchor": "bottom"}
+    return figure.update_layout(barmode="stack", margin_t=130, margin_b=110, legend=legend)
 
 
 def picked(advice: Advice, most: int = MOST) -> list[Choice]:
@@ -93,6 +89,8 @@ def picked(advice: Advice, most: int = MOST) -> list[Choice]:
 
 def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
     style = scheme_style(choice.scheme)
+    above, below = (choice.high - choice.seconds) * scale, (choice.seconds - choice.low) * scale
+    bars = {"type": "data", "array": [above], "arrayminus": [below], "thickness": 3, "width": 7}
     figure.add_scatter(
         row=1,
         col=1,
@@ -102,14 +100,7 @@ def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
         name=choice.name,
         showlegend=False,
         marker={"color": style.color, "symbol": style.symbol, "size": 13},
-        error_x={
-            "type": "data",
-            "array": [(choice.high - choice.seconds) * scale],
-            "arrayminus": [(choice.seconds - choice.low) * scale],
-            "thickness": 3,
-            "width": 7,
-            "color": style.color,
-        },
+        error_x={**bars, "color": style.color},
         hovertemplate=(
             f"<b>{choice.name}</b><br>{quantity_of(choice.seconds)} ({quantity_of(choice.low)} to"
             f" {quantity_of(choice.high)})<br>{quantity_of(choice.per_round)} a round, {choice.rounds:.0f} rounds:"
@@ -151,6 +142,3 @@ def _scale(shown: Sequence[Choice], scale: float) -> dict[str, object]:
         ends = [float(np.log10(low)) - 0.08, float(np.log10(high)) + 0.25]
         return {"type": "log", "tickformat": "~g", "range": ends, **log_ticks(low, high)}
     return {"type": "linear", "range": [0, 1.2 * high]}
-
-
-__all__ = ["picked", "ranking"]

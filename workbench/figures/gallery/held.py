@@ -1,0 +1,54 @@
+"""What one worker holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.base.settings import SettingError
+from workbench.experiment import Experiment
+from workbench.figures.gallery.tree import strips_of
+from workbench.figures.gallery.weights import FEW, HEIGHT
+from workbench.figures.inputs import runs, signed
+from workbench.figures.style import BLUE, Theme, new_figure, palette
+
+
+def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "light") -> go.Figure:
+    """Draw which samples a worker goes through in a round, with which coefficients.
+
+    Raises `SettingError` when there is no such worker, or for an unknown theme.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12)
+    >>> held(e, 3).data[0].y.tolist()
+    [1.0]
+    """
+    plan = experiment.built_scheme.held(experiment.plan, round)
+    if not 1 <= rank <= plan.workers:
+        raise SettingError(f"rank = {rank}: there are workers 1 to {plan.workers}")
+    mine = slice(plan.indptr[rank], plan.indptr[rank + 1])
+    indices, coefficients = plan.indices[mine], plan.coefficients[mine]
+    only = replace(plan, indptr=np.array([0, len(indices)]), indices=indices, coefficients=coefficients)
+    _, start, stop, coefficient = strips_of(only, 1)
+    width = stop - start
+    words = f"parts {runs(sorted(indices.tolist()))} of {plan.parts} · {plan.loads[rank]} of {plan.samples} samples"
+    figure = new_figure(theme, f"{experiment.scheme}: what rank {rank} computes", words, height=HEIGHT)
+    figure.add_bar(
+        x=start + width / 2,
+        y=coefficient,
+        width=width,
+        name="held",
+        marker={"color": BLUE, "line": {"width": 0}},
+        text=[signed(c) for c in coefficient] if len(start) <= FEW else None,
+        textposition="outside",
+        cliponaxis=False,
+        customdata=np.stack([start, start + width - 1], axis=1),
+        hovertemplate="samples %{customdata[0]} to %{customdata[1]}<br>coefficient %{y:.5g}<extra></extra>",
+    )
+    figure.update_xaxes(title_text="sample", range=[0, plan.samples], showgrid=False)
+    figure.update_yaxes(title_text="coefficient", zeroline=True, zerolinecolor=palette(theme).muted)
+    return figure

@@ -1,0 +1,84 @@
+"""What a parent makes of its children's messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.core.plan import MASTER
+from workbench.figures.decoding import Weights, decode_weights
+from workbench.figures.inputs import plural, runs, signed
+from workbench.figures.style import BLUE, HUES, VERMILLION, Theme, new_figure, palette
+from workbench.trace.trace import Trace
+
+HEIGHT = 360
+FEW = 24  # bars up to which every number is printed
+
+
+def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "light") -> go.Figure:
+    """Draw the decode weights of a parent in a round: a bar per message used, a cross per sender that was too late.
+
+    Raises `SettingError` as `decode_weights` does, and for an unknown theme.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
+    >>> weights(trace, 1).data[0].name
+    'weight'
+    """
+    found = decode_weights(trace, round, parent)
+    who = "the master" if parent == MASTER else f"rank {parent}"
+    title = f"{trace.label}: decode weights of {who} in round {round}"
+    figure = new_figure(theme, title, _used(found), height=HEIGHT)
+    figure.add_traces([_bars(found, row, trace) for row in range(len(found.weight))])
+    if len(found.late):
+        figure.add_trace(_crosses(found))
+    senders = {*found.rank.tolist(), *found.late.tolist()}
+    step = 1 if len(senders) <= FEW else None
+    figure.update_xaxes(title_text="sender’s rank", dtick=step, showgrid=False)
+    figure.update_yaxes(title_text="weight", zeroline=True, zerolinecolor=palette(theme).muted)
+    figure.update_layout(barmode="group", showlegend=len(found.weight) > 1 or bool(len(found.late)))
+    return figure
+
+
+def _used(found: Weights) -> str:
+    used = np.any(np.abs(found.weight) > 1e-12, axis=0)
+    words = [f"{plural(len(used), 'message')} came in time"]
+    if not used.all():
+        words.append(f"{int(np.sum(~used))} not needed")
+    if len(found.late):
+        words.append(f"too late: {runs(found.late.tolist())}")
+    return " · ".join(words)
+
+
+def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
+    many = len(found.weight) > 1
+    several = max(Counter(found.rank.tolist()).values(), default=1) > 1
+    numbers = [f"message {n + 1}, " if several else "" for n in found.number.tolist()]
+    values = found.weight[row]
+    few = len(values) <= FEW and not many
+    return go.Bar(
+        x=found.rank,
+        y=values,
+        name=f"coordinates {row}, {row + len(found.weight)}, …" if many else "weight",
+        marker={"color": HUES[row % len(HUES)] if many else BLUE, "line": {"width": 0}},
+        text=[signed(value) for value in values] if few else None,
+        textposition="outside",
+        cliponaxis=False,
+        customdata=[f"{n}came at {t:.5g} s" for n, t in zip(numbers, found.time.tolist(), strict=True)],
+        hovertemplate="<b>rank %{x}</b><br>weight %{y:.5g}<br>%{customdata}<extra></extra>",
+    )
+
+
+def _crosses(found: Weights) -> go.Scatter:
+    return go.Scatter(
+        x=found.late,
+        y=np.zeros(len(found.late)),
+        mode="markers",
+        name="too late: dropped",
+        marker={"symbol": "x-thin", "size": 11, "line": {"width": 2.5, "color": VERMILLION}},
+        hovertemplate="<b>rank %{x}</b>: too late<extra></extra>",
+    )

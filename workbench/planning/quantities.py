@@ -1,0 +1,38 @@
+"""Times, bytes and counts in words, and the mark of schemes that commit estimates of the gradient."""
+
+from __future__ import annotations
+
+import math
+
+INEXACT = "≈"  # before the name of a scheme that commits estimates of the gradient
+
+
+def quantity_of(seconds: float) -> str:
+    """Write a time in the unit that suits it.
+
+    >>> quantity_of(0.0), quantity_of(3e-4), quantity_of(0.1), quantity_of(float("inf"))
+    ('0', '300 µs', '100 ms', 'endless')
+    """
+    if seconds == 0.0:
+        return "0"
+    if not math.isfinite(seconds):
+        return "unknown" if math.isnan(seconds) else "endless"
+    if seconds >= 1000.0:
+        return f"{seconds:.0f} s"
+    for scale, unit in ((1.0, "s"), (1e3, "ms")):
+        if float(f"{seconds * scale:.3g}") >= 1.0:  # 0.9999 ms is 1 ms
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def quantity(value: float, x: str) -> str:
+    """Write a place on the x axis with its unit.
+
+    >>> quantity(2_120_000, "bytes"), quantity(12.34, "time")
+    ('2.12 MB', '12.3 s')
+    """
+    if x == "time":
+        return f"{value:#.3g}".rstrip(".") + " s"
+    power = min(4, max(0, int(math.log10(max(value, 1.0)) // 3)))
+    prefix = ["", "k", "M", "G", "T"][power]
+    return f"{value / 1000**power:.3g} {prefix}{'B' if x == 'bytes' else ''}".strip()

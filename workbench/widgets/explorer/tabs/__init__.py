@@ -1,0 +1,1 @@
+"""The explorer's tabs: one file each."""
