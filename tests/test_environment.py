@@ -28,8 +28,9 @@ PLATFORMS = [
 
 
 def declared() -> list[Requirement]:
-    """What pyproject.toml asks for: to run and to develop."""
-    lines = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    """What pyproject.toml asks for: to run, to develop and to build the site."""
+    extras = PROJECT["optional-dependencies"]
+    lines = [*PROJECT["dependencies"], *extras["dev"], *extras["site"]]
     return [Requirement(line) for line in lines]
 
 

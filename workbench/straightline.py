@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.base.notebooks import execute
+from workbench.base.notebooks import execute, shipped
 from workbench.base.settings import SettingError, path_of
 from workbench.trace.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOK = ROOT / "notebooks" / "01-straight-line.ipynb"
+NOTEBOOK = shipped("notebooks/01-straight-line.ipynb")
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
@@ -77,12 +76,12 @@ def main(folder: Path | None = None) -> int:
     """Execute the notebook, then print where things are and the summary."""
     if not NOTEBOOK.is_file():
         raise SettingError(
-            f"notebook = {NOTEBOOK.name!r}: not found; run this from a clone of the repository"
+            f"notebook = {NOTEBOOK.name!r}: not found; install the whole wheel, or run this from a clone"
         )
     target = folder or Path("runs") / datetime.now().strftime("straight-line-%Y%m%d-%H%M%S")
     target.mkdir(parents=True)
     executed = target / NOTEBOOK.name
-    execute(NOTEBOOK, executed, {"out": str(target.resolve())}, ROOT, progress=True)
+    execute(NOTEBOOK, executed, {"out": str(target.resolve())}, Path.cwd(), progress=True)
     traces = [Trace.load(path.parent) for path in target.glob("*/spec.json")]
     print("\nWritten:")
     for path in [executed, *sorted(p for p in target.iterdir() if p != executed)]:

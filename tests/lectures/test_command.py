@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from workbench_lectures import command as cli_lectures
 from workbench_lectures.command import command, lectures
 
-from workbench import straightline
+from workbench.base import notebooks
 
 
 def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:
@@ -35,7 +35,7 @@ def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_installation_without_a_clone_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(straightline, "ROOT", tmp_path)
+    monkeypatch.setattr(notebooks, "PACKAGE", tmp_path / "workbench")
     result = CliRunner().invoke(lectures, [])
     assert "no such folder" in str(result.exception)
     assert CliRunner().invoke(lectures, ["--port", "99999"]).exit_code == 2

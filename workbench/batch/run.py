@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Semaphore
 from typing import Any
 
+from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.batch.execution import Executor
 from workbench.batch.imports import grammar_put_off
@@ -28,7 +29,7 @@ from workbench.trace.status import PLAN, Status, alone, is_run, read_plan, write
 from workbench.trace.table import Runs, runs
 
 OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
-NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "run.ipynb"
+NOTEBOOK = shipped("notebooks/run.ipynb")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from workbench.base.settings import SettingError, Settings, check_writable, path
 from workbench.base.text import in_seconds, parse
 from workbench.cli import batch as cli_batch
 from workbench.cli import cluster as cli_cluster
+from workbench.cli import lab as cli_lab
 from workbench.cli import plan as cli_plan
 from workbench.cli import real as cli_real
 from workbench.codes import report, warning
@@ -106,6 +106,7 @@ cli.add_command(cli_batch.sweep)
 cli.add_command(cli_batch.runs)
 cli.add_command(cli_book.reproduce)
 cli.add_command(cli_cluster.cluster)
+cli.add_command(cli_lab.lab)
 cli.add_command(cli_lectures.lectures)
 cli.add_command(cli_plan.profile)
 cli.add_command(cli_plan.plan)
@@ -275,13 +276,3 @@ def _print_fields(cls: type[Settings]) -> None:
     click.echo((cls.__doc__ or "").splitlines()[0])
     for field in cls.fields():
         click.echo(f"  {field['name']:18} {described(field)}")
-
-
-@cli.command()
-def lab() -> None:
-    """Open JupyterLab at the first notebook, on this machine only."""
-    from workbench.straightline import NOTEBOOK, ROOT
-
-    where = f"--LabApp.default_url=/lab/tree/{NOTEBOOK.relative_to(ROOT)}"
-    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", where]
-    raise SystemExit(subprocess.call(command, cwd=ROOT))

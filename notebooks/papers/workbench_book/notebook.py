@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.base.notebooks import shipped
 from workbench_book import words
 from workbench_book.catalogue import PAPERS, of_paper
 from workbench_book.running import Outcome, find
@@ -16,8 +17,7 @@ from workbench_book.verdicts import columns_of, of_result
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-ROOT = Path(__file__).resolve().parents[3]
-NOTEBOOKS = ROOT / "notebooks" / "papers"
+NOTEBOOKS = shipped("notebooks/papers")
 STYLE = (
     "<style>section.entry th,section.entry td{text-align:left;vertical-align:top}td>.verdict{white-space:nowrap}"
     ".verdict{border-left:5px solid;padding:1px 8px}.agrees,.holds{color:#0072b2}.ordering{color:#8a5a00}"
