@@ -29,7 +29,7 @@ lectures: env ## Serve the lectures as pages without code, on this machine only
 	$(BIN)/workbench lectures
 
 site: env ## Build the site in dist/site/html (QUICK=1: notebooks not executed, and no reproduction book)
-	$(BIN)/python tools/build_site.py $(if $(filter-out 0,$(QUICK)),--quick)
+	$(BIN)/python -m tools.build_site $(if $(filter-out 0,$(QUICK)),--quick)
 
 wheel: env ## Build the wheel, which also carries the notebooks and the examples, in dist
 	$(BIN)/python -m hatchling build -t wheel

@@ -30,7 +30,7 @@ class Request:
 
 
 class Problem(Protocol):
-    """The objective is (1/d) sum of sample losses + (l2/2) |model|^2; gradients are sums, as workers send them."""
+    """The objective is (1/d) sum of sample losses + ``(l2/2) |model|^2``; gradients are sums, as workers send them."""
 
     samples: int
     size: int  # number of parameters p

@@ -35,7 +35,7 @@ class Trace:
 
     `rounds`: one row per round, in order: round, time (s since start, at the round's commit), loss and the metric
     columns (after the commit), messages and bytes (gradient messages received), downloads (models sent), samples
-    (gone through), started (samples of work begun, cut off or not), residual (|decoding vector - 1|^2), stale
+    (gone through), started (samples of work begun, cut off or not), residual (``|decoding vector - 1|^2``), stale
     (answers that came too late).
     `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port
     took it), end (all s), to, bytes, messages (how many a row stands for).
