@@ -21,19 +21,43 @@ NOTEBOOK = shipped("notebooks/01-straight-line.ipynb")
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
-    """Value of the metric that every trace reaches: the worst of their best."""
+    """Value of the metric that every trace reaches: the worst of their best.
+
+    `traces` of one problem; `metric`: the column of their rounds.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare(wb.rivals(2, 2, 1, rounds=5))
+    >>> bool(common_target(traces) < traces[0].initial["loss"])
+    True
+    """
     return float(max(np.nanmin(trace.columns[metric]) for trace in traces))
 
 
 def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
-    """Scheme, seconds to the target, speedup of CR; without a target, to the value that all of them reach."""
+    """Scheme, seconds to the target, speedup of CR; without a target, to the value that all of them reach.
+
+    `traces` of one problem; `metric`: the column of their rounds that is compared.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare(wb.rivals(2, 2, 1, rounds=5))
+    >>> summary(traces)["scheme"].tolist()
+    ['UMW', 'GC', 'RAR', 'SGD', 'CR']
+    """
     from workbench.figures import speedups
 
     return speedups(traces, common_target(traces, metric) if target is None else target, metric)
 
 
 def story(traces: Sequence[Trace]) -> str:
-    """Say in words (Markdown) what the comparison shows, from its numbers."""
+    """Say in words (Markdown) what the comparison shows, from its numbers.
+
+    `traces`: of one problem, one a scheme.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare(wb.rivals(2, 2, 1, rounds=5))
+    >>> "All schemes reach" in story(traces)
+    True
+    """
     target = common_target(traces)
     seconds = {t.label: t.time_to(target) for t in traces}
     ranked = sorted(seconds, key=lambda name: seconds[name])
@@ -55,7 +79,10 @@ def story(traces: Sequence[Trace]) -> str:
 
 
 def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
-    """Write a run folder per scheme and the convergence figure (HTML; PNG, SVG and PDF where a browser is found)."""
+    """Write a run folder per scheme and the convergence figure (HTML; PNG, SVG and PDF where a browser is found).
+
+    `traces`: one a scheme; the folders are called as they are labelled.
+    """
     from workbench import figures
 
     target = path_of(folder, "folder")
@@ -73,7 +100,10 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
 
 
 def main(folder: Path | None = None) -> int:
-    """Execute the notebook, then print where things are and the summary."""
+    """Execute the notebook, then print where things are and the summary.
+
+    `folder`: default runs/straight-line- and the time. Raises `SettingError` where the notebook is not there.
+    """
     if not NOTEBOOK.is_file():
         raise SettingError(
             f"notebook = {NOTEBOOK.name!r}: not found; install the whole wheel, or run this from a clone"

@@ -34,7 +34,13 @@ NOTEBOOK = shipped("notebooks/run.ipynb")
 
 @dataclass(frozen=True)
 class Summary:
-    """How a sweep ended. before: runs that had been done already; states: state of every other run, by name."""
+    """How a sweep ended. before: runs that had been done already; states: state of every other run, by name.
+
+    folder: the sweep's.
+
+    >>> Summary(Path("runs"), before=3, states={}).failed
+    []
+    """
 
     folder: Path
     before: int
@@ -113,6 +119,13 @@ def sweep(
         Something in the plan cannot run, or too few files may be open: nothing has been started then.
     KeyboardInterrupt
         Interrupted: what was done stays, what ran is marked, and the summary is printed.
+
+    Examples
+    --------
+    >>> sweep({"grid": {"scheme": ["UMW"]}}, jobs=0)
+    Traceback (most recent call last):
+    ...
+    workbench.base.settings.SettingError: jobs = 0: at least one must run at a time
     """
     check_kind("jobs", jobs, int)
     if jobs < 1:

@@ -47,7 +47,11 @@ class Keyed:
 
 
 class DelayModel(Settings):
-    """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds."""
+    """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds.
+
+    >>> sorted(delay_models())[:3]
+    ['constant', 'exponential', 'heterogeneous']
+    """
 
     memory: ClassVar[bool] = False  # does a round's draw depend on the round before?
     lasting: ClassVar[bool] = False  # are some workers slower than others for a whole run?
@@ -68,7 +72,12 @@ class DelayModel(Settings):
 
 
 class ShiftedExponential(DelayModel):
-    """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too."""
+    """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too.
+
+    >>> model = ShiftedExponential(shift=1e-3, rate=1e3)
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     kind: Literal["shifted_exponential"] = "shifted_exponential"
     shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
@@ -89,7 +98,12 @@ class ShiftedExponential(DelayModel):
 
 
 class Constant(DelayModel):
-    """No randomness: samples * shift."""
+    """No randomness: samples * shift.
+
+    >>> model = Constant(shift=0.5)
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=2), np.array([10, 20])).tolist()
+    [5.0, 10.0]
+    """
 
     kind: Literal["constant"] = "constant"
     shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
@@ -106,7 +120,12 @@ class Constant(DelayModel):
 
 
 class Exponential(DelayModel):
-    """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load."""
+    """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load.
+
+    >>> model = Exponential(mean=1e-3)
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     kind: Literal["exponential"] = "exponential"
     mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
@@ -126,6 +145,10 @@ class TwoPart(DelayModel):
     """Paper 2, section V: samples * (t1 + Exp(rate lambda1)) + share * (t2 + Exp(rate lambda2)).
 
     The second part is the sending of a message, `share` = its length over the model's (1/m).
+
+    >>> model = TwoPart()
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
     """
 
     kind: Literal["two_part"] = "two_part"
@@ -151,7 +174,12 @@ class TwoPart(DelayModel):
 
 
 class Heterogeneous(DelayModel):
-    """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration."""
+    """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
+
+    >>> model = Heterogeneous()
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     lasting = True
     kind: Literal["heterogeneous"] = "heterogeneous"
@@ -179,7 +207,12 @@ class Heterogeneous(DelayModel):
 
 
 class Pareto(DelayModel):
-    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2."""
+    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
+
+    >>> model = Pareto()
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     kind: Literal["pareto"] = "pareto"
     shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
@@ -197,7 +230,12 @@ class Pareto(DelayModel):
 
 
 class Markov(DelayModel):
-    """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary."""
+    """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
+
+    >>> model = Markov()
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     memory: ClassVar[bool] = True
     kind: Literal["markov"] = "markov"
@@ -221,11 +259,18 @@ class Markov(DelayModel):
 
 
 class Replay(DelayModel):
-    """A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
+    r"""A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
 
     A worker takes the times of one recorded worker, drawn for the run, from a drawn start and in recorded order,
     round and round. Experiments recorded different tasks: with several, each is scaled to the median of the first.
     A row that does not say whose time it is, or that says what another has said, is refused with its line.
+
+    >>> import tempfile
+    >>> table = Path(tempfile.mkdtemp()) / "times.csv"
+    >>> _ = table.write_text("worker,iteration,seconds\n1,0,0.5\n1,1,0.7\n")
+    >>> model = Replay(path=str(table))
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=2), np.array([1, 1])).shape
+    (2,)
     """
 
     lasting = True

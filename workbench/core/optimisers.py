@@ -20,7 +20,11 @@ NEAR = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))  # steps around the bes
 
 
 class Optimiser(Settings):
-    """theta(t+1) = h_R(theta(t), g), paper 1 equation (2): regularisation is applied here, at the master."""
+    """theta(t+1) = h_R(theta(t), g), paper 1 equation (2): regularisation is applied here, at the master.
+
+    >>> list(Optimiser.catalogue)
+    ['gd', 'nesterov', 'inverse_time', 'amsgrad']
+    """
 
     name: ClassVar[str] = ""
     catalogue: ClassVar[dict[str, type[Optimiser]]] = {}
@@ -89,7 +93,11 @@ def smoothness_of(problem: Problem, field: str) -> float:
 
 
 class GradientDescent(Optimiser):
-    """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone."""
+    """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone.
+
+    >>> GradientDescent(step=0.5, decay=0.1, milestones=(50,)).told
+    'step 0.5'
+    """
 
     name: ClassVar[str] = "gd"
     step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
@@ -126,7 +134,11 @@ class GradientDescent(Optimiser):
 
 
 class Nesterov(Optimiser):
-    """Nesterov's accelerated gradient, momentum t/(t+3) or a constant."""
+    """Nesterov's accelerated gradient, momentum t/(t+3) or a constant.
+
+    >>> Nesterov(momentum=0.9).told
+    'step 1/L'
+    """
 
     name: ClassVar[str] = "nesterov"
     step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
@@ -155,7 +167,11 @@ class Nesterov(Optimiser):
 
 
 class InverseTime(Optimiser):
-    """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A)."""
+    """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A).
+
+    >>> InverseTime(c1=200.0).told
+    'step 200 / (t + 100)'
+    """
 
     name: ClassVar[str] = "inverse_time"
     c1: float | None = setting(
@@ -192,7 +208,11 @@ class InverseTime(Optimiser):
 
 
 class AMSGrad(Optimiser):
-    """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate."""
+    """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate.
+
+    >>> AMSGrad(rate=0.001).told
+    'rate 0.001'
+    """
 
     name: ClassVar[str] = "amsgrad"
     rate: float = setting(0.01, "learning rate", gt=0)
@@ -225,7 +245,11 @@ class AMSGrad(Optimiser):
 
 
 def optimiser_class(name: str) -> type[Optimiser]:
-    """Class of an optimiser; raises `SettingError` with the nearest name."""
+    """Class of an optimiser; raises `SettingError` with the nearest name.
+
+    >>> optimiser_class("gd").__name__
+    'GradientDescent'
+    """
     if name not in list(Optimiser.catalogue):  # a list has no hash
         raise unknown_name("optimiser", name, Optimiser.catalogue)
     return Optimiser.catalogue[name]

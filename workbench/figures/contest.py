@@ -25,6 +25,9 @@ class Contest:
 
     `names` are as legends show them, each beginning with its scheme's name; `alphas` the straggler fractions (rows),
     `latencies` in s (columns).
+
+    >>> Contest(("UMW", "CR"), (Fraction(1, 4),), (0.0,), np.array([[[3.0, 1.5]]])).lead.tolist()
+    [[2.0]]
     """
 
     names: tuple[str, ...]
@@ -52,6 +55,8 @@ def winners(
     contest: Contest, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
 ) -> go.Figure:
     """Draw the winner over the grid, in its scheme's colour, with its lead; a ring marks the present setting.
+
+    `alpha` and `latency` (s): of the setting that gets the ring.
 
     Raises `SettingError` for an unknown theme or an empty grid.
 

@@ -24,7 +24,11 @@ __all__ = ["Evaluation", "Problem", "ProblemArgs", "Request", "get", "names", "p
 
 
 class ProblemArgs(Settings):
-    """Arguments of a problem; a subclass with a `name` is registered."""
+    """Arguments of a problem; a subclass with a `name` is registered.
+
+    >>> sorted(ProblemArgs.catalogue)
+    ['cnn', 'least_squares', 'logistic', 'softmax', 'unit']
+    """
 
     name: ClassVar[str] = ""
     catalogue: ClassVar[dict[str, type[ProblemArgs]]] = {}
@@ -121,7 +125,11 @@ class OnData(ProblemArgs):
 
 
 class LeastSquaresArgs(OnData):
-    """Linear regression: mean of (x.model - y)^2 / 2."""
+    """Linear regression: mean of (x.model - y)^2 / 2.
+
+    >>> LeastSquaresArgs(data="diabetes").count()
+    442
+    """
 
     name: ClassVar[str] = "least_squares"
     task: ClassVar[str] = "regression"
@@ -133,7 +141,11 @@ class LeastSquaresArgs(OnData):
 
 
 class LogisticArgs(OnData):
-    """Logistic regression of two classes."""
+    """Logistic regression of two classes.
+
+    >>> LogisticArgs(data="breast_cancer").count()
+    569
+    """
 
     name: ClassVar[str] = "logistic"
     task: ClassVar[str] = "binary"
@@ -145,7 +157,11 @@ class LogisticArgs(OnData):
 
 
 class SoftmaxArgs(OnData):
-    """Logistic regression of several classes (cross-entropy)."""
+    """Logistic regression of several classes (cross-entropy).
+
+    >>> SoftmaxArgs(data="digits").count()
+    1797
+    """
 
     name: ClassVar[str] = "softmax"
     task: ClassVar[str] = "multiclass"
@@ -165,7 +181,11 @@ class SoftmaxArgs(OnData):
 
 
 class CnnArgs(OnData):
-    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch."""
+    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch.
+
+    >>> CnnArgs(samples=100).features
+    3072
+    """
 
     name: ClassVar[str] = "cnn"
     task: ClassVar[str] = "multiclass"
@@ -216,7 +236,11 @@ class CnnArgs(OnData):
 
 
 class UnitArgs(ProblemArgs):
-    """Part j has the gradient e_j: what a scheme commits is its decoding vector."""
+    """Part j has the gradient e_j: what a scheme commits is its decoding vector.
+
+    >>> UnitArgs(samples=50).count()
+    50
+    """
 
     name: ClassVar[str] = "unit"
     samples: Annotated[int, at_most(MOST_SAMPLES)] = setting(
@@ -256,19 +280,34 @@ def _in_our_words(message: str, task: str, problem: str) -> str:
 
 
 def names() -> list[str]:
-    """Names of all problems."""
+    """Names of all problems.
+
+    >>> "logistic" in names()
+    True
+    """
     return list(ProblemArgs.catalogue)
 
 
 def get(name: str) -> type[ProblemArgs]:
-    """Arguments class of a problem; raises `SettingError` with the nearest name."""
+    """Arguments class of a problem; raises `SettingError` with the nearest name.
+
+    >>> get("softmax").__name__
+    'SoftmaxArgs'
+    """
     if name not in list(ProblemArgs.catalogue):  # a list has no hash
         raise unknown_name("problem", name, ProblemArgs.catalogue)
     return ProblemArgs.catalogue[name]
 
 
 def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
-    """Build a problem; those on the same data are built once."""
+    """Build a problem; those on the same data are built once.
+
+    `args`: what `get` gives, filled in. `plan`: only `unit` looks at it.
+
+    >>> from workbench.core.plan import uncoded_plan
+    >>> problem_from(LogisticArgs(samples=50), uncoded_plan(4, 50)).samples
+    50
+    """
     return _shared(args, args.open().digest) if isinstance(args, OnData) else args.build(plan)
 
 

@@ -68,6 +68,8 @@ def rivals(children: int, layers: int, stragglers: int, **common: Any) -> tuple[
     GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step
     c1/(t+c2); `sgd` in `common` gives its numbers.
 
+    `children` (n) per parent, `layers` of workers, `stragglers` (s) late ones per parent; `common`: other fields.
+
     >>> [e.scheme for e in rivals(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
     """
@@ -155,7 +157,11 @@ def _all() -> Iterator[Preset]:
 
 
 class _Presets(Mapping[str, Preset]):
-    """Presets by name; an unknown name lists the known ones."""
+    """Presets by name; an unknown name lists the known ones.
+
+    >>> presets["fig9a"][0].scheme
+    'UMW'
+    """
 
     def __init__(self, found: Iterator[Preset]) -> None:
         self._found = MappingProxyType({preset.name: preset for preset in found})

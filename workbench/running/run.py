@@ -37,6 +37,11 @@ class Run(ABC):
 
     `experiment`, `engine`; `folder`: its run folder, where the engine keeps one; `note`: what it is doing now, in
     words; `error`: what ended it, where it failed; `warnings`: what the user should know of it, in sentences.
+
+    >>> import workbench as wb
+    >>> run = start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
+    >>> len(run.result().rounds)
+    5
     """
 
     def __init__(self, experiment: Experiment, engine: str, folder: Path | None = None) -> None:
@@ -103,12 +108,18 @@ class Run(ABC):
 def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
     """Start a run and return at once; the kernel stays free.
 
-    Options are the engine's own; "sim" knows `numeric` and `events`, as `wb.run` does.
+    `options` are the engine's own; "sim" knows `numeric` and `events`, as `wb.run` does.
 
     Raises
     ------
     SettingError
         The engine is unknown, or this is no experiment. What goes wrong later is raised by `Run.result`.
+
+    Examples
+    --------
+    >>> import workbench as wb
+    >>> start(wb.Experiment(scheme="UMW", workers=4, rounds=5)).result().engine
+    'sim'
     """
     return start_all([experiment], engine, **options)[0]
 
@@ -118,6 +129,13 @@ def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options:
 
     On the virtual clock they share all work that they have in common, as in `wb.compare`. An engine that serves
     one run at a time lets the others wait.
+
+    `experiments`, `engine` and options: as in `wb.compare`.
+
+    >>> import workbench as wb
+    >>> runs = start_all([wb.Experiment(scheme=name, workers=4, rounds=5) for name in ("UMW", "SGD")])
+    >>> [run.result().label for run in runs]
+    ['UMW', 'SGD']
     """
     if engine not in list(STARTERS):  # a list has no hash
         raise unknown_name("engine", engine, list(STARTERS))

@@ -37,6 +37,8 @@ def run(
 ) -> Trace:
     """Run one experiment; see `compare`.
 
+    engine: "sim" or "mpi". numeric, events, progress, options: as there.
+
     >>> spec = {"scheme_args": {"children": 2, "layers": 2}, "workers": 6, "rounds": 3}
     >>> len(run(Experiment(**spec)).rounds)
     3
@@ -62,8 +64,15 @@ def compare(
     otherwise they carry coefficients and equal iterates are computed once for all. events: keep the event
     table. progress: show a bar once a run takes over a second.
 
+    options: of the engine; "sim" has no others.
+
     Raises `SettingError` for an unknown engine or a code that keeps too few digits, `DataError` for data that
     cannot be had, `RunError` for a run that cannot go on.
+
+    >>> pair = [Experiment(scheme=name, workers=4, rounds=5) for name in ("UMW", "RAR")]
+    >>> one, other = compare(pair)
+    >>> one.model.tolist() == other.model.tolist()  # both commit the full gradient
+    True
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)

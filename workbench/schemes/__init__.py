@@ -25,7 +25,11 @@ def names() -> list[str]:
 
 
 def get(name: str) -> type[Scheme]:
-    """Class of a scheme; raises `SettingError` with the nearest name."""
+    """Class of a scheme; raises `SettingError` with the nearest name.
+
+    >>> get("GC").title
+    'Gradient coding'
+    """
     if name not in list(Scheme.catalogue):  # a list has no hash
         raise unknown_name("scheme", name, names())
     return Scheme.catalogue[name]

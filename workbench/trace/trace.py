@@ -40,6 +40,14 @@ class Trace:
     `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port
     took it), end (all s), to, bytes, messages (how many a row stands for).
     `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
+
+    `experiment`, `engine`: what was run, and on what. `columns`, `event_rows`: what the two tables are made from.
+    `info`: versions, seed, platform.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5))
+    >>> trace.label, trace.engine, len(trace.rounds), trace.model.shape
+    ('UMW', 'sim', 5, (20,))
     """
 
     experiment: Experiment
