@@ -21,6 +21,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {"Array": "Array"}
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88

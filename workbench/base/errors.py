@@ -44,7 +44,7 @@ class QuorumLost(RunError):
 
 
 class Stalled(RunError):
-    """Nothing can happen any more, yet the run is not over.
+    """Nothing can happen any more, yet the run is not over. `waiting`: who waits for what.
 
     >>> print(Stalled(3, "the master waits for 2 more answers"))
     round 3: nothing is left that could happen, and the master waits for 2 more answers
