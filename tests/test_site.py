@@ -188,6 +188,8 @@ def seen(html: Path, pages: tuple[str, ...], scheme: Any, pictures: Path) -> lis
             page.wait_for_load_state("load")
             for drawn in page.query_selector_all(".js-plotly-plot"):
                 assert drawn.query_selector(".main-svg"), name
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                wrong.append(f"{name} is wider than the window")
             page.screenshot(path=pictures / f"site-{name.replace('/', '-')}-{scheme}.png")
         browser.close()
     return wrong

@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import cache
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,7 +19,6 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 from plotly.offline import get_plotlyjs
-from workbench_book.keeping import code_digest
 
 from tools.reference import Section, sections
 from workbench.base.notebooks import execute
@@ -111,7 +111,7 @@ def run_notebook(path: Path, cache: Path) -> Path:
     """Execute one notebook, unless what it depends on is as it was."""
     parameters = PARAMETERS.get(path.stem, {})
     notebook = with_stills(nbformat.read(path, as_version=4))
-    words = [nbformat.writes(notebook), json.dumps(parameters), code_digest(), *lectures_code()]
+    words = [nbformat.writes(notebook), json.dumps(parameters), sources()]
     target = cache / f"{path.stem}-{sha256(chr(0).join(words).encode()).hexdigest()[:16]}.ipynb"
     if not target.is_file():
         work = cache / "work" / path.stem
@@ -124,9 +124,18 @@ def run_notebook(path: Path, cache: Path) -> Path:
     return target
 
 
-def lectures_code() -> list[str]:
-    """Source of the lectures, which the digest of package and book leaves out."""
-    return [path.read_text() for path in sorted((ROOT / "notebooks" / "lecture").rglob("*.py"))]
+@cache
+def sources() -> str:
+    """Hash of what any notebook's outputs may depend on: our code, and the libraries' versions."""
+    files = [
+        ROOT / "requirements.lock",
+        *(ROOT / "workbench").rglob("*.py"),
+        *(ROOT / "notebooks").rglob("*.py"),
+    ]
+    digest = sha256()
+    for path in sorted(path for path in files if path.is_file()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def with_stills(notebook: Any) -> Any:
@@ -156,13 +165,16 @@ def still(notebook: Any) -> Any:
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [as_html(each) for each in cell.outputs if wanted(each)]
+            cell.outputs = [as_html(each) for each in cell.outputs if wanted(each, cell.source)]
     return notebook
 
 
-def wanted(output: Any) -> bool:
+def wanted(output: Any, source: str) -> bool:
+    """Progress bars are over; what a still follows, or what is not seen anyway, needs no note."""
     data = output.get("data", {})
-    return output.get("name") != "stderr" and not (WIDGET in data and "progress" in str(data).lower())
+    bar = "%|" in data.get("text/plain", "") or "it/s" in data.get("text/plain", "")
+    replaced = source.startswith('lecture.show("') or source.endswith("\nlecture")
+    return output.get("name") != "stderr" and not (WIDGET in data and (bar or replaced))
 
 
 def as_html(output: Any) -> Any:
