@@ -172,7 +172,7 @@ def still(notebook: Any) -> Any:
 def wanted(output: Any, source: str) -> bool:
     """Progress bars are over; what a still follows, or what is not seen anyway, needs no note."""
     data = output.get("data", {})
-    bar = "%|" in data.get("text/plain", "") or "it/s" in data.get("text/plain", "")
+    bar = "%|" in data.get("text/plain", "")
     replaced = source.startswith('lecture.show("') or source.endswith("\nlecture")
     return output.get("name") != "stderr" and not (WIDGET in data and (bar or replaced))
 

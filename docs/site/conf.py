@@ -22,6 +22,7 @@ napoleon_use_rtype = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_type_aliases = {"Array": "Array"}
+autodoc_default_options = {"exclude-members": "model_config"}
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
@@ -55,7 +56,8 @@ def fields_as_parameters(
     told = [row for field, spec in thing.model_fields.items() for row in _field(field, spec)]
     if told:
         where = next((i for i, line in enumerate(lines) if line.startswith(("Examples", ">>>"))), len(lines))
-        lines[where:where] = ["", "Parameters", "----------", *told, ""]
+        head = ["Examples", "--------"] if lines[where:] and lines[where].startswith(">>>") else []
+        lines[where:where] = ["", "Parameters", "----------", *told, "", *head]
 
 
 def _field(name: str, spec: Any) -> list[str]:
