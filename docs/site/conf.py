@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -72,8 +72,12 @@ def _field(name: str, spec: Any) -> list[str]:
         if spec.is_required()
         else f"; default {_literal(repr(spec.get_default(call_default_factory=True)))}"
     )
-    text = " ".join(filter(None, [spec.description, notes and f"[{notes}]"])) or "…"
+    text = " ".join(filter(None, [spec.description, notes and f"[{notes}]"])) or _without_words(spec)
     return [f"{name} : {_literal(kind)}{default}", f"    {text}"]
+
+
+def _without_words(spec: Any) -> str:
+    return "always this" if len(get_args(spec.annotation)) == 1 else "see above"
 
 
 def _literal(text: str, longest: int = 60) -> str:
@@ -86,10 +90,23 @@ _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 def short_signature(
     app: Any, kind: str, name: str, thing: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None] | None:
-    """The fields of settings stand below, with their units: the signature need not repeat them."""
+    """The fields of settings stand below, with their units; types are as short as in the source."""
     if kind == "class" and inspect.isclass(thing) and issubclass(thing, BaseModel):
         return "(**settings)", None
-    return None
+    return _shortened(signature), _shortened(returns)
+
+
+def _shortened(text: str | None) -> str | None:
+    for long, short in _TYPES.items():
+        text = text and re.sub(long, short, text)
+    return text
+
+
+_TYPES = {
+    r"TypeAliasForwardRef\('(\w+)'\)": r"\1",
+    r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]": r"NDArray[\1]",
+    r"Annotated\[(.*), FieldInfo\(.*\)\]": r"\1",
+}
 
 
 def script_where_figures_are(
