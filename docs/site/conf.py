@@ -104,8 +104,8 @@ def _shortened(text: str | None) -> str | None:
 
 _TYPES = {
     r"TypeAliasForwardRef\('(\w+)'\)": r"\1",
-    r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]": r"NDArray[\1]",
-    r"Annotated\[(.*), FieldInfo\(.*\)\]": r"\1",
+    r"[~\w.]*\bndarray\[tuple\[[~\w.]*Any, \.\.\.\], [~\w.]*\bdtype\[([~\w.]+)\]\]": r"NDArray[\1]",
+    r"[~\w.]*\bAnnotated\[(.*), [~\w.]*FieldInfo\(.*\)\]": r"\1",
 }
 
 
