@@ -6,7 +6,7 @@ STAMP := .venv/stamp
 SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py textbook_master.py bare_star.py),$(sort $(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: faults help env run lab lectures lint test test-all format lock bench clean
+.PHONY: faults help env run lab lectures site wheel lint test test-all format lock bench clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,12 @@ lab: env ## Open the first notebook in JupyterLab
 
 lectures: env ## Serve the lectures as pages without code, on this machine only
 	$(BIN)/workbench lectures
+
+site: env ## Build the site in dist/site/html (QUICK=1: notebooks not executed, and no reproduction book)
+	$(BIN)/python -m tools.build_site $(if $(filter-out 0,$(QUICK)),--quick)
+
+wheel: env ## Build the wheel, which also carries the notebooks and the examples, in dist
+	$(BIN)/python -m hatchling build -t wheel
 
 lint: env ## Check format, style, types, the order of the rooms, dead code
 	$(BIN)/ruff format --check

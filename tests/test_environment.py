@@ -1,5 +1,6 @@
 """pyproject.toml, environment.yml and requirements.lock describe one environment."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -28,8 +29,9 @@ PLATFORMS = [
 
 
 def declared() -> list[Requirement]:
-    """What pyproject.toml asks for: to run and to develop."""
-    lines = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    """What pyproject.toml asks for: to run, to develop and to build the site."""
+    extras = PROJECT["optional-dependencies"]
+    lines = [*PROJECT["dependencies"], *extras["dev"], *extras["site"]]
     return [Requirement(line) for line in lines]
 
 
@@ -89,3 +91,13 @@ def test_the_citation_is_of_this_version() -> None:
     assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
     assert cited["version"] == wb.__version__
     assert len(cited["references"]) == 5
+
+
+def test_the_container_has_a_python_that_we_run_on_and_opens_ports_on_this_machine_only() -> None:
+    text = (ROOT / ".devcontainer" / "devcontainer.json").read_text()
+    container = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    assert re.fullmatch(r"python:3\.1[1-3]-\w+", container["image"])  # a name without a host
+    assert container["postCreateCommand"] == "make env"
+    assert set(map(str, container["forwardPorts"])) == set(container["portsAttributes"])
+    assert "appPort" not in container  # that one would listen to everybody
+    assert "0.0.0.0" not in text

@@ -71,7 +71,7 @@ def make_lock():
     # uv.lock and other lock formats name the package index, so only the export is kept in git.
     environment = uv_environment()
     run(UV, "lock", "-q", "--upgrade", "--python", PYTHON, env=environment)
-    options = ["--frozen", "--no-emit-project", "--extra", "dev", "--python", PYTHON]
+    options = ["--frozen", "--no-emit-project", "--extra", "dev", "--extra", "site", "--python", PYTHON]
     run(UV, "export", "-q", *options, "--no-header", "-o", LOCK.name, env=environment)
     head = "# Made by `make lock` from pyproject.toml, for every platform and Python 3.11 or newer.\n"
     LOCK.write_text(head + LOCK.read_text())

@@ -32,7 +32,11 @@ MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
 
 
 class Fault(Settings):
-    """A worker that dies for good."""
+    """A worker that dies for good.
+
+    >>> Experiment(scheme="GC", workers=6, faults=[Fault(worker=2, round=10)]).faults[0].how
+    'kill'
+    """
 
     worker: int = setting(description="rank of the worker, from 1", ge=1)
     round: int = setting(description="round in which it dies instead of computing, from 0", ge=0)

@@ -54,7 +54,13 @@ class Forecast:
 
 
 def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
-    """Sample round times of an experiment; no data is touched. Default: as many rounds as it has."""
+    """Sample round times of an experiment; no data is touched. Default: as many rounds as it has.
+
+    `rounds` are drawn with `seed`, or the experiment's own. Raises `SettingError` where either cannot be used.
+
+    >>> forecast(Experiment(scheme="UMW", workers=4), rounds=10, seed=1).seconds.shape
+    (10,)
+    """
     e = _forecastable(experiment, rounds, seed)
     samples, floats = e.shape()
     workers, scheme = e.workers, e.built_scheme

@@ -10,21 +10,39 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from workbench.base.notebooks import FIRST, ROOT, execute
+from workbench.base.notebooks import execute, shipped
 from workbench.base.settings import SettingError, path_of
 from workbench.figures.gallery.convergence import convergence
 from workbench.figures.save import NoBrowser, save
 from workbench.figures.speedups import common_target, speedups
 from workbench.trace.trace import Trace
 
+NOTEBOOK = shipped("notebooks/01-straight-line.ipynb")
+
 
 def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
-    """Scheme, seconds to the target, speedup of CR; without a target, to the value that all of them reach."""
+    """Scheme, seconds to the target, speedup of CR; without a target, to the value that all of them reach.
+
+    `traces` of one problem; `metric`: the column of their rounds that is compared.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare(wb.rivals(2, 2, 1, rounds=5))
+    >>> summary(traces)["scheme"].tolist()
+    ['UMW', 'GC', 'RAR', 'SGD', 'CR']
+    """
     return speedups(traces, common_target(traces, metric) if target is None else target, metric)
 
 
 def story(traces: Sequence[Trace]) -> str:
-    """Say in words (Markdown) what the comparison shows, from its numbers."""
+    """Say in words (Markdown) what the comparison shows, from its numbers.
+
+    `traces`: of one problem, one a scheme.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare(wb.rivals(2, 2, 1, rounds=5))
+    >>> "All schemes reach" in story(traces)
+    True
+    """
     target = common_target(traces)
     seconds = {t.label: t.time_to(target) for t in traces}
     ranked = sorted(seconds, key=lambda name: seconds[name])
@@ -46,7 +64,10 @@ def story(traces: Sequence[Trace]) -> str:
 
 
 def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
-    """Write a run folder per scheme and the convergence figure (HTML; PNG, SVG and PDF where a browser is found)."""
+    """Write a run folder per scheme and the convergence figure (HTML; PNG, SVG and PDF where a browser is found).
+
+    `traces`: one a scheme; the folders are called as they are labelled.
+    """
     target = path_of(folder, "folder")
     if not isinstance(traces, Collection) or not all(isinstance(trace, Trace) for trace in traces):
         raise SettingError(
@@ -66,13 +87,18 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
 
 
 def main(folder: Path | None = None) -> int:
-    """Execute the notebook, then print where things are and the summary."""
-    if not FIRST.is_file():
-        raise SettingError(f"notebook = {FIRST.name!r}: not found; run this from a clone of the repository")
+    """Execute the notebook, then print where things are and the summary.
+
+    `folder`: default runs/straight-line- and the time. Raises `SettingError` where the notebook is not there.
+    """
+    if not NOTEBOOK.is_file():
+        raise SettingError(
+            f"notebook = {NOTEBOOK.name!r}: not found; install the whole wheel, or run this from a clone"
+        )
     target = folder or Path("runs") / datetime.now().strftime("straight-line-%Y%m%d-%H%M%S")
     target.mkdir(parents=True)
-    executed = target / FIRST.name
-    execute(FIRST, executed, {"out": str(target.resolve())}, ROOT, progress=True)
+    executed = target / NOTEBOOK.name
+    execute(NOTEBOOK, executed, {"out": str(target.resolve())}, Path.cwd(), progress=True)
     traces = [Trace.load(path.parent) for path in target.glob("*/spec.json")]
     print("\nWritten:")
     for path in [executed, *sorted(p for p in target.iterdir() if p != executed)]:

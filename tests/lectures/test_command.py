@@ -36,7 +36,7 @@ def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_installation_without_a_clone_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    monkeypatch.setattr(notebooks, "PACKAGE", tmp_path / "workbench")
     result = CliRunner().invoke(lectures, [])
     assert "no such folder" in str(result.exception)
     assert CliRunner().invoke(lectures, ["--port", "99999"]).exit_code == 2

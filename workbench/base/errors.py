@@ -14,11 +14,21 @@ class WorkbenchError(RuntimeError):
 
 
 class RunError(WorkbenchError):
-    """A run cannot go on; nothing wrong was committed."""
+    """A run cannot go on; nothing wrong was committed.
+
+    >>> issubclass(QuorumLost, RunError)
+    True
+    """
 
 
 class QuorumLost(RunError):
-    """A parent lost more children than its code tolerates. `why`: what is known of them, by rank."""
+    """A parent lost more children than its code tolerates. `why`: what is known of them, by rank.
+
+    `parent`: who waited (-1: the ring), `round`: when, `missing`: the ranks that it lost.
+
+    >>> str(QuorumLost(0, 7, [3], {3: "killed"})).split(", ")[0]
+    'round 7: the master lost worker 3 (killed)'
+    """
 
     def __init__(
         self, parent: int, round: int, missing: Sequence[int], why: Mapping[int, str] | None = None
@@ -34,7 +44,11 @@ class QuorumLost(RunError):
 
 
 class Stalled(RunError):
-    """Nothing can happen any more, yet the run is not over."""
+    """Nothing can happen any more, yet the run is not over. `waiting`: who waits for what.
+
+    >>> print(Stalled(3, "the master waits for 2 more answers"))
+    round 3: nothing is left that could happen, and the master waits for 2 more answers
+    """
 
     def __init__(self, round: int, waiting: str) -> None:
         super().__init__(f"round {round}: nothing is left that could happen, and {waiting}")
@@ -50,4 +64,8 @@ class Diverged(RunError):
 
 
 class ClusterError(RunError):
-    """The processes of a run cannot be had, or are gone. The message says which, where, and what would help."""
+    """The processes of a run cannot be had, or are gone. The message says which, where, and what would help.
+
+    >>> issubclass(ClusterError, RunError)
+    True
+    """

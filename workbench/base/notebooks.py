@@ -1,7 +1,8 @@
-"""Notebooks executed with parameters, each in a kernel that listens on no network port."""
+"""Where the notebooks are, copies of them to work in, and one executed in a kernel that listens on no network port."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -11,15 +12,77 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets.config import Config
 
+from workbench.base.files import atomic_write, sha256
 from workbench.base.settings import SettingError
 
 if TYPE_CHECKING:
     import nbformat
 
-ROOT = Path(__file__).resolve().parents[2]  # of a clone, where the notebooks are
-FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"
 SOCKET = 103  # bytes that the path of a socket may have: 107 on Linux, fewer on macOS
 NAMES = 24  # of them for the sockets' own names
+
+PACKAGE = Path(__file__).resolve().parents[1]
+RECORD = ".workbench.json"  # in a folder of copies: the hash of every file as it was copied
+
+
+def shipped(name: str) -> Path:
+    """Path of what comes with the package: `notebooks`, `notebooks/run.ipynb`, `clusters`, `examples`.
+
+    An installed wheel carries these within the package; in a clone they lie beside it.
+
+    >>> shipped("notebooks/run.ipynb").is_file()
+    True
+    """
+    carried = PACKAGE / "shipped"
+    return (carried if carried.is_dir() else PACKAGE.parent) / name
+
+
+def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
+    """Copy the notebooks, and the example clusters and sweeps, to a folder; what the user changed there stays.
+
+    Returns the names of the files written, and of those that were kept because they are not as they were copied.
+
+    Raises `SettingError` where there is nothing to copy, and `OSError` where nothing can be written.
+    """
+    sources = _sources()
+    record = folder / RECORD
+    noted: dict[str, str] = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
+    written, kept = [], []
+    for name, source in sources.items():
+        target, new = folder / name, sha256(source)
+        old = sha256(target) if target.exists() else None
+        if old == new:
+            noted[name] = new
+        elif old is None or old == noted.get(name):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(target) as out:
+                out.write(source.read_bytes())
+            noted[name] = new
+            written.append(name)
+        else:
+            kept.append(name)
+    with atomic_write(record, "w") as out:
+        json.dump(noted, out, indent=1)
+    return written, kept
+
+
+def _sources() -> dict[str, Path]:
+    """Name in a folder of copies -> what is copied there."""
+    notebooks = shipped("notebooks")
+    if not notebooks.is_dir():
+        raise SettingError(
+            f"{notebooks}: no such folder; install the whole wheel, or run this from a clone of the repository"
+        )
+    found = {path.relative_to(notebooks): path for path in notebooks.rglob("*.ipynb")}
+    for other in ("clusters", "examples"):
+        found |= {
+            Path(other) / p.relative_to(shipped(other)): p for p in shipped(other).rglob("*") if p.is_file()
+        }
+    return {
+        name.as_posix(): path
+        for name, path in sorted(found.items())
+        if not any(part.startswith(".") for part in name.parts)
+    }
 
 
 def socket_folder(prefix: str) -> Path:

@@ -46,7 +46,15 @@ _PLAIN = {  # pydantic's words are a programmer's
 
 
 class SettingError(ValueError):
-    """A setting cannot be used; the message is one sentence: field, value, what would work."""
+    """A setting cannot be used; the message is one sentence: field, value, what would work.
+
+    >>> import workbench as wb
+    >>> try:
+    ...     wb.Experiment(workers=0)
+    ... except SettingError as error:
+    ...     print(error)
+    workers = 0: input should be greater than or equal to 1; take 1 or more
+    """
 
 
 def setting(default: Any = ..., description: str = "", unit: str = "", **constraints: Any) -> Any:

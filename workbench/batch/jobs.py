@@ -25,7 +25,13 @@ _IPYTHON = {"In", "Out"}
 
 @dataclass(frozen=True)
 class Job:
-    """A checked experiment, where it runs, and where its run folder goes (empty: nowhere)."""
+    """A checked experiment, where it runs, and where its run folder goes (empty: nowhere).
+
+    `engine`, `cluster`: as in `wb.run`.
+
+    >>> job({"scheme": "UMW", "workers": 4}).experiment.workers
+    4
+    """
 
     experiment: Experiment
     engine: str

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Semaphore
 from typing import Any
 
+from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.batch.execution import Executor
 from workbench.batch.imports import grammar_put_off
@@ -29,12 +30,18 @@ from workbench.trace.status import Status, alone, is_run, read_plan, write_plan
 from workbench.trace.table import Runs, runs
 
 OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
-NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "run.ipynb"
+NOTEBOOK = shipped("notebooks/run.ipynb")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a sweep ended. before: runs that had been done already; states: state of every other run, by name."""
+    """How a sweep ended. before: runs that had been done already; states: state of every other run, by name.
+
+    folder: the sweep's.
+
+    >>> Summary(Path("runs"), before=3, states={}).failed
+    []
+    """
 
     folder: Path
     before: int
@@ -107,6 +114,13 @@ def sweep(
         Something in the plan cannot run, or too few files may be open: nothing has been started then.
     KeyboardInterrupt
         Interrupted: what was done stays, what ran is marked, and the summary is printed.
+
+    Examples
+    --------
+    >>> sweep({"grid": {"scheme": ["UMW"]}}, jobs=0)
+    Traceback (most recent call last):
+    ...
+    workbench.base.settings.SettingError: jobs = 0: at least one must run at a time
     """
     _check_options(jobs, timeout, {"fresh": fresh, "progress": progress})
     names = _names(only)

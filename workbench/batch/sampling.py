@@ -13,7 +13,11 @@ from workbench.base.text import plain
 
 
 class Span(Settings):
-    """Numbers between two ends, to draw from."""
+    """Numbers between two ends, to draw from.
+
+    >>> Span(low=1.0, high=10.0)
+    Span(low=1.0, high=10.0, scale='linear', whole=False)
+    """
 
     low: float = setting(description="smallest value")
     high: float = setting(description="largest value")
@@ -58,7 +62,11 @@ def listed(name: str, values: Any) -> Any:
 
 
 class Sample(Settings):
-    """Random draws of some fields, each field on its own."""
+    """Random draws of some fields, each field on its own.
+
+    >>> Sample(count=3, fields={"workers": [4, 8]}, seed=1)
+    Sample(count=3, seed=1, fields_={'workers': (4, 8)})
+    """
 
     model_config = ConfigDict(populate_by_name=True)
 

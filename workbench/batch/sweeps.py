@@ -127,7 +127,14 @@ class Sweep(Settings):
 
 @dataclass(frozen=True)
 class Item:
-    """One run of a sweep."""
+    """One run of a sweep.
+
+    `changes` of the base give its `experiment`, which runs on `engine` and `cluster`; `known_as` names its folder.
+
+    >>> item = Sweep(base={"workers": 4}, grid={"scheme": ["UMW"]}).items()[0]
+    >>> item.changes, item.experiment.workers, item.engine
+    ({'scheme': 'UMW'}, 4, 'sim')
+    """
 
     changes: Changes
     experiment: Experiment

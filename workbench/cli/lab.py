@@ -1,18 +1,53 @@
-"""`workbench lab`: the notebooks."""
+"""The command `lab`: a copy of the notebooks to work in, in JupyterLab, on this machine only."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 
-from workbench.straightline import NOTEBOOK, ROOT
+from workbench.base.notebooks import copy_notebooks
+from workbench.base.settings import check_writable
+from workbench.launch.head.tied import tied
+
+FIRST = "01-straight-line.ipynb"
 
 
 @click.command()
-def lab() -> None:
-    """Open JupyterLab at the first notebook, on this machine only."""
-    where = f"--LabApp.default_url=/lab/tree/{NOTEBOOK.relative_to(ROOT)}"
-    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", where]
-    raise SystemExit(subprocess.call(command, cwd=ROOT))
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("workbench-notebooks"))
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8888,
+    show_default=True,
+    help="The next free one is taken.",
+)
+@click.option("--browser/--no-browser", default=True, help="Open a browser (default).")
+def lab(folder: Path, port: int, browser: bool) -> None:
+    """Copy the notebooks to FOLDER (default: workbench-notebooks) and open them in JupyterLab, on this machine only.
+
+    What you changed in FOLDER stays as it is; the rest is brought up to date.
+    """
+    check_writable(folder, "folder", folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written, kept = copy_notebooks(folder)
+    click.echo(f"{folder}: {len(written)} files copied" if written else f"{folder}: nothing new to copy")
+    for name in kept:
+        click.echo(f"  kept {name}: it is not as it was copied; rename it to get the new one")
+    raise SystemExit(subprocess.call(tied("TERM", *command(port, browser)), cwd=folder))
+
+
+def command(port: int, browser: bool) -> list[str]:
+    """What starts JupyterLab in the folder where it is run.
+
+    Jupyter refuses to start as root, the usual user of a container, unless told; it listens on this machine only.
+    """
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return [
+        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
+        f"--LabApp.default_url=/lab/tree/{FIRST}",
+        *(["--allow-root"] if root else []), *([] if browser else ["--no-browser"]),
+    ]  # fmt: skip

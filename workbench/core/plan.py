@@ -20,6 +20,11 @@ class Work:
     """Weighted parts that one Compute goes through: gradient = sum of coefficient * part's gradient.
 
     With coefficients of shape (k, m) the answer is k such sums, shape (k, p), for the price of one pass.
+
+    `parts` hold `samples` samples together; `coefficients`: (m,) or (k, m).
+
+    >>> uncoded_plan(workers=3, samples=10).work[1].samples
+    4
     """
 
     parts: NDArray[np.int64]  # (m,) indices of parts
@@ -38,6 +43,12 @@ class Blend(Work):
 
     Parts with the same number in `blocks` make one block; shorter ones are filled up with rows of zeros. The answer
     is the sum over the blocks of block^T (block @ model), which is quadratic in the data: see `Quadratic`.
+
+    `parts`, `coefficients` and `samples`: as in `Work`.
+
+    >>> blend = Blend(np.array([0, 2]), np.ones(2), 4, blocks=np.array([1, 1]))
+    >>> blend.block(1).parts.tolist()
+    [0, 2]
     """
 
     blocks: NDArray[np.int64]  # (m,)
@@ -54,6 +65,14 @@ class Plan:
 
     Parts are consecutive slices of the data set. `indptr`, `indices`, `coefficients` are the encoding matrix
     in compressed rows: rank r computes part indices[k] with coefficients[k], k in indptr[r]:indptr[r+1].
+
+    `sizes`: samples in each part. `parent`: rank of the parent, -1 for none. `committers`: ranks whose commits
+    complete a round. `answers`: messages a worker sends per round at most. `batch`: samples it draws per round.
+    `blocks`: see `Blend`. `coordinates`: m, where a scheme treats coordinates modulo m apart. `notes`: for figures.
+
+    >>> plan = uncoded_plan(workers=3, samples=10)
+    >>> plan.ranks, plan.sizes.tolist(), plan.parent.tolist(), plan.children[0]
+    (4, [4, 3, 3], [-1, 0, 0, 0], (1, 2, 3))
     """
 
     sizes: NDArray[np.int64]  # (parts,) samples in each part
@@ -178,7 +197,13 @@ def even_sizes(samples: int, parts: int) -> NDArray[np.int64]:
 
 
 def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
-    """Plan of a master and one worker per row of `matrix` (workers, parts); the data are cut evenly."""
+    """Plan of a master and one worker per row of `matrix` (workers, parts); the data are cut evenly.
+
+    `samples` are cut; `notes`: what figures may show.
+
+    >>> star_plan(np.array([[1.0, 0.5], [0.0, 1.0]]), samples=10).stored.tolist()
+    [0, 10, 5]
+    """
     workers, parts = matrix.shape
     rows, columns = np.nonzero(matrix)
     counts = np.bincount(rows, minlength=workers)
@@ -193,7 +218,13 @@ def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
 
 
 def uncoded_plan(workers: int, samples: int) -> Plan:
-    """Plan of a master and workers with one part each, as it is: `star_plan` of the identity, which is not made."""
+    """Plan of a master and workers with one part each, as it is: `star_plan` of the identity, which is not made.
+
+    `samples`: of the data set, cut evenly.
+
+    >>> uncoded_plan(workers=3, samples=10).stored.tolist()
+    [0, 4, 3, 3]
+    """
     return Plan(
         sizes=even_sizes(samples, workers),
         indptr=np.concatenate([[0], np.arange(workers + 1)]),

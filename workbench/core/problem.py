@@ -13,7 +13,13 @@ Slice = tuple[int, int, float]  # first sample, one past the last, weight
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A problem at one model."""
+    """A problem at one model.
+
+    `loss`: mean, with regularisation. `gradient`: weighted sum over samples, (p,), without. `metrics`: by name.
+
+    >>> Evaluation(loss=0.5, gradient=None, metrics={"accuracy": 0.9}).loss
+    0.5
+    """
 
     loss: float  # mean loss plus regularisation
     gradient: Array | None  # weighted sum over the samples, shape (p,), without regularisation
@@ -22,7 +28,14 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Request:
-    """One model at which to evaluate, with a weight for every sample (None: all ones)."""
+    """One model at which to evaluate, with a weight for every sample (None: all ones).
+
+    `weights`: one a sample, or None. `gradient`: False where only the loss is wanted.
+
+    >>> import numpy as np
+    >>> Request(np.zeros(3), weights=np.ones(10)).gradient
+    True
+    """
 
     model: Array
     weights: Array | None = None
@@ -30,7 +43,13 @@ class Request:
 
 
 class Problem(Protocol):
-    """The objective is (1/d) sum of sample losses + (l2/2) |model|^2; gradients are sums, as workers send them."""
+    """The objective is (1/d) sum of sample losses + ``(l2/2) |model|^2``; gradients are sums, as workers send them.
+
+    >>> import workbench as wb
+    >>> problem = wb.Experiment(scheme="UMW", problem="least_squares", workers=4).build_problem()
+    >>> problem.samples, problem.size, problem.gradient([(0, 10, 1.0)], problem.start()).shape
+    (1000, 20, (20,))
+    """
 
     samples: int
     size: int  # number of parameters p

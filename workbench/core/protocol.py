@@ -48,7 +48,13 @@ def one_moment(one: float, other: float) -> bool:
 
 
 class Message(NamedTuple):
-    """What a node receives. `number` tells apart several messages of one node in one round."""
+    """What a node receives. `number` tells apart several messages of one node in one round.
+
+    `src`: the sender's rank; `kind`, `round`: what a `Recv` matches; `value`: what was sent.
+
+    >>> Message(src=3, kind="coded", round=7, number=0, value=None).src
+    3
+    """
 
     src: int
     kind: str
@@ -62,6 +68,10 @@ class Compute(NamedTuple):
 
     `batch`: only that many samples of the work, drawn for this rank and round, their sum scaled up to stand
     for all of it.
+
+    >>> from workbench.core.plan import uncoded_plan
+    >>> Compute(uncoded_plan(3, 10).work[1], model=None, round=3).work.samples
+    4
     """
 
     work: Work
@@ -76,6 +86,11 @@ class Send(NamedTuple):
 
     `share`: for what part of a model's sending time it counts (default: floats over the model's size), where
     padding makes the wire longer than the paper's model has it.
+
+    `kind` and `round` are what the receiver's `Recv` matches; `number` tells apart several of one round.
+
+    >>> Send(to=0, kind="coded", round=3, floats=10).number
+    0
     """
 
     to: int | Sequence[int]
@@ -93,6 +108,9 @@ class Recv(NamedTuple):
     `until` is an absolute time in seconds; what arrives at that very moment comes first, a past time polls. None: wait
     for ever (the engine ends a wait that nothing can end any more with a clear error). `latest`: take the newest
     instead, and forget the older.
+
+    >>> Recv({"coded": 3}, until=1.5).latest
+    False
     """
 
     match: Match
@@ -101,20 +119,34 @@ class Recv(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Messages of `kind` from before `round` are no longer wanted: refused, dropped, counted as stale."""
+    """Messages of `kind` from before `round` are no longer wanted: refused, dropped, counted as stale.
+
+    >>> Close("coded", round=3)
+    Close(kind='coded', round=3)
+    """
 
     kind: str
     round: int
 
 
 class Decode(NamedTuple):
-    """The node multiplies and adds `floats` numbers (charged only where the experiment says so)."""
+    """The node multiplies and adds `floats` numbers (charged only where the experiment says so).
+
+    >>> Decode(floats=1000)
+    Decode(floats=1000)
+    """
 
     floats: int
 
 
 class AllReduce(NamedTuple):
-    """Sum `value` over all workers. `algorithm`: "mpi" (the library's own) or "ring" (explicit slices)."""
+    """Sum `value` over all workers. `algorithm`: "mpi" (the library's own) or "ring" (explicit slices).
+
+    `round`: which one the sum is for.
+
+    >>> AllReduce(value=None, round=3).algorithm
+    'mpi'
+    """
 
     value: Any
     round: int
@@ -122,7 +154,13 @@ class AllReduce(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A gradient estimate is ready at this node; the engine owns optimiser, loss and trace."""
+    """A gradient estimate is ready at this node; the engine owns optimiser, loss and trace.
+
+    `round`: which it completes; `residual`: distance of the decoding vector from all ones, where known.
+
+    >>> Commit(gradient=None, round=3).residual
+    0.0
+    """
 
     gradient: Any
     round: int

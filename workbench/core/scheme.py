@@ -21,7 +21,12 @@ LEAST_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
 
 
 class Scheme(Family):
-    """A frozen, validated bag of numbers; defining a subclass with a `name` registers it."""
+    """A frozen, validated bag of numbers; defining a subclass with a `name` registers it.
+
+    >>> import workbench as wb
+    >>> [scheme for scheme in wb.schemes.names() if not wb.schemes.get(scheme).exact][:3]
+    ['BGC', 'CADA', 'CRC']
+    """
 
     name: ClassVar[str] = ""  # what users see: "CR", "GC" ...
     title: ClassVar[str] = ""  # a few words

@@ -16,6 +16,9 @@ class Contest:
 
     `names` are as legends show them, each beginning with its scheme's name; `alphas` the straggler fractions (rows),
     `latencies` in s (columns).
+
+    >>> Contest(("UMW", "CR"), (Fraction(1, 4),), (0.0,), np.array([[[3.0, 1.5]]])).lead.tolist()
+    [[2.0]]
     """
 
     names: tuple[str, ...]

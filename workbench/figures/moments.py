@@ -10,7 +10,13 @@ from workbench.trace.trace import Trace
 
 
 class Moment(NamedTuple):
-    """Something happened to a rank, so many seconds after the round's start."""
+    """Something happened to a rank, so many seconds after the round's start.
+
+    `time`: s; `text`: what happened.
+
+    >>> Moment(time=0.25, rank=3, text="has computed").rank
+    3
+    """
 
     time: float
     rank: int

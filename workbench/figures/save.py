@@ -15,7 +15,11 @@ _FORMATS = (".html", ".png", ".svg", ".pdf")
 
 
 class NoBrowser(RuntimeError):
-    """No Chrome or Chromium is there to draw static pictures with."""
+    """No Chrome or Chromium is there to draw static pictures with.
+
+    >>> issubclass(NoBrowser, RuntimeError)
+    True
+    """
 
 
 def save(figure: go.Figure, path: str | Path) -> Path:

@@ -67,7 +67,15 @@ def speedups(
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
-    """Value of the metric that every trace reaches: the worst of their best."""
+    """Value of the metric that every trace reaches: the worst of their best.
+
+    `traces` of one problem; `metric`: the column of their rounds.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare(wb.rivals(2, 2, 1, rounds=5))
+    >>> bool(common_target(traces) < traces[0].initial["loss"])
+    True
+    """
     return float(max(np.nanmin(trace.columns[metric]) for trace in traces))
 
 

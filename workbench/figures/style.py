@@ -33,7 +33,13 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
 class Style(NamedTuple):
-    """How a scheme is drawn, whatever the figure: line colour, line dash, marker symbol."""
+    """How a scheme is drawn, whatever the figure: line colour, line dash, marker symbol.
+
+    `color`, `dash` and `symbol` are plotly's.
+
+    >>> Style("#0072B2", "solid", "circle").dash
+    'solid'
+    """
 
     color: str
     dash: str

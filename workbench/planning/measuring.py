@@ -71,6 +71,13 @@ def profile(
     ------
     SettingError
         A value that does not fit; `ClusterError`: the cluster's processes cannot be had.
+
+    Examples
+    --------
+    >>> profile(rounds=0)
+    Traceback (most recent call last):
+    ...
+    workbench.base.settings.SettingError: rounds = 0: too few to tell anything; take 8 or more
     """
     state = clusters.load(cluster).status()
     measured = grid(_count(workers, like), like, rounds, seed)

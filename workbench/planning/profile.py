@@ -114,7 +114,15 @@ class Task(NamedTuple):
 
 
 class ClusterProfile(Settings):
-    """A cluster as it was measured; see `workbench.profile`."""
+    """A cluster as it was measured; see `workbench.profile`.
+
+    `fitted`: the laws of computing and of messages that forecasts take.
+
+    >>> import workbench as wb
+    >>> from workbench.planning.measuring import simulated
+    >>> simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8).workers
+    3
+    """
 
     format: int = setting(FORMAT, "version of this file's format", ge=FORMAT, le=FORMAT)
     cluster: str = setting(..., "name of the cluster")

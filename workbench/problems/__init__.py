@@ -19,17 +19,32 @@ __all__ = [
 
 
 def names() -> list[str]:
-    """Names of all problems."""
+    """Names of all problems.
+
+    >>> "logistic" in names()
+    True
+    """
     return list(ProblemArgs.catalogue)
 
 
 def get(name: str) -> type[ProblemArgs]:
-    """Arguments class of a problem; raises `SettingError` with the nearest name."""
+    """Arguments class of a problem; raises `SettingError` with the nearest name.
+
+    >>> get("softmax").__name__
+    'SoftmaxArgs'
+    """
     return ProblemArgs.catalogue.get_class(name)
 
 
 def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
-    """Build a problem; those on the same data are built once."""
+    """Build a problem; those on the same data are built once.
+
+    `args`: what `get` gives, filled in. `plan`: only `unit` looks at it.
+
+    >>> from workbench.core.plan import uncoded_plan
+    >>> problem_from(LogisticArgs(samples=50), uncoded_plan(4, 50)).samples
+    50
+    """
     return _shared(args, args.open().digest) if isinstance(args, OnData) else args.build(plan)
 
 

@@ -13,7 +13,11 @@ __all__ = ["Evaluation", "Problem", "ProblemArgs", "Quadratic", "Request", "Slic
 
 
 class ProblemArgs(Family):
-    """Arguments of a problem; a subclass with a `name` is registered."""
+    """Arguments of a problem; a subclass with a `name` is registered.
+
+    >>> sorted(ProblemArgs.catalogue)
+    ['cnn', 'least_squares', 'logistic', 'softmax', 'unit']
+    """
 
     name: ClassVar[str] = ""
     catalogue: ClassVar[Catalogue[ProblemArgs]] = Catalogue(

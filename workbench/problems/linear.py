@@ -265,7 +265,11 @@ class Softmax(LinearProblem):
 
 
 class LeastSquaresArgs(OnData):
-    """Linear regression: mean of (x.model - y)^2 / 2."""
+    """Linear regression: mean of (x.model - y)^2 / 2.
+
+    >>> LeastSquaresArgs(data="diabetes").count()
+    442
+    """
 
     name: ClassVar[str] = "least_squares"
     task: ClassVar[str] = "regression"
@@ -277,7 +281,11 @@ class LeastSquaresArgs(OnData):
 
 
 class LogisticArgs(OnData):
-    """Logistic regression of two classes."""
+    """Logistic regression of two classes.
+
+    >>> LogisticArgs(data="breast_cancer").count()
+    569
+    """
 
     name: ClassVar[str] = "logistic"
     task: ClassVar[str] = "binary"
@@ -289,7 +297,11 @@ class LogisticArgs(OnData):
 
 
 class SoftmaxArgs(OnData):
-    """Logistic regression of several classes (cross-entropy)."""
+    """Logistic regression of several classes (cross-entropy).
+
+    >>> SoftmaxArgs(data="digits").count()
+    1797
+    """
 
     name: ClassVar[str] = "softmax"
     task: ClassVar[str] = "multiclass"

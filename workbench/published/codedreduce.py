@@ -70,6 +70,8 @@ def rivals(children: int, layers: int, stragglers: int, **common: Any) -> tuple[
     GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step
     c1/(t+c2); `sgd` in `common` gives its numbers.
 
+    `children` (n) per parent, `layers` of workers, `stragglers` (s) late ones per parent; `common`: other fields.
+
     >>> [e.scheme for e in rivals(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
     """

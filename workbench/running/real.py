@@ -388,6 +388,11 @@ def attach(folder: str | Path) -> RealRun:
     """Follow a run by its folder: one of another kernel, or of this one before it was restarted.
 
     Raises `SettingError` where the folder holds no real run. A run that has ended gives its trace at once.
+
+    >>> attach("no-run-here")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    workbench.base.settings.SettingError: folder = 'no-run-here': holds no run on real processes; ...
     """
     home = real_folder(folder)
     run = RealRun(Experiment.read(home / SPEC), home)
@@ -405,6 +410,13 @@ def resume(folder: str | Path) -> RealRun:
     SettingError
         There is nothing to go on from, or somebody else works on this run. That the spec or the data are not those of
         the checkpoint any more is raised by `Run.result`, and changes nothing.
+
+    Examples
+    --------
+    >>> resume("no-run-here")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    workbench.base.settings.SettingError: folder = 'no-run-here': holds no run on real processes; ...
     """
     home = real_folder(folder)
     claim = reclaimed(home)

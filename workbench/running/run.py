@@ -30,6 +30,11 @@ class Run:
 
     `experiment`, `engine`; `folder`: its run folder, where the engine keeps one; `note`: what it is doing now, in
     words; `error`: what ended it, where it failed; `warnings`: what the user should know of it, in sentences.
+
+    >>> import workbench as wb
+    >>> run = start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
+    >>> len(run.result().rounds)
+    5
     """
 
     def __init__(self, experiment: Experiment, engine: str, folder: Path | None = None) -> None:

@@ -105,6 +105,13 @@ def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options:
 
     On the virtual clock they share all work that they have in common, as in `wb.compare`. An engine that serves
     one run at a time lets the others wait.
+
+    `experiments`, `engine` and options: as in `wb.compare`.
+
+    >>> import workbench as wb
+    >>> runs = start_all([wb.Experiment(scheme=name, workers=4, rounds=5) for name in ("UMW", "SGD")])
+    >>> [run.result().label for run in runs]
+    ['UMW', 'SGD']
     """
     return _engine(engine, options).start(checked(experiments), **options)
 

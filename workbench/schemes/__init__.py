@@ -18,5 +18,9 @@ def names() -> list[str]:
 
 
 def get(name: str) -> type[Scheme]:
-    """Class of a scheme; raises `SettingError` with the nearest name."""
+    """Class of a scheme; raises `SettingError` with the nearest name.
+
+    >>> get("GC").title
+    'Gradient coding'
+    """
     return Scheme.catalogue.get_class(name)

@@ -27,7 +27,11 @@ from workbench.schemes.gradient_coding import GC
 
 
 class ErasureHead(Approximate):
-    """Fractional repetition whose master goes on early, once every group has answered (paper's abstract)."""
+    """Fractional repetition whose master goes on early, once every group has answered (paper's abstract).
+
+    >>> ErasureHead().loads(workers=6, samples=60).tolist()
+    [20, 20, 20, 20, 20, 20]
+    """
 
     name: ClassVar[str] = "ErasureHead"
     title: ClassVar[str] = "ErasureHead"
@@ -58,6 +62,9 @@ class SGC(Shuffled):
 
     The paper's master adds up what came, which is right on average (its abstract): decoding = "sum". By default the
     least-squares weights of what came are committed, as in all approximate schemes here; they are never further off.
+
+    >>> SGC().loads(workers=6, samples=60).tolist()
+    [30, 20, 10, 40, 0, 20]
     """
 
     name: ClassVar[str] = "SGC"
@@ -95,7 +102,11 @@ class SGC(Shuffled):
 
 
 class BGC(Shuffled):
-    """Bernoulli gradient coding: every worker holds every part with probability s/n, on its own."""
+    """Bernoulli gradient coding: every worker holds every part with probability s/n, on its own.
+
+    >>> BGC().loads(workers=6, samples=60).tolist()
+    [30, 10, 20, 30, 10, 20]
+    """
 
     name: ClassVar[str] = "BGC"
     title: ClassVar[str] = "Bernoulli gradient coding"

@@ -22,7 +22,11 @@ from workbench.core.scheme import Coded, kept_digits, some
 
 
 class CEGC(Coded):
-    """Gradient coding that trades load for shorter messages: every part on d workers, any s late, p/m numbers each."""
+    """Gradient coding that trades load for shorter messages: every part on d workers, any s late, p/m numbers each.
+
+    >>> CEGC(load=3, stragglers=1, reduction=2).loads(workers=6, samples=60).tolist()
+    [30, 30, 30, 30, 30, 30]
+    """
 
     name: ClassVar[str] = "CEGC"
     title: ClassVar[str] = "Communication-efficient gradient coding"

@@ -98,7 +98,11 @@ class MultiMessageScheme(Scheme):
 
 
 class UCMMC(MultiMessageScheme):
-    """Uncoded, multi-message: a worker sends every gradient as soon as it has it; each part must come from somebody."""
+    """Uncoded, multi-message: a worker sends every gradient as soon as it has it; each part must come from somebody.
+
+    >>> UCMMC(load=3).loads(workers=6, samples=60).tolist()
+    [30, 30, 30, 30, 30, 30]
+    """
 
     name: ClassVar[str] = "UC-MMC"
     title: ClassVar[str] = "Uncoded, multi-message"
@@ -110,7 +114,11 @@ class UCMMC(MultiMessageScheme):
 
 
 class GCMMC(MultiMessageScheme):
-    """Gradient coding with clustering and multi-message communication, correlated or uncorrelated."""
+    """Gradient coding with clustering and multi-message communication, correlated or uncorrelated.
+
+    >>> GCMMC(load=3, order=2).loads(workers=6, samples=60).tolist()
+    [30, 30, 30, 30, 30, 30]
+    """
 
     name: ClassVar[str] = "GC-MMC"
     title: ClassVar[str] = "Gradient coding, multi-message"

@@ -191,7 +191,7 @@ def crc_errors(n: int, s: int, coefficients: Coefficients = "ones") -> Array:
 
     Notes
     -----
-    Paper 4, theorem 2, which prints |A A^+ - 1|^2 for |A A^+ 1 - 1|^2 and stops at r = n - s: right only for
+    Paper 4, theorem 2, which prints ``|A A^+ - 1|^2`` for ``|A A^+ 1 - 1|^2`` and stops at r = n - s: right only for
     codes that tolerate s - 1 stragglers. The plain sums do so if s divides n, so here r runs to n. Its proof
     wants equal columns up to shifts, which Tandon's random cyclic code does not have: only its zeros are
     cyclic.

@@ -36,11 +36,19 @@ class Trace:
 
     `rounds`: one row per round, in order: round, time (s since start, at the round's commit), loss and the metric
     columns (after the commit), messages and bytes (gradient messages received), downloads (models sent), samples
-    (gone through), started (samples of work begun, cut off or not), residual (|decoding vector - 1|^2), stale
+    (gone through), started (samples of work begun, cut off or not), residual (``|decoding vector - 1|^2``), stale
     (answers that came too late).
     `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port
     took it), end (all s), to, bytes, messages (how many a row stands for).
     `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
+
+    `experiment`, `engine`: what was run, and on what. `columns`, `event_rows`: what the two tables are made from.
+    `info`: versions, seed, platform.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5))
+    >>> trace.label, trace.engine, len(trace.rounds), trace.model.shape
+    ('UMW', 'sim', 5, (20,))
     """
 
     experiment: Experiment

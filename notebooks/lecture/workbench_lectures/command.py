@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError
 from workbench.launch.head.tied import tied
 
@@ -29,12 +30,10 @@ def lectures(port: int, browser: bool, token: bool, dark: bool) -> None:
 
     Without a token, whoever else is logged in on this machine can open them too.
     """
-    from workbench.base.notebooks import ROOT
-
-    folder = ROOT / "notebooks" / "lecture"
+    folder = shipped("notebooks/lecture")
     if not folder.is_dir():
         raise SettingError(
-            f"{folder}: no such folder; the lectures are in a clone of the repository, run it there"
+            f"{folder}: no such folder; install the whole wheel, or run this from a clone of the repository"
         )
     chosen = port or _free_port()
     raise SystemExit(subprocess.call(tied("TERM", *command(folder, chosen, browser, token, dark))))

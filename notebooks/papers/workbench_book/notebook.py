@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.base.notebooks import shipped
 from workbench_book import words
 from workbench_book.catalogue import PAPERS, Outcome, of_paper
 from workbench_book.running import find
@@ -16,8 +17,7 @@ from workbench_book.verdicts import columns_of, of_result
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-ROOT = Path(__file__).resolve().parents[3]
-NOTEBOOKS = ROOT / "notebooks" / "papers"
+NOTEBOOKS = shipped("notebooks/papers")
 STYLE = f"<style>{(Path(__file__).parent / 'notebook.css').read_text(encoding='utf-8')}</style>"
 
 

@@ -31,7 +31,11 @@ class Keyed:
 
 
 class DelayModel(Family):
-    """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds."""
+    """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds.
+
+    >>> sorted(delay_models())[:3]
+    ['constant', 'exponential', 'heterogeneous']
+    """
 
     catalogue: ClassVar[Catalogue[DelayModel]] = Catalogue(
         "delays.kind", "workbench.core.delays", "workbench.delays"

@@ -13,7 +13,12 @@ from workbench.core.delays.base import DelayModel, Keyed
 
 
 class ShiftedExponential(DelayModel):
-    """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too."""
+    """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too.
+
+    >>> model = ShiftedExponential(shift=1e-3, rate=1e3)
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     kind: Literal["shifted_exponential"] = "shifted_exponential"
     shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
@@ -32,7 +37,12 @@ class ShiftedExponential(DelayModel):
 
 
 class Exponential(DelayModel):
-    """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load."""
+    """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load.
+
+    >>> model = Exponential(mean=1e-3)
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     kind: Literal["exponential"] = "exponential"
     mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
@@ -50,6 +60,10 @@ class TwoPart(DelayModel):
     """Paper 2, section V: samples * (t1 + Exp(rate lambda1)) + share * (t2 + Exp(rate lambda2)).
 
     The second part is the sending of a message, `share` = its length over the model's (1/m).
+
+    >>> model = TwoPart()
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
     """
 
     kind: Literal["two_part"] = "two_part"
@@ -73,7 +87,12 @@ class TwoPart(DelayModel):
 
 
 class Constant(DelayModel):
-    """No randomness: samples * shift."""
+    """No randomness: samples * shift.
+
+    >>> model = Constant(shift=0.5)
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=2), np.array([10, 20])).tolist()
+    [5.0, 10.0]
+    """
 
     kind: Literal["constant"] = "constant"
     shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
@@ -88,7 +107,12 @@ class Constant(DelayModel):
 
 
 class Pareto(DelayModel):
-    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2."""
+    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
+
+    >>> model = Pareto()
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     kind: Literal["pareto"] = "pareto"
     shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)

@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 
 
 class Replay(DelayModel):
-    """A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
+    r"""A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
 
     A worker takes the times of one recorded worker, drawn for the run, from a drawn start and in recorded order,
     round and round. Experiments recorded different tasks: with several, each is scaled to the median of the first.
     A row that does not say whose time it is, or that says what another has said, is refused with its line.
+
+    >>> import tempfile
+    >>> table = Path(tempfile.mkdtemp()) / "times.csv"
+    >>> _ = table.write_text("worker,iteration,seconds\n1,0,0.5\n1,1,0.7\n")
+    >>> model = Replay(path=str(table))
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=2), np.array([1, 1])).shape
+    (2,)
     """
 
     lasting = True

@@ -13,7 +13,12 @@ from workbench.core.delays.base import DelayModel, Keyed
 
 
 class Heterogeneous(DelayModel):
-    """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration."""
+    """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
+
+    >>> model = Heterogeneous()
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     lasting = True
     kind: Literal["heterogeneous"] = "heterogeneous"
@@ -39,7 +44,12 @@ class Heterogeneous(DelayModel):
 
 
 class Markov(DelayModel):
-    """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary."""
+    """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
+
+    >>> model = Markov()
+    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    (3,)
+    """
 
     memory: ClassVar[bool] = True
     kind: Literal["markov"] = "markov"

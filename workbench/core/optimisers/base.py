@@ -15,7 +15,11 @@ State = dict[str, Any]
 
 
 class Optimiser(Family):
-    """theta(t+1) = h_R(theta(t), g), paper 1 equation (2): regularisation is applied here, at the master."""
+    """theta(t+1) = h_R(theta(t), g), paper 1 equation (2): regularisation is applied here, at the master.
+
+    >>> list(Optimiser.catalogue)
+    ['gd', 'nesterov', 'inverse_time', 'amsgrad']
+    """
 
     name: ClassVar[str] = ""
     catalogue: ClassVar[Catalogue[Optimiser]] = Catalogue(
@@ -72,5 +76,9 @@ def smoothness_of(problem: Problem, field: str) -> float:
 
 
 def optimiser_class(name: str) -> type[Optimiser]:
-    """Class of an optimiser; raises `SettingError` with the nearest name."""
+    """Class of an optimiser; raises `SettingError` with the nearest name.
+
+    >>> optimiser_class("gd").__name__
+    'GradientDescent'
+    """
     return Optimiser.catalogue.get_class(name)

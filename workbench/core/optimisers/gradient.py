@@ -37,7 +37,11 @@ class Stepping(Optimiser):
 
 
 class GradientDescent(Stepping):
-    """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone."""
+    """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone.
+
+    >>> GradientDescent(step=0.5, decay=0.1, milestones=(50,)).told
+    'step 0.5'
+    """
 
     name: ClassVar[str] = "gd"
     decay: float = setting(1.0, "factor on the step at each milestone", gt=0, le=1)
@@ -64,7 +68,11 @@ class GradientDescent(Stepping):
 
 
 class Nesterov(Stepping):
-    """Nesterov's accelerated gradient, momentum t/(t+3) or a constant."""
+    """Nesterov's accelerated gradient, momentum t/(t+3) or a constant.
+
+    >>> Nesterov(momentum=0.9).told
+    'step 1/L'
+    """
 
     name: ClassVar[str] = "nesterov"
     momentum: float | None = setting(None, "constant momentum; empty = t/(t+3)", ge=0, lt=1)
@@ -83,7 +91,11 @@ class Nesterov(Stepping):
 
 
 class InverseTime(Optimiser):
-    """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A)."""
+    """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A).
+
+    >>> InverseTime(c1=200.0).told
+    'step 200 / (t + 100)'
+    """
 
     name: ClassVar[str] = "inverse_time"
     c1: float | None = setting(
@@ -120,7 +132,11 @@ class InverseTime(Optimiser):
 
 
 class AMSGrad(Optimiser):
-    """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate."""
+    """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate.
+
+    >>> AMSGrad(rate=0.001).told
+    'rate 0.001'
+    """
 
     name: ClassVar[str] = "amsgrad"
     rate: float = setting(0.01, "learning rate", gt=0)

@@ -29,6 +29,8 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
         What `wb.runs(folder).mean(of, by=[...])` returns.
     x
         One of its groups' columns; default: the last one with numbers. Texts give points with error bars.
+    theme
+        "light" or "dark".
 
     Raises
     ------

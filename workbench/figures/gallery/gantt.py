@@ -41,6 +41,8 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
         A run with events.
     round
         From 0.
+    theme
+        "light" or "dark".
 
     Raises
     ------

@@ -18,6 +18,8 @@ from workbench.figures.style import BLUE, Theme, new_figure, palette
 def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "light") -> go.Figure:
     """Draw which samples a worker goes through in a round, with which coefficients.
 
+    `experiment`: which run; `rank`: of the worker, from 1; `round` from 0.
+
     Raises `SettingError` when there is no such worker, or for an unknown theme.
 
     Examples

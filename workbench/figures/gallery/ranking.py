@@ -32,8 +32,12 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
 
     Parameters
     ----------
+    advice
+        What `wb.plan` returned.
     most
         Choices shown at most.
+    theme
+        "light" or "dark".
 
     Raises
     ------

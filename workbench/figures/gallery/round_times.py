@@ -44,6 +44,8 @@ def round_times(
     runs
         Traces or forecasts; give a dict from name to forecast to name them. A name that starts with a
         scheme's (such as "CR forecast") takes the scheme's colour.
+    theme
+        "light" or "dark".
     skip
         So many first rounds of each trace are left out: in a real run they may take longer, as caches fill.
 

@@ -22,6 +22,8 @@ def winners(
 ) -> go.Figure:
     """Draw the winner over the grid, in its scheme's colour, with its lead; a ring marks the present setting.
 
+    `alpha` and `latency` (s): of the setting that gets the ring.
+
     Raises `SettingError` for an unknown theme or an empty grid.
 
     Examples

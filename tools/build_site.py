@@ -1,0 +1,269 @@
+"""Build the site in dist/site/html: documentation, reference, executed notebooks, reproduction book. No network.
+
+python tools/build_site.py [--quick] [--output FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from functools import cache
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+from plotly.offline import get_plotlyjs
+
+from tools.reference import Section, sections
+from workbench.base.notebooks import execute
+from workbench.figures.page import Figure
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "docs" / "site"
+PARAMETERS: dict[str, dict[str, Any]] = {  # for the pages; the others run as they stand
+    "02-explore": {"start": True},
+    "04-plan": {"workers": 4, "rounds": 20, "measured_rounds": 10, "schemes": "UMW, GC, SGD"},
+}
+FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
+BOOK = "reproduction.html"
+INTERACTIVE = "<p><em>Interactive: needs a running kernel.</em></p>"
+
+
+# ---------------------------------------------------------------- sources
+
+
+def assemble(source: Path, executed: dict[str, Path], book: Path | None) -> None:
+    """Put together what Sphinx reads: pages as they lie in the clone, the reference, notebooks."""
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("site"))
+    shutil.copytree(SITE / "static", source / "_static")
+    for page in (SITE / "pages").iterdir():
+        shutil.copy(page, source)
+    shutil.copy(SITE / "conf.py", source)
+    where = (
+        f'<a href="{BOOK}">The book: every figure and table</a>' if book else "Left out of this quick build."
+    )
+    (source / "book.md").write_text(
+        (SITE / "pages" / "book.md").read_text() + f"\n{where}\n", encoding="utf-8"
+    )
+    (source / "_static" / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
+    (source / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text(), encoding="utf-8")
+    (source / "index.md").write_text((ROOT / "README.md").read_text() + contents(source), encoding="utf-8")
+    (source / "reference").mkdir()
+    for section in sections():
+        (source / "reference" / f"{section.file}.rst").write_text(page_of(section), encoding="utf-8")
+    for path in (ROOT / "notebooks").rglob("*.ipynb"):
+        name = path.relative_to(ROOT).as_posix()
+        notebook = nbformat.read(executed.get(name, path), as_version=4)
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(still(notebook), source / name)
+
+
+def contents(source: Path) -> str:
+    """Table of contents, under the README: every page that lies in docs."""
+    docs = sorted(path.relative_to(source).with_suffix("").as_posix() for path in source.glob("docs/*.md"))
+    parts = {
+        "Use": ["notebooks", "lectures", "book"],
+        "Read": docs,
+        "Reference": [f"reference/{section.file}" for section in sections()],
+        "Why": ["decisions", "changelog"],
+    }
+    return "\n" + "\n".join(
+        f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
+        for caption, names in parts.items()
+    )
+
+
+def page_of(section: Section) -> str:
+    """One page of the reference, in Sphinx' own language."""
+    lines = [section.title, "=" * len(section.title), ""]
+    if section.module:
+        lines += [f".. automodule:: {section.module}", "   :no-members:", "   :no-index:", ""]
+    for name, thing in section.things():
+        kind = "class" if isinstance(thing, type) else "function" if callable(thing) else "data"
+        kind = "exception" if isinstance(thing, type) and issubclass(thing, BaseException) else kind
+        lines += [f".. auto{kind}:: {name}"]
+        lines += ["   :members:"] if kind == "class" else ["   :no-value:"] if kind == "data" else []
+        lines += [""]
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- notebooks
+
+
+def run_notebooks(cache: Path) -> dict[str, Path]:
+    """Execute every notebook but the papers', which the book executes; kept until a source changes."""
+    done = {}
+    for path in sorted((ROOT / "notebooks").rglob("*.ipynb")):
+        name = path.relative_to(ROOT)
+        if "papers" not in name.parts:
+            done[name.as_posix()] = run_notebook(path, cache)
+    return done
+
+
+def run_notebook(path: Path, cache: Path) -> Path:
+    """Execute one notebook, unless what it depends on is as it was."""
+    parameters = PARAMETERS.get(path.stem, {})
+    notebook = with_stills(nbformat.read(path, as_version=4))
+    words = [nbformat.writes(notebook), json.dumps(parameters), sources()]
+    target = cache / f"{path.stem}-{sha256(chr(0).join(words).encode()).hexdigest()[:16]}.ipynb"
+    if not target.is_file():
+        work = cache / "work" / path.stem
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        nbformat.write(notebook, work / path.name)
+        print(f"executing {path.relative_to(ROOT)}", flush=True)
+        execute(work / path.name, work / "out.ipynb", parameters, work)
+        (work / "out.ipynb").replace(target)
+    return target
+
+
+@cache
+def sources() -> str:
+    """Hash of what any notebook's outputs may depend on: our code, and the libraries' versions."""
+    files = [
+        ROOT / "requirements.lock",
+        *(ROOT / "workbench").rglob("*.py"),
+        *(ROOT / "notebooks").rglob("*.py"),
+    ]
+    digest = sha256()
+    for path in sorted(path for path in files if path.is_file()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def with_stills(notebook: Any) -> Any:
+    """Let a cell that shows something to move be followed by one that shows how it stands."""
+    cells = []
+    for cell in notebook.cells:
+        cells.append(cell)
+        source = cell.source
+        if source.startswith('lecture.show("'):
+            name = source.split('"')[1]
+            cells.append(hidden(f'lecture.script.parts["{name}"].draw(lecture.desk.knobs, "light")'))
+        elif "explorer.run()" in source:
+            cells.append(hidden("wb.figures.convergence(explorer.traces)"))
+    notebook.cells = cells
+    return notebook
+
+
+def hidden(source: str) -> Any:
+    """A cell of which only the output is shown."""
+    cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["remove-input"]})
+    cell.id = f"still-{sha256(source.encode()).hexdigest()[:8]}"
+    return cell
+
+
+def still(notebook: Any) -> Any:
+    """The notebook for a page: figures that draw themselves, and no widget, progress bar or warning."""
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [as_html(each) for each in cell.outputs if wanted(each, cell.source)]
+    return notebook
+
+
+def wanted(output: Any, source: str) -> bool:
+    """Progress bars are over; what a still follows, or what is not seen anyway, needs no note."""
+    data = output.get("data", {})
+    bar = "%|" in data.get("text/plain", "")
+    replaced = source.startswith('lecture.show("') or source.endswith("\nlecture")
+    return output.get("name") != "stderr" and not (WIDGET in data and (bar or replaced))
+
+
+def as_html(output: Any) -> Any:
+    """A figure as HTML for a page with plotly.js, a widget as a note."""
+    data = output.get("data", {})
+    if FIGURE in data:
+        figure = Figure(data[FIGURE]["data"], data[FIGURE]["layout"], skip_invalid=True)
+        output["data"] = {"text/html": figure.to_html(full_html=False, include_plotlyjs=False)}
+    elif WIDGET in data:
+        output["data"] = {"text/html": INTERACTIVE}
+    return output
+
+
+# ---------------------------------------------------------------- book, build, links
+
+
+def run_book(folder: Path) -> dict[str, Path]:
+    """Compute the quick form of the book: its page, and the papers' notebooks; finished entries are kept."""
+    words = [sys.executable, "-m", "workbench", "reproduce", "all", "--quick", "-o", str(folder)]
+    subprocess.run(words, cwd=ROOT, check=True)
+    return {f"notebooks/papers/{path.name}": path for path in (folder / "papers").glob("*.ipynb")}
+
+
+def sphinx(source: Path, html: Path) -> None:
+    """Every warning is an error."""
+    shutil.rmtree(html, ignore_errors=True)
+    words = ["-W", "--keep-going", "-q", "-j", "auto", "-d", str(html.parent / "doctrees")]
+    subprocess.run([sys.executable, "-m", "sphinx", *words, str(source), str(html)], check=True)
+
+
+class Links(HTMLParser):
+    """What a page names, and what it refers to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.used: list[str] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for key, value in attrs:
+            if key in ("id", "name") and value:
+                self.names.add(value)
+            elif key in ("href", "src") and value is not None:
+                self.used.append(value)
+
+
+def broken(html: Path) -> list[str]:
+    """Internal links that lead nowhere, as `page: link`; addresses of other hosts are not asked."""
+    pages = {path.resolve(): Links(path) for path in html.rglob("*.html") if "_static" not in path.parts}
+    wrong = []
+    for page, links in pages.items():
+        for link in dict.fromkeys(links.used):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            known = (
+                target not in pages or not parts.fragment or unquote(parts.fragment) in pages[target].names
+            )
+            if not (target.exists() and known):
+                wrong.append(f"{page.relative_to(html.resolve())}: {link}")
+    return wrong
+
+
+def build(output: Path, quick: bool) -> Path:
+    """Build the site below a folder; the pages are in its html."""
+    executed = {} if quick else run_notebooks(output / "executed")
+    book = output / "book"
+    if not quick:
+        executed |= run_book(book)
+    source, html = output / "source", output / "html"
+    assemble(source, executed, None if quick else book)
+    sphinx(source, html)
+    if not quick:
+        shutil.copy(book / BOOK, html)
+    if wrong := broken(html):
+        sys.exit("links that lead nowhere:\n" + "\n".join(wrong))
+    return html
+
+
+def main() -> None:
+    """Build, and say where the pages are."""
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--quick", action="store_true", help="notebooks as they lie there, and no book")
+    words.add_argument("--output", type=Path, default=ROOT / "dist" / "site")
+    given = words.parse_args()
+    print(f"open {build(given.output.resolve(), given.quick) / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The public names, section by section: what the reference shows and tests/test_site.py looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import workbench as wb
+from workbench.core.delays import delay_models
+
+
+@dataclass(frozen=True)
+class Section:
+    """One page of the reference: public names, each as `module:attribute`; begins with what a module says of itself."""
+
+    file: str
+    title: str
+    names: tuple[str, ...]
+    module: str = ""
+
+    def things(self) -> Iterator[tuple[str, Any]]:
+        """Every name, with dots, and what it stands for."""
+        for name in self.names:
+            module, _, attribute = name.partition(":")
+            yield f"{module}.{attribute}", getattr(import_module(module), attribute)
+
+
+def sections() -> list[Section]:
+    """Every page of the reference, in the order of its contents."""
+    theory, figures, batch = "workbench.theory", "workbench.figures", "workbench.batch"
+    return [
+        Section("workbench", "wb: experiments and runs", _package(), "workbench"),
+        Section("schemes", "wb.schemes", _schemes(), "workbench.schemes"),
+        Section("theory", "wb.theory", _names(theory, *wb.theory.__all__), theory),
+        Section("figures", "wb.figures", _names(figures, *wb.figures.__all__), figures),
+        Section("batch", "wb.batch", _names(batch, *wb.batch.__all__), batch),
+        Section("live", "wb.live", _names("workbench.running.run", "Run"), "workbench.running.run"),
+        Section("straightline", "wb.straightline", _straight_line(), "workbench.straightline"),
+        Section("problems", "wb.problems", _problems(), "workbench.problems"),
+        Section("scheme", "The contract: schemes", _contract(), "workbench.core.scheme"),
+        Section("effects", "The contract: effects", _effects(), "workbench.core.protocol"),
+        Section("odds", "The contract: forecasts", _odds(), "workbench.core.odds"),
+        Section("delays", "The contract: delays", _delays(), "workbench.core.delays"),
+        Section(
+            "links", "The contract: links", _names("workbench.core.links", "Link"), "workbench.core.links"
+        ),
+        Section("optimisers", "The contract: optimisers", _optimisers(), "workbench.core.optimisers"),
+    ]
+
+
+def everything() -> Iterator[tuple[str, Any]]:
+    """Every public name with what it stands for; modules are pages of their own."""
+    for section in sections():
+        yield from section.things()
+
+
+def _names(module: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{module}:{name}" for name in names)
+
+
+def _package() -> tuple[str, ...]:
+    return _names("workbench", *(n for n in wb.__all__ if not isinstance(getattr(wb, n), ModuleType)))
+
+
+def _of(*classes: type) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{each.__module__}:{each.__name__}" for each in classes))
+
+
+def _schemes() -> tuple[str, ...]:
+    classes = _of(*(wb.schemes.get(name) for name in wb.schemes.names()))
+    return _names("workbench.schemes", "names", "get") + classes
+
+
+def _straight_line() -> tuple[str, ...]:
+    return _names("workbench.straightline", "common_target", "summary", "story", "keep", "main")
+
+
+def _problems() -> tuple[str, ...]:
+    own = _names("workbench.problems", *wb.problems.__all__)
+    return own + _of(*(wb.problems.get(name) for name in wb.problems.names()))
+
+
+def _contract() -> tuple[str, ...]:
+    plan = ("Plan", "Work", "Blend", "even_sizes", "star_plan", "uncoded_plan")
+    return (*_names("workbench.core.scheme", "Scheme"), *_names("workbench.core.plan", *plan))
+
+
+def _effects() -> tuple[str, ...]:
+    names = ("Message", "Compute", "Send", "Recv", "Close", "Decode", "AllReduce", "Commit")
+    return _names("workbench.core.protocol", *names)
+
+
+def _odds() -> tuple[str, ...]:
+    names = ("Odds", "Draws", "star_odds", "tree_odds", "ring_odds", "deadline_odds")
+    return _names("workbench.core.odds", *names)
+
+
+def _delays() -> tuple[str, ...]:
+    return _names("workbench.core.delays", "DelayModel") + _of(*delay_models().values())
+
+
+def _optimisers() -> tuple[str, ...]:
+    names = ("Optimiser", "GradientDescent", "Nesterov", "InverseTime", "AMSGrad", "optimiser_class")
+    return _names("workbench.core.optimisers", *names)

@@ -1,0 +1,23 @@
+"""What a wheel carries besides the packages: notebooks, example clusters and sweeps (hatchling calls this)."""
+
+from pathlib import Path
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PATTERNS = ("notebooks/**/*.ipynb", "clusters/**/*", "examples/*")
+
+
+class WheelFiles(BuildHookInterface):
+    """Put them where `workbench.base.notebooks.shipped` looks. An editable installation has the clone itself."""
+
+    def initialize(self, version, build_data):
+        if version == "standard":
+            build_data["force_include"].update(carried(Path(self.root)))
+
+
+def carried(root):
+    """Path in the clone -> path in the wheel."""
+    files = [file for pattern in PATTERNS for file in sorted(root.glob(pattern))]
+    names = [file.relative_to(root) for file in files if file.is_file()]
+    shown = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    return {str(root / name): f"workbench/shipped/{name.as_posix()}" for name in shown}
