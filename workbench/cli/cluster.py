@@ -12,7 +12,7 @@ from workbench import clusters
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters import Cluster, Status
-from workbench.clusters.base import table
+from workbench.launch.reports import table
 from workbench.running.start import Bar
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from pkgutil import iter_modules
 
 from workbench.base.settings import SettingError, path_of, unknown_name
 from workbench.base.text import read_yaml
-from workbench.clusters.base import Cluster, Finding, HostState, Status, rebuilt
+from workbench.clusters.base import Cluster, rebuilt
+from workbench.launch.reports import Finding, HostState, Status
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -15,7 +15,7 @@ from workbench.base.locks import RANKS_LOCK, RUN_LOCK, Lock
 from workbench.base.settings import SettingError, path_of
 from workbench.base.text import read_json
 from workbench.clusters import Cluster
-from workbench.launch.client.pools import Holder
+from workbench.launch.site import Holder
 from workbench.trace import records
 
 SPEC, TASK, HOLDER = "spec.json", "task.json", "holder.json"

@@ -26,7 +26,7 @@ import yaml
 
 from workbench.base.errors import ClusterError
 from workbench.base.files import atomic_write
-from workbench.clusters.base import Said, quiet
+from workbench.launch.reports import Said, quiet
 
 OWN, INNER, HEAD_HOST, WORKERS_HOST = (
     "key",

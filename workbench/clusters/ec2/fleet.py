@@ -11,7 +11,6 @@ from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
-from workbench.clusters.base import Said, quiet
 from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.aws import code, handled, interrupt, slices, spoken
 from workbench.clusters.ec2.requests import (
@@ -29,6 +28,7 @@ from workbench.clusters.ec2.requests import (
     tags,
 )
 from workbench.clusters.ec2.tagged import Machine, Tagged
+from workbench.launch.reports import Said, quiet
 
 PATIENCE = 900.0  # s for machines to start
 SETTLING = 60.0  # s in which EC2 may not know of what it has just made

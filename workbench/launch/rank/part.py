@@ -26,9 +26,11 @@ from workbench.engines.real.rank import RankEngine
 from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
 from workbench.launch.errors import rebuilt
+from workbench.launch.poolfolder import PoolFolder
+from workbench.launch.processes import Place
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
-from workbench.launch.rank.watch import Place, Watch
+from workbench.launch.rank.watch import Watch
 from workbench.launch.task import Task, Unpacked, unpacked
 from workbench.trace.records import Arrivals, KeptArrivals, Record
 
@@ -258,11 +260,11 @@ def part_of(
     control: Control,
     places: dict[int, Place],
     ahead: float = 0.0,
-    lost: Path | None = None,
+    pool: PoolFolder | None = None,
 ) -> Part | None:
     """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
 
-    `ahead`: s by which the clock is ahead of the master's; `lost`: file that names ranks of other hosts that are gone.
+    `ahead`: s by which the clock is ahead of the master's; `pool`: tells of ranks of other hosts that are gone.
     """
     comm = _duplicate(world)
     if control.rank > task.workers:
@@ -301,7 +303,7 @@ def part_of(
             code.decode(tuple(range(len(code.matrix))))
     ring = setup.plan.committers != (MASTER,)
     watched = range(task.workers + 1) if rank == MASTER or ring else [*near, MASTER]
-    watch = Watch(places, [r for r in watched if r != rank], lost)
+    watch = Watch(places, [r for r in watched if r != rank], pool)
     part = Part(
         task, control, places, comm, workers, has, engine, post, ledger, watch, learner, arrived, ahead
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.core.plan import MASTER
-from workbench.launch.rank.watch import Place, is_alive
+from workbench.launch.processes import Place, is_alive
 from workbench.trace.records import CHECKPOINT
 
 LOOK_EVERY = 0.02  # s

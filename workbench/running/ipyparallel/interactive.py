@@ -25,7 +25,7 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
-from workbench.launch.rank.watch import Place
+from workbench.launch.processes import Place
 from workbench.launch.task import Task
 from workbench.running.ipyparallel.calls import Calls, answers, call, died
 from workbench.running.ipyparallel.engines import Keeper

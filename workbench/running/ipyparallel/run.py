@@ -10,7 +10,7 @@ from workbench.base.files import write_json
 from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
 from workbench.launch.errors import described
-from workbench.launch.rank.watch import is_alive
+from workbench.launch.processes import is_alive
 from workbench.launch.task import Task
 from workbench.running.real import RealRun
 from workbench.trace.records import ENDED

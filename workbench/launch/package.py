@@ -78,7 +78,7 @@ class Package:
 @cache
 def packed() -> Package:
     """The package as it is on this machine."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path in sorted(root.rglob("*")):
