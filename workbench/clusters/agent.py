@@ -6,7 +6,6 @@ run that is under way in them is over; that run's folder stays, and another agen
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import shutil
 import threading
@@ -14,14 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from workbench.base.errors import ClusterError
 from workbench.base.files import atomic_write
-from workbench.base.settings import SettingError
 from workbench.clusters.base import rebuilt
-from workbench.launch import frames
 from workbench.launch.client.mirror import News
 from workbench.launch.head.pools import FolderPool
-from workbench.launch.hosts.host import Host, spoken
+from workbench.launch.hosts.host import Host, answer, sentence
 from workbench.launch.reports import REPORTS, Said
 from workbench.launch.site import Holder, Site
 from workbench.launch.task import Task
@@ -35,25 +31,10 @@ def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
     """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
     agent = Agent(rebuilt({**words["cluster"], **_placed(words["files"])}).here())
     try:
-        with contextlib.suppress(EOFError, OSError):
-            _answer(agent, input, output)
+        answer(agent, input, output, SILENCE)
     finally:  # the client is gone
         for pool in agent.pools.values():
             pool.leave()
-
-
-def _answer(agent: Agent, input: IO[bytes], output: IO[bytes]) -> None:
-    """Word by word, until there are none any more: frames tell of the end by raising, or nobody says anything."""
-    while spoken(input, SILENCE):
-        word, data = frames.read(input)
-        try:
-            told = getattr(agent, f"do_{word.pop('what')}")(data=data, **word)
-            answer, more = told if isinstance(told, tuple) else (told, b"")
-        except (ClusterError, SettingError) as error:
-            answer, more = {"error": str(error)}, b""
-        except Exception as error:
-            answer, more = {"error": f"{type(error).__name__}: {error}"}, b""
-        frames.write(output, answer, more)
 
 
 def _placed(files: dict[str, str]) -> dict[str, str]:
@@ -84,10 +65,8 @@ class Job:
     def _run(self, work: Callable[[Said], dict[str, Any]]) -> None:
         try:
             self.result = work(self._say)
-        except (ClusterError, SettingError) as error:
-            self.error = str(error)
         except Exception as error:
-            self.error = f"{type(error).__name__}: {error}"
+            self.error = sentence(error)
 
     def _say(self, what: str, done: int, total: int) -> None:
         self.said = (what, done, total)

@@ -10,32 +10,39 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.launch.processes import Place
 from workbench.launch.reports import Finding, Outputs, Said, Status, quiet
 from workbench.launch.task import Task
 
 
-class Holder(Protocol):
-    """The processes that have a run."""
-
-    def look(self) -> None:
-        """Bring what is new into the run folder here; nothing to do where the ranks write it themselves."""
+class Holder(ABC):
+    """The processes that have a run. Unless said otherwise its ranks write into the run folder themselves."""
 
     @property
+    @abstractmethod
     def there(self) -> bool:
         """Can they still end it?"""
 
+    def look(self) -> None:
+        """Bring what is new into the run folder here."""
+        return
+
     def reason(self) -> str | None:
-        """Why not, as far as that is known."""
+        """Why they cannot, as far as that is known."""
+        return None
 
     def release(self) -> None:
         """Let go of what it takes to look; the run goes on."""
+        return
 
 
-class Pool(ABC):
-    """Ranks that take run after run; a `Holder` of each run while it is under way. `ranks`: how many."""
+class Pool(Holder):
+    """Ranks that take run after run; the holder of each run while it is under way. `ranks`: how many.
+
+    `release` lets go of what it takes to use it; its ranks end by themselves.
+    """
 
     ranks: int
 
@@ -43,15 +50,6 @@ class Pool(ABC):
     @abstractmethod
     def alive(self) -> bool:
         """Can it take a run?"""
-
-    @property
-    @abstractmethod
-    def there(self) -> bool:
-        """Are its processes there?"""
-
-    @abstractmethod
-    def reason(self) -> str | None:
-        """Why it ended, if a rank said so."""
 
     @abstractmethod
     def lost(self) -> list[str]:
@@ -78,14 +76,6 @@ class Pool(ABC):
     @abstractmethod
     def words(self) -> dict[str, Any]:
         """What holder.json says of the newest run: enough for `Site.holder` to find it from another process."""
-
-    def look(self) -> None:
-        """Bring what is new of the newest run into its folder here; see `Holder`."""
-        return
-
-    def release(self) -> None:
-        """Let go of what it takes to use it; its ranks end by themselves."""
-        return
 
     def clear(self) -> None:
         """Take away what a pool that has ended by itself has left here."""

@@ -16,7 +16,7 @@ from workbench.launch.gateway import AGENT, Connection, Gateway, Lost
 from workbench.launch.prepared import ship
 from workbench.launch.processes import Place
 from workbench.launch.reports import REPORTS, Finding, Outputs, Said, Status, quiet, unreached
-from workbench.launch.site import Pool, Site
+from workbench.launch.site import Holder, Pool, Site
 from workbench.launch.task import Task
 from workbench.trace.records import ENDED, STOP
 
@@ -109,7 +109,7 @@ def told(connection: Connection, job: str, said: Said, data: bytes = b"", **word
         time.sleep(LOOK_EVERY)
 
 
-class Far:
+class Far(Holder):
     """A run on another machine: its folder there is followed here. Reconnects where the connection breaks."""
 
     def __init__(

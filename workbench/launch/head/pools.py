@@ -20,7 +20,7 @@ from workbench.launch import mpiexec
 from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import SUPERVISOR, Place, here, is_alive, ours
 from workbench.launch.reports import Said, quiet
-from workbench.launch.site import Pool
+from workbench.launch.site import Holder, Pool
 from workbench.launch.task import Task
 
 KEEP = 900.0  # s without a run after which a pool ends by itself
@@ -36,25 +36,15 @@ def pools_folder() -> Path:
 
 
 @dataclass(frozen=True)
-class Supervised:
+class Supervised(Holder):
     """Who has a run of which only the supervisor's process is known."""
 
     pid: int
-
-    def look(self) -> None:
-        """The ranks write into the run folder themselves."""
 
     @property
     def there(self) -> bool:
         """Is the supervisor?"""
         return is_alive(self.pid)
-
-    def reason(self) -> str | None:
-        """Unknown."""
-        return None
-
-    def release(self) -> None:
-        """Nothing is held."""
 
 
 @dataclass

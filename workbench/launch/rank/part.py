@@ -72,9 +72,7 @@ class Part:
     ready: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
     books: dict[int, bytes] = field(default_factory=dict)
-    halfway: bool = (
-        False  # was somebody stopped in an all-reduce? Those processes can take part in no other one
-    )
+    halfway: bool = False  # was somebody stopped in an all-reduce? Those processes can take part in no other
 
     @property
     def rank(self) -> int:
@@ -88,13 +86,9 @@ class Part:
         now = time.monotonic()
         rung = MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
         every = rung if self.control.bell.hangs else WORDS_EVERY
-        for sender, word, data in self.control.poll():
-            self._hear(sender, word, data)
-        self._mourn()
+        self.hear()
         if self.rank != MASTER and MASTER in self.control.dead:
-            os.kill(
-                os.getpid(), signal.SIGKILL
-            )  # without rank 0 there is nothing left to do, not even to say
+            os.kill(os.getpid(), signal.SIGKILL)  # without rank 0 there is nothing left to do or to say
         if self.record is not None:
             self.record.keep_up(now)
             self._heed(self.record, now)
@@ -220,7 +214,7 @@ class Part:
         while not (self.post.quiet and self.control.quiet) and time.monotonic() < until:
             self.post.poll()
             with contextlib.suppress(Over, RunError):
-                self.idle_at_end()
+                self.hear()
             time.sleep(5e-4)
         clean = self.post.quiet and not self.post.dead and not self.halfway
         if clean:
@@ -230,8 +224,8 @@ class Part:
                 self.workers.Free()
         return clean
 
-    def idle_at_end(self) -> None:
-        """As `idle`, without ears for the user."""
+    def hear(self) -> None:
+        """Words of others, and who is gone."""
         for sender, word, data in self.control.poll():
             self._hear(sender, word, data)
         self._mourn()
@@ -242,7 +236,7 @@ class Part:
         alive = set(range(1, self.has.setup.plan.ranks)) - self.control.dead - self.post.dead
         while not alive <= set(self.books) | self.control.dead and time.monotonic() < until:
             with contextlib.suppress(RunError):
-                self.idle_at_end()
+                self.hear()
             time.sleep(1e-3)
         return [self.ledger.pack(), *(self.books[rank] for rank in sorted(self.books))]
 
@@ -358,19 +352,11 @@ def _post(task: Task, rank: int, ahead: float) -> Callable[..., Post]:
 
 
 def _record(task: Task) -> Record:
-    files: Any = (
-        Path(task.folder),
-        task.first,
-        task.checkpoint_every,
-        task.gradients,
-        task.offset,
-        task.begun,
-    )
-    if "checkpoint" not in task.vandals:
-        return Record(*files)
-
-    record = Torn(*files)
-    record.number, record.share = task.vandals["checkpoint"]
+    kind = Torn if "checkpoint" in task.vandals else Record
+    every, offset = task.checkpoint_every, task.offset
+    record = kind(Path(task.folder), task.first, every, task.gradients, offset, task.begun)
+    if isinstance(record, Torn):
+        record.number, record.share = task.vandals["checkpoint"]
     return record
 
 
