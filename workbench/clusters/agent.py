@@ -15,9 +15,9 @@ from typing import IO, Any
 
 from workbench.base.files import atomic_write
 from workbench.clusters.base import rebuilt
-from workbench.launch.client.mirror import News
 from workbench.launch.head.pools import FolderPool
 from workbench.launch.hosts.host import Host, answer, sentence
+from workbench.launch.mirror import News
 from workbench.launch.reports import REPORTS, Said
 from workbench.launch.site import Holder, Site
 from workbench.launch.task import Task

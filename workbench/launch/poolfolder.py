@@ -42,7 +42,8 @@ class PoolFolder:
 
     def make(self, settings: dict[str, Any]) -> None:
         """Make it, for this user only."""
-        (self.path / "tasks").mkdir(parents=True, mode=0o700)
+        self.path.mkdir(parents=True, mode=0o700)
+        (self.path / "tasks").mkdir()
         write_json(self.path / "pool.json", settings)
 
     def settings(self) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.launch.client.mirror import Mirror
 from workbench.launch.gateway import AGENT, Connection, Gateway, Lost
+from workbench.launch.mirror import Mirror
 from workbench.launch.prepared import ship
 from workbench.launch.processes import Place
 from workbench.launch.reports import REPORTS, Finding, Outputs, Said, Status, quiet, unreached

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from workbench.base.locks import RANKS_LOCK
-from workbench.launch.client import mirror as news
-from workbench.launch.client.mirror import Mirror, News
+from workbench.launch import mirror as news
+from workbench.launch.mirror import Mirror, News
 from workbench.trace import records
 
 ROW = dict.fromkeys(records.LIVE, 0.0)
