@@ -26,11 +26,11 @@ import numpy as np
 import psutil
 
 import workbench as wb
+from workbench.clusters.warm import POOLS
 from workbench.core.delays import DelayStream
 from workbench.core.plan import MASTER
-from workbench.launch.client.pools import POOLS
-from workbench.launch.head import mpiexec
-from workbench.launch.head.supervisor import SHARED
+from workbench.launch import mpiexec
+from workbench.launch.poolfolder import SHARED
 from workbench.launch.rank.damage import HOW
 from workbench.running.real import RealRun, resume, start_real
 from workbench.running.replay import replay_arrivals

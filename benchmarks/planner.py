@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 from workbench.planning.advice import Advice, Choice
 from workbench.planning.measuring import simulated
 from workbench.running.real import start_real

@@ -22,10 +22,10 @@ import numpy as np
 import psutil
 
 import workbench as wb
+from workbench.clusters.warm import POOLS
 from workbench.core.delays import DelayStream
 from workbench.engines.real.wire import Envelope, Sheet, seal, unseal
-from workbench.launch.client.pools import POOLS
-from workbench.launch.head import mpiexec
+from workbench.launch import mpiexec
 from workbench.launch.head.tied import tied
 from workbench.running.real import RealRun, start_real
 

@@ -137,7 +137,7 @@ def test_caches_are_for_this_user_alone_those_of_older_versions_too(tmp_path: Pa
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name).chmod(0o755)
     code = (
-        "import workbench as wb\nfrom workbench.launch.client.pools import pools_folder\n"
+        "import workbench as wb\nfrom workbench.launch.head.pools import pools_folder\n"
         "from workbench.trace.folder import new_folder\n"
         "wb.Experiment().build_problem()\nprint(new_folder(None).parent, pools_folder())"
     )

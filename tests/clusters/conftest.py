@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.hosts import Hosts, missing, standing
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 
 
 def write_yaml(hosts: Hosts, name: str = "lab", /, **fields: object) -> Path:

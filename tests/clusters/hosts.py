@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from workbench.launch.rank.watch import is_alive
+from workbench.launch.processes import is_alive
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # as sshd sees it, whatever $HOME says

@@ -11,7 +11,7 @@ import pytest
 import workbench as wb
 from tests.clusters.hosts import Hosts
 from tests.clusters.test_ssh import experiment, started, until
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("mpi")]
 

@@ -16,7 +16,7 @@ import pytest
 import workbench as wb
 from tests.clusters.conftest import write_yaml
 from tests.clusters.hosts import Hosts
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 from workbench.running.real import RealRun, attach, resume, start_real
 from workbench.running.replay import replay_arrivals
 from workbench.running.run import Run

@@ -15,7 +15,7 @@ import workbench as wb
 from tests.clusters.conftest import write_yaml
 from tests.clusters.hosts import ROOT, Hosts
 from tests.clusters.test_ssh import SCHEMES, experiment
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 from workbench.running.real import start_real
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("mpi")]

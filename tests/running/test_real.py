@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import workbench as wb
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 from workbench.running.real import RealRun, attach, resume, start_real
 from workbench.running.replay import replay_arrivals
 from workbench.trace import records

@@ -23,7 +23,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from workbench.base.errors import RunError
 from workbench.base.notebooks import socket_folder
 from workbench.batch.nursery import end
-from workbench.launch.head.mpiexec import THREADS
+from workbench.launch.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
 # Figures as data: the page draws them. Read when plotly is loaded.

@@ -11,7 +11,7 @@ from workbench import clusters
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters import Status
-from workbench.clusters.base import table
+from workbench.launch.reports import table
 from workbench.running.bar import Bar
 
 T = TypeVar("T")

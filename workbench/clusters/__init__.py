@@ -12,7 +12,8 @@ from pathlib import Path
 
 from workbench.base.settings import SettingError, path_of, unknown_name
 from workbench.base.text import read_yaml
-from workbench.clusters.base import Cluster, Finding, HostState, Status, rebuilt
+from workbench.clusters.base import Cluster, rebuilt
+from workbench.launch.reports import Finding, HostState, Status
 
 LOCAL = "local"
 

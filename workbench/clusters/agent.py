@@ -6,24 +6,20 @@ run that is under way in them is over; that run's folder stays, and another agen
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from workbench import clusters
-from workbench.base.errors import ClusterError
 from workbench.base.files import atomic_write
-from workbench.base.settings import SettingError
-from workbench.clusters.base import Cluster, Said
-from workbench.launch.client import frames
-from workbench.launch.client.mirror import News
-from workbench.launch.client.pools import FolderPool
-from workbench.launch.hosts.host import Host, spoken
+from workbench.clusters.base import rebuilt
+from workbench.launch.head.pools import FolderPool
+from workbench.launch.hosts.host import Host, answer, sentence
+from workbench.launch.mirror import News
+from workbench.launch.reports import REPORTS, Said
+from workbench.launch.site import Holder, Site
 from workbench.launch.task import Task
 from workbench.trace.folder import new_folder
 from workbench.trace.layout import ENDED, STOP
@@ -33,27 +29,12 @@ SILENCE = 120.0  # s without a word after which the client is gone, whatever the
 
 def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
     """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
-    agent = Agent(clusters.rebuilt({**words["cluster"], **_placed(words["files"])}))
+    agent = Agent(rebuilt({**words["cluster"], **_placed(words["files"])}).here())
     try:
-        with contextlib.suppress(EOFError, OSError):
-            _answer(agent, input, output)
+        answer(agent, input, output, SILENCE)
     finally:  # the client is gone
         for pool in agent.pools.values():
             pool.leave()
-
-
-def _answer(agent: Agent, input: IO[bytes], output: IO[bytes]) -> None:
-    """Word by word, until there are none any more: frames tell of the end by raising, or nobody says anything."""
-    while spoken(input, SILENCE):
-        word, data = frames.read(input)
-        try:
-            told = getattr(agent, f"do_{word.pop('what')}")(data=data, **word)
-            answer, more = told if isinstance(told, tuple) else (told, b"")
-        except (ClusterError, SettingError) as error:
-            answer, more = {"error": str(error)}, b""
-        except Exception as error:
-            answer, more = {"error": f"{type(error).__name__}: {error}"}, b""
-        frames.write(output, answer, more)
 
 
 def _placed(files: dict[str, str]) -> dict[str, str]:
@@ -84,10 +65,8 @@ class Job:
     def _run(self, work: Callable[[Said], dict[str, Any]]) -> None:
         try:
             self.result = work(self._say)
-        except (ClusterError, SettingError) as error:
-            self.error = str(error)
         except Exception as error:
-            self.error = f"{type(error).__name__}: {error}"
+            self.error = sentence(error)
 
     def _say(self, what: str, done: int, total: int) -> None:
         self.said = (what, done, total)
@@ -96,9 +75,9 @@ class Job:
 class Agent(Host):
     """Each `do_...` answers one kind of question; those that take a while are begun, then asked after."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__()
-        self.cluster = cluster
+        self.site = site
         self.pools: dict[str, FolderPool] = {}
         self.job: Job | None = None
 
@@ -118,26 +97,10 @@ class Agent(Host):
 
     # ---------------------------------------------------------------- what takes a while
 
-    def job_check(self, said: Said, data: bytes) -> dict[str, Any]:
-        """See `Cluster.check_here`."""
-        return {"findings": [asdict(finding) for finding in self.cluster.check_here(said)]}
-
-    def job_status(self, said: Said, data: bytes) -> dict[str, Any]:
-        """See `Cluster.status_here`."""
-        return {"status": asdict(self.cluster.status_here(said))}
-
-    def job_down(self, said: Said, data: bytes) -> dict[str, Any]:
-        """See `Cluster.down_here`."""
-        self.cluster.down_here(said)
-        return {}
-
-    def job_run(self, said: Said, data: bytes, command: list[str]) -> dict[str, Any]:
-        """See `Cluster.run_here`."""
-        return {"hosts": self.cluster.run_here(command, said)}
-
     def job_open(self, said: Said, data: bytes, ranks: int) -> dict[str, Any]:
-        """Start a pool; see `Cluster.open_here`."""
-        pool = self.cluster.open_here(ranks, said)
+        """Start a pool; see `Site.open`."""
+        pool = self.site.open(ranks, said)
+        assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
         return {"pool": pool.folder.name, "ranks": pool.ranks}
 
@@ -148,30 +111,37 @@ class Agent(Host):
         handed.submit(Task(**{**task, "folder": str(home)}, arrays=data), said)
         return {"folder": str(home), "words": handed.words()}
 
+    def job_report(self, said: Said, data: bytes, report: str, **words: Any) -> dict[str, Any]:
+        """One of `REPORTS`, by the method of `Site` of the same name."""
+        found = getattr(self.site, report)(**words, said=said)
+        return {"report": REPORTS[report].dump_python(found, mode="json")}
+
     # ---------------------------------------------------------------- pools and runs
 
     def do_state(self, data: bytes, pool: str) -> dict[str, Any]:
-        """How a pool is."""
+        """How a pool is; `places` are there once all ranks are up."""
         p = self.pools[pool]
-        state = {"there": p.there, "alive": p.alive, "ready": p.ready, "up": p.up, "note": p.up_note}
-        return {**state, "waiting": p.waiting, "patience": p.start_patience}
-
-    def do_places(self, data: bytes, pool: str) -> dict[str, Any]:
-        """Process and host of each rank."""
-        return {"places": self.pools[pool].places}
+        state = {
+            "alive": p.alive,
+            "waiting": p.waiting,
+            "lost": p.lost(),
+            "up": p.files.up,
+            "note": p.up_note,
+        }
+        return {**state, "patience": p.start_patience, "places": p.places if p.files.ready else []}
 
     def do_why(self, data: bytes, pool: str) -> dict[str, Any]:
         """Why a pool did not start."""
         return {"why": self.pools[pool].why_not()}
 
-    def do_reason(self, data: bytes, words: dict[str, Any], pool: str | None = None) -> dict[str, Any]:
+    def do_reason(self, data: bytes, folder: str, words: dict[str, Any]) -> dict[str, Any]:
         """Why the holder of a run is gone."""
-        held = self.pools.get(pool or "")
-        return {"reason": held.reason() if held else self.cluster.holder_here(words).reason()}
+        return {"reason": self._holder(folder, words).reason()}
 
-    def do_lost(self, data: bytes, pool: str) -> dict[str, Any]:
-        """Hosts that a pool has lost."""
-        return {"lost": self.pools[pool].lost()}
+    def _holder(self, folder: str, words: dict[str, Any]) -> Holder:
+        """Who has a run: a pool of this agent, or of another before it."""
+        mine = self.pools.get(Path(words.get("pool", "")).name)
+        return mine if mine is not None else self.site.holder(words, Path(folder))
 
     def do_close(self, data: bytes, pool: str) -> dict[str, Any]:
         """End a pool."""
@@ -183,9 +153,7 @@ class Agent(Host):
         self, data: bytes, folder: str, words: dict[str, Any], news: dict[str, Any], stop: bool
     ) -> tuple[dict[str, Any], bytes]:
         """What is new in a run's folder; whether its holder is there; passes on that the run is to be stopped."""
-        held = self.pools.get(Path(words.get("pool", "")).name)
-        there = held.there if held is not None else self.cluster.holder_here(words).there
-        home = Path(folder)
+        there, home = self._holder(folder, words).there, Path(folder)
         if stop and home.is_dir():
             (home / STOP).touch()
         answer, more = News(**news).read(home)

@@ -2,13 +2,67 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from workbench.base.settings import setting
-from workbench.clusters.base import Cluster, HostState, Said, Status, quiet
-from workbench.launch.client.pools import FolderPool, Holder, Supervised, open_child
-from workbench.launch.head import mpiexec
-from workbench.launch.hosts.processes import ours, sweep_processes
+from workbench.clusters.base import Cluster
+from workbench.launch import mpiexec
+from workbench.launch.head.pools import ChildPool, Supervised, make_folder, supervised, sweep
+from workbench.launch.hosts.host import Host
+from workbench.launch.processes import RANKS, ours, sweep_processes
+from workbench.launch.reports import Finding, HostState, Outputs, Said, Status, quiet
+from workbench.launch.site import Site
+
+
+@dataclass(frozen=True)
+class ThisMachine(Site):
+    """One mpiexec on this machine, with all ranks."""
+
+    cluster: Local
+
+    def open(self, ranks: int, said: Said = quiet) -> ChildPool:
+        """See `Site.open`."""
+        mpiexec.check_room(ranks)
+        sweep()
+        folder = make_folder(
+            ranks,
+            lambda pool: mpiexec.command(ranks, RANKS, pool),
+            owner=os.getpid(),
+            mark=self.cluster.mark,
+            alone=True,
+        )
+        settings = self.cluster.model_dump(mode="json")
+        return ChildPool(settings, folder, ranks, supervisor=supervised(folder))
+
+    def holder(self, words: dict[str, Any], home: Path) -> Supervised:
+        """The supervisor, found by its process."""
+        return Supervised(int(words["supervisor"]))
+
+    def check(self, said: Said = quiet) -> list[Finding]:
+        """Nothing can be."""
+        return []
+
+    def status(self, said: Said = quiet) -> Status:
+        """Cores, free memory, and this user's ranks."""
+        import psutil
+
+        free = psutil.virtual_memory().available / 2**30
+        ranks = len(ours(self.cluster.mark))
+        return Status((HostState(socket.gethostname(), "up", ranks, os.cpu_count(), free),))
+
+    def down(self, said: Said = quiet) -> None:
+        """End this user's ranks on this machine, those of other notebooks, too; not those of other clusters."""
+        sweep_processes(self.cluster.mark)
+
+    def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
+        """See `Site.run`."""
+        answer = Host().do_run(b"", list(command))
+        return {socket.gethostname(): (answer["code"], answer["output"])}
 
 
 class Local(Cluster):
@@ -16,27 +70,6 @@ class Local(Cluster):
 
     kind: Literal["local"] = setting("local", "this machine")
 
-    def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
-        """One mpiexec on this machine."""
-        mpiexec.check_room(ranks)
-        return open_child(
-            self, ranks, lambda pool: mpiexec.command(ranks, "workbench.launch.rank.main", pool)
-        )
-
-    def holder_here(self, words: dict[str, Any]) -> Holder:
-        """The supervisor, found by its process."""
-        return Supervised(int(words["supervisor"]))
-
-    def status_here(self, said: Said = quiet) -> Status:
-        """Cores, free memory, and this user's ranks."""
-        import os
-        import socket
-
-        import psutil
-
-        free = psutil.virtual_memory().available / 2**30
-        return Status((HostState(socket.gethostname(), "up", len(ours(self.mark)), os.cpu_count(), free),))
-
-    def down_here(self, said: Said = quiet) -> None:
-        """End this user's ranks on this machine, those of other notebooks, too; not those of other clusters."""
-        sweep_processes(self.mark)
+    def here(self) -> Site:
+        """See `Cluster.here`."""
+        return ThisMachine(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.base.errors import ClusterError, QuorumLost, RunError
-from workbench.launch.rank.watch import Place
+from workbench.launch.processes import Place
 
 
 def described(error: BaseException, places: dict[int, Place]) -> dict[str, Any]:

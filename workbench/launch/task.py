@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from workbench.experiment import Experiment
 from workbench.problems import OnData, problem_from
 from workbench.problems.base import Problem
 from workbench.problems.data import PREPARED, catalogue
-
-_PLAN = ("sizes", "indptr", "indices", "coefficients", "parent")
 
 
 @dataclass(frozen=True)
@@ -136,37 +134,23 @@ def data_of(e: Experiment) -> dict[str, Any] | None:
 
 
 def pack(plan: Plan, model: Array, state: State) -> bytes:
-    """Plan, model and optimiser's state as one archive of arrays."""
-    columns = {f"plan_{name}": getattr(plan, name) for name in _PLAN}
-    extras: dict[str, Any] = {
-        "committers": plan.committers,
-        "answers": plan.answers,
-        "coordinates": plan.coordinates,
-    }
-    for name in ("batch", "blocks"):
-        if getattr(plan, name) is not None:
-            extras[name] = getattr(plan, name)
-    states = {f"state_{name}": value for name, value in state.items()}
-    return to_bytes({"model": model, **columns, **{f"extra_{k}": v for k, v in extras.items()}, **states})
+    """Plan (without its notes), model and optimiser's state as one archive of arrays."""
+    known = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name != "notes"}
+    columns = {f"plan_{name}": value for name, value in known.items() if value is not None}
+    return to_bytes({"model": model, **columns, **{f"state_{name}": value for name, value in state.items()}})
 
 
 def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
     """The reverse of `pack`."""
     held = from_bytes(arrays)
-    extra = {name[6:]: value for name, value in held.items() if name.startswith("extra_")}
-    plan = Plan(
-        **{name: held[f"plan_{name}"] for name in _PLAN},
-        committers=tuple(int(rank) for rank in extra["committers"]),
-        answers=int(extra["answers"]),
-        coordinates=int(extra["coordinates"]),
-        batch=int(extra["batch"]) if "batch" in extra else None,
-        blocks=extra.get("blocks"),
-    )
-    return plan, held["model"], _plain({k[6:]: v for k, v in held.items() if k.startswith("state_")})
+    plan, state = _of(held, "plan_"), _of(held, "state_")
+    return Plan(**{**plan, "committers": tuple(plan["committers"].tolist())}), held["model"], state
 
 
-def _plain(state: State) -> State:
-    return {name: value.item() if value.ndim == 0 else value for name, value in state.items()}
+def _of(held: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Arrays and numbers whose names begin so."""
+    found = {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
+    return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}
 
 
 def _mapped(task: Task) -> dict[str, str]:

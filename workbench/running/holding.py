@@ -15,7 +15,7 @@ from workbench.base.locks import Lock
 from workbench.base.settings import SettingError, path_of
 from workbench.base.text import read_json
 from workbench.clusters import Cluster
-from workbench.launch.client.pools import Holder
+from workbench.launch.site import Holder
 from workbench.trace.layout import ENDED, HOLDER, RANKS_LOCK, RUN_LOCK, SPEC, STOP, TASK
 
 UNTAKEN = 600.0  # s after which a run that nobody has taken is given up

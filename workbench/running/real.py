@@ -26,11 +26,12 @@ from workbench.base.settings import SettingError
 from workbench.base.sums import unchanged
 from workbench.base.text import read_json
 from workbench.clusters import Cluster
+from workbench.clusters.warm import POOLS
 from workbench.engines.real.ledger import Ledger
 from workbench.engines.real.rank import Emulate
 from workbench.experiment import Experiment
-from workbench.launch.client.pools import POOLS, Holder, Pool
 from workbench.launch.errors import not_finite, rebuilt
+from workbench.launch.site import Holder, Pool
 from workbench.launch.task import Task, check_begun, data_of, task_of
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation

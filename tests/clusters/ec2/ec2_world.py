@@ -16,13 +16,13 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from workbench.clusters.base import Cluster, HostState, Status
+from workbench.clusters import Cluster, HostState, Status
 from workbench.clusters.ec2 import access as ec2_access
 from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.aws import client
 from workbench.clusters.ec2.kind import Ec2
 from workbench.clusters.ssh import Ssh
-from workbench.launch.client.gateway import Gateway
+from workbench.launch.gateway import Gateway
 
 # Looked for in everything that is written or printed.
 SECRETS = {

@@ -11,7 +11,7 @@ import pytest
 
 from tests.clusters.slurm.slurm_machine import NODES, TASKS, SlurmMachine, missing
 from tests.clusters.slurm.slurm_runs import until
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 
 
 @pytest.fixture(scope="session")

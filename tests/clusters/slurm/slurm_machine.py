@@ -13,7 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from workbench.launch.rank.watch import is_alive
+from workbench.launch.processes import is_alive
 
 NODES, TASKS = 3, 3  # virtual nodes, and tasks on each
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "sinfo", "scontrol", "unshare")

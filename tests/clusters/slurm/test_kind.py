@@ -19,7 +19,7 @@ from tests.clusters.slurm.slurm_machine import NODES, TASKS, SlurmMachine
 from tests.clusters.slurm.slurm_runs import PATIENCE, SPEC, UMW, ended, going, job_of, until
 from workbench import clusters
 from workbench.clusters.slurm.queue import look_up
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 from workbench.running.real import attach, resume, start_real
 
 pytest_plugins = ["tests.clusters.slurm.slurm_fixtures"]

@@ -18,7 +18,7 @@ from tests.clusters.login_host import LoginHost
 from tests.clusters.slurm.slurm_machine import NODES, TASKS, SlurmMachine
 from tests.clusters.slurm.slurm_runs import SPEC, UMW, ended, going, until
 from workbench import clusters
-from workbench.launch.client.pools import POOLS
+from workbench.clusters.warm import POOLS
 from workbench.running.real import attach, start_real
 
 WHY_NOT = login_host.missing()

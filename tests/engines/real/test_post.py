@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from workbench.launch.head.mpiexec import environment
+from workbench.launch.mpiexec import environment
 
 SCRIPT = """
 import time

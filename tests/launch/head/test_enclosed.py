@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from workbench.clusters import load
-from workbench.launch.client import pools
-from workbench.launch.head import supervisor
+from workbench.launch.head import pools, supervisor
 
 LISTENING = "0A"
 
@@ -81,7 +80,7 @@ def _sockets(pid: int) -> set[str]:
 @pytest.mark.xdist_group("mpi")
 @needs_namespaces
 def test_a_pool_listens_to_no_other_machine() -> None:
-    pool = load("local").open_here(3)
+    pool = load("local").open_pool(3)
     assert isinstance(pool, pools.ChildPool)
     try:
         pool.await_ready()
@@ -102,6 +101,7 @@ def test_where_it_is_forbidden_mpiexec_starts_all_the_same(
 
     monkeypatch.setattr(supervisor, "enclose", forbidden)
     folder = pools.make_folder(2, lambda _: ["echo", "started"], os.getpid(), within=tmp_path, alone=True)
-    with (folder / supervisor.LOG).open("ab", buffering=0) as log:
-        process = supervisor.Supervisor(folder)._mpiexec(log)
+    above = supervisor.Supervisor(folder)
+    with above.pool.log.open("ab", buffering=0) as log:
+        process = above._mpiexec(log)
     assert process.communicate(timeout=30)[0] == b"started\n"

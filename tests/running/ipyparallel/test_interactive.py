@@ -23,8 +23,8 @@ import workbench as wb
 from workbench.base.errors import ClusterError, QuorumLost
 from workbench.base.notebooks import execute
 from workbench.base.settings import SettingError
-from workbench.launch.head.supervisor import shared
-from workbench.launch.rank.watch import is_alive
+from workbench.launch.poolfolder import shared
+from workbench.launch.processes import is_alive
 from workbench.running.ipyparallel import engines as keeping
 from workbench.running.ipyparallel.inside import Inside
 from workbench.running.ipyparallel.interactive import Interactive

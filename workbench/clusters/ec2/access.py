@@ -25,14 +25,10 @@ from pathlib import Path
 from workbench.base.errors import ClusterError
 from workbench.base.files import atomic_write
 from workbench.base.text import dump
-from workbench.clusters.base import Said, quiet
+from workbench.launch.reports import Said, quiet
 
-OWN, INNER, HEAD_HOST, WORKERS_HOST = (
-    "key",
-    "inner",
-    "host_head",
-    "host_workers",
-)  # files of the private halves
+# Files of the private halves.
+OWN, INNER, HEAD_HOST, WORKERS_HOST = "key", "inner", "host_head", "host_workers"
 CONFIG, KNOWN = "ssh_config", "known_hosts"
 PAUSE = 5.0  # s between two looks
 PATIENCE = 900.0  # s for all machines to be reached
@@ -44,20 +40,11 @@ def make_keys(folder: Path) -> None:
     """Make the four key pairs; those that are there already stay."""
     for name in (OWN, INNER, HEAD_HOST, WORKERS_HOST):
         if not (folder / name).exists():
-            call = [
-                "ssh-keygen",
-                "-q",
-                "-t",
-                "ed25519",
-                "-N",
-                "",
-                "-C",
-                f"workbench {name}",
-                "-f",
-                str(folder / name),
-            ]
+            words = ["-q", "-t", "ed25519", "-N", "", "-C", f"workbench {name}", "-f", str(folder / name)]
             try:
-                subprocess.run(call, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+                subprocess.run(
+                    ["ssh-keygen", *words], check=True, capture_output=True, stdin=subprocess.DEVNULL
+                )
             except (OSError, subprocess.CalledProcessError) as error:
                 raise ClusterError(
                     f"ssh-keygen: no key could be made ({error}); install OpenSSH's client"

@@ -100,6 +100,3 @@ def handled(handler: Any, *names: str) -> Iterator[None]:
 def interrupt(number: int, frame: FrameType | None) -> None:
     """What Ctrl-C does: so that a closed terminal, too, ends what has been started."""
     raise KeyboardInterrupt
-
-
-__all__ = ["client", "code", "handled", "interrupt", "slices", "spoken", "whose"]

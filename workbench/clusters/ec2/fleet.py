@@ -11,7 +11,6 @@ from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
-from workbench.clusters.base import Said, quiet
 from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.aws import code, handled, interrupt, slices, spoken
 from workbench.clusters.ec2.requests import (
@@ -29,26 +28,17 @@ from workbench.clusters.ec2.requests import (
     tags,
 )
 from workbench.clusters.ec2.tagged import Machine, Tagged
+from workbench.launch.reports import Said
 
 PATIENCE = 900.0  # s for machines to start
 SETTLING = 60.0  # s in which EC2 may not know of what it has just made
 _UNHEARD = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
 
 
-def nothing_more(machines: list[Machine]) -> None:
-    """What is done once the machines run, unless there is more to do."""
-
-
 class Fleet(Tagged):
     """Starts the machines of one cluster; finding and ending them is `Tagged`'s."""
 
-    def up(
-        self,
-        order: Order,
-        said: Said = quiet,
-        finish: Callable[[list[Machine]], None] = nothing_more,
-        keep: bool = False,
-    ) -> None:
+    def up(self, order: Order, said: Said, finish: Callable[[list[Machine]], None], keep: bool) -> None:
         """Have the machines of an order run; starts those that are not there yet.
 
         When it raises, for a Ctrl-C too, all that carries the cluster's tag is ended. Machines of somebody else's

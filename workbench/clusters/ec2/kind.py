@@ -15,11 +15,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError, setting
-from workbench.clusters.base import Cluster, HostState, Said, Status, quiet, table
+from workbench.clusters.base import Cluster
 from workbench.clusters.ec2 import access
 from workbench.clusters.ec2 import notes as ec2_notes
 from workbench.clusters.ec2.aws import whose
@@ -31,12 +32,9 @@ from workbench.clusters.ec2.requests import HEAD, Order, Part, bursts, part_of, 
 from workbench.clusters.ec2.settings import Ec2Settings
 from workbench.clusters.ec2.tagged import AT_ONCE, Machine
 from workbench.clusters.ssh import Ssh
-from workbench.launch.client.gateway import Gateway
-from workbench.launch.client.pools import FolderPool, Holder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from workbench.launch.gateway import Gateway
+from workbench.launch.reports import HostState, Said, Status, quiet
+from workbench.launch.site import Site
 
 _LATER = {"ssh_from", "prices", "price"}  # may change while the machines are up
 
@@ -178,8 +176,8 @@ class Ec2(Ec2Settings):
         access.write_access(self.folder, self.user, address, head["PrivateIpAddress"], workers)
         access.deliver(self.folder, self.user, workers, said)
         notes = notes.at(address, head["PrivateIpAddress"], workers)
-        if workers and (findings := self._ssh(notes).check(said)):
-            raise ClusterError(f"{self.name}: runs cannot start\n{table(findings)}")
+        if workers:
+            self._ssh(notes).checked("runs cannot start", said)
         ec2_notes.write(self.folder, notes)
 
     # ---------------------------------------------------------------- what runs on them
@@ -216,13 +214,9 @@ class Ec2(Ec2Settings):
         """To the head it is a cluster of kind ssh, and nothing there knows of EC2."""
         return self.machines.carried()
 
-    def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
-        """See `Cluster.open_here`."""
-        return self.machines.open_here(ranks, said)
-
-    def holder_here(self, words: dict[str, Any]) -> Holder:
-        """See `Cluster.holder_here`."""
-        return self.machines.holder_here(words)
+    def here(self) -> Site:
+        """See `Cluster.here`."""
+        return self.machines.here()
 
     def status(self, said: Said = quiet) -> Status:
         """Machines, what they cost so far at most, when they end, and their CPU credits."""

@@ -11,10 +11,7 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters.ec2.aws import client, spoken
 
-DISK, ADDRESS = (
-    "disk",
-    "address",
-)  # $ per GB and month, $ per hour: names in `prices` beside the types of machines
+DISK, ADDRESS = "disk", "address"  # beside the types of machines: $ per GB and month, $ per hour
 MONTH = 28 * 24.0  # hours of the shortest, for which a disk's monthly price is the dearest
 LATE = 0.1  # h that a machine may take to be gone after its time
 _LIST = "us-east-1"  # where the price list of all regions is asked

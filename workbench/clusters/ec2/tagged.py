@@ -13,9 +13,9 @@ from functools import cached_property, partial
 from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.clusters.base import Said, quiet
 from workbench.clusters.ec2.aws import client, code, slices, spoken
 from workbench.clusters.ec2.requests import CLUSTER, part_of, state
+from workbench.launch.reports import Said, quiet
 
 AT_ONCE = 100  # machines in one call, as EC2's documentation advises
 PAGE = 500  # answers on a page

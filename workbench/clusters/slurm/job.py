@@ -51,15 +51,7 @@ ENDINGS = {  # a job's last state -> what happened to it
     "PREEMPTED": "a job of higher priority took its nodes",
     "TIMEOUT": "it reached its time limit (raise time)",
 }
-_WAITS = (
-    "PENDING",
-    "CONFIGURING",
-    "REQUEUED",
-    "REQUEUE_HOLD",
-    "REQUEUE_FED",
-    "RESV_DEL_HOLD",
-    "SPECIAL_EXIT",
-)
+_WAITS = ("PENDING", "CONFIGURING", "SPECIAL_EXIT", "RESV_DEL_HOLD")  # and all that begins with REQUEUE
 _GOES = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 
 
@@ -117,11 +109,7 @@ def script(wish: Wish) -> str:
             *(f"#SBATCH {line}" for line in lines),
             "set -euo pipefail",
             *_loading(wish.modules),
-            *(
-                [f"export PYTHONPATH={shlex.quote(wish.path)}${{PYTHONPATH:+:$PYTHONPATH}}"]
-                if wish.path
-                else []
-            ),
+            *([f"export PYTHONPATH={shlex.quote(wish.path)}${{PYTHONPATH:+:$PYTHONPATH}}"] * bool(wish.path)),
             f"exec {shlex.join(wish.command)}",
             "",
         ]
@@ -187,7 +175,7 @@ class Job:
     @property
     def waits(self) -> bool:
         """Is it in the queue?"""
-        return self.state in _WAITS
+        return self.state in _WAITS or self.state.startswith("REQUEUE")
 
     @property
     def over(self) -> bool:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.clusters.slurm.job import refusal, script, submitted
+from workbench.clusters.slurm.job import Wish, refusal, script, submitted
 from workbench.clusters.slurm.queue import Refused, Ticket, call
-from workbench.launch.client.pools import SETTINGS, FolderPool, Said, make_folder
-from workbench.launch.head import mpiexec
-from workbench.launch.head.supervisor import GONE, LOG
-from workbench.launch.rank.watch import is_alive
+from workbench.clusters.slurm.settings import SlurmSettings
+from workbench.launch import mpiexec
+from workbench.launch.head.pools import FolderPool, make_folder
+from workbench.launch.poolfolder import PoolFolder
+from workbench.launch.processes import here, is_alive
+from workbench.launch.reports import Said, quiet
 from workbench.launch.task import Task
 from workbench.trace.layout import ENDED
-
-if TYPE_CHECKING:
-    from workbench.clusters.slurm.kind import Slurm
 
 # Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
 SCRIPT, NUMBER, RUN = "job.sh", "job", "run"
@@ -58,7 +55,7 @@ class SlurmPool(FolderPool):
             self.kill()
         super().close()
 
-    def submit(self, task: Task, said: Said | None = None) -> None:
+    def submit(self, task: Task, said: Said = quiet) -> None:
         """See `Pool.submit`."""
         super().submit(task, said)
         (self.folder / RUN).write_text(task.folder)
@@ -88,20 +85,19 @@ class SlurmPool(FolderPool):
         job = self.ticket.job()
         return self.ticket.trouble or (job.waiting() if job.waits else super().up_note)
 
-    def await_ready(self, said: Said | None = None) -> None:
+    def await_ready(self, said: Said = quiet) -> None:
         """See `Pool.await_ready`; however long the job is in the queue, unless it could never start.
 
         When it is broken off (`said` raises, Ctrl-C), the job is cancelled.
         """
         try:
-            while self.alive and self.ticket.job().waits and not (self.folder / LOG).exists():
-                if said is not None:
-                    said(self.up_note, 0, 0)
+            while self.alive and self.ticket.job().waits and not self.files.log.exists():
+                said(self.up_note, 0, 0)
                 time.sleep(LOOK_EVERY)
             self.ticket.job(fresh=True)  # the log is there before Slurm is asked again
             super().await_ready(said)
         except BaseException:
-            if not self.ready:
+            if not self.files.ready:
                 with contextlib.suppress(ClusterError):
                     self.ticket.cancel(CANCELLING)
             raise
@@ -119,19 +115,17 @@ class SlurmPool(FolderPool):
         if (never := self.ticket.never) is not None:
             self.close()
             return never
-        own, log = super().reason(), self.folder / LOG
+        own = super().reason()
         why = own or self._ending() or f"job {self.ticket.number}: it ended before its ranks were up"
-        return f"{why} ({last_line(log)}); see {log}"
+        return f"{why} ({last_line(self.files)}); see {self.files.log}"
 
 
-def last_line(log: Path) -> str:
-    """What a log ends with."""
-    text = log.read_text(errors="replace") if log.exists() else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
-    return lines[-1] if lines else "nothing in the log"
+def last_line(files: PoolFolder) -> str:
+    """What a job's log ends with."""
+    return (files.logged() or ["nothing in the log"])[-1]
 
 
-def open_job(cluster: Slurm, ranks: int) -> SlurmPool:
+def open_job(cluster: SlurmSettings, ranks: int) -> SlurmPool:
     """Submit a job for so many ranks; raises `SettingError` for what Slurm refuses, `ClusterError` without Slurm."""
     nodes, tasks = cluster.shape(ranks)
     cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -144,18 +138,16 @@ def open_job(cluster: Slurm, ranks: int) -> SlurmPool:
         keep=60.0 * cluster.idle,
         within=cluster.pools,
         mark=cluster.mark,
-        by=[socket.gethostname(), os.getpid()],
+        by=here(),
         environment=mpiexec.settings("self,sm,tcp") | {n: os.environ[n] for n in CACHES if n in os.environ},
     )
-    path = folder / SCRIPT
-    path.write_text(script(cluster.wish(ranks, folder)))
     try:
-        number = numbered(sbatch(cluster, path))
+        number = numbered(submit(cluster, folder, cluster.wish(ranks, folder)))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     (folder / NUMBER).write_text(number)
-    return SlurmPool(cluster, folder, nodes * tasks, ticket=Ticket(number))
+    return SlurmPool(cluster.model_dump(mode="json"), folder, nodes * tasks, ticket=Ticket(number))
 
 
 def idle(folder: Path) -> bool:
@@ -170,17 +162,18 @@ def idle(folder: Path) -> bool:
 def free(pools: Path) -> None:
     """Cancel idle jobs whose users on this host are gone: they might have the nodes that are wanted."""
     for path in pools.glob(f"*/{NUMBER}"):
-        host, pid = json.loads((path.parent / SETTINGS).read_text())["by"]
-        if host == socket.gethostname() and not is_alive(pid) and idle(path.parent):
+        pid, host = PoolFolder(path.parent).settings()["by"]
+        if host == here().host and not is_alive(pid) and idle(path.parent):
             with contextlib.suppress(ClusterError):
                 call("scancel", path.read_text())
                 shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def sbatch(cluster: Slurm, path: Path, *options: str) -> str:
-    """Hand a script in; what sbatch answers. Raises `SettingError` with the field that it does not like."""
+def submit(cluster: SlurmSettings, folder: Path, wish: Wish, *options: str) -> str:
+    """Hand a job in; what sbatch answers. Raises `SettingError` with the field that it does not like."""
+    (folder / SCRIPT).write_text(script(wish))
     try:
-        return call("sbatch", "--parsable", *options, str(path))
+        return call("sbatch", "--parsable", *options, str(folder / SCRIPT))
     except Refused as refused:
         raise refusal(refused.said, cluster.model_dump()) from None
 
@@ -194,7 +187,7 @@ def numbered(said: str) -> str:
 
 def sweep(pools: Path) -> None:
     """Remove the folders of jobs that ended long ago."""
-    for gone in pools.glob(f"*/{GONE}"):
+    for folder in pools.iterdir():
         with contextlib.suppress(OSError):
-            if time.time() - gone.stat().st_mtime > OLD:
-                shutil.rmtree(gone.parent)
+            if PoolFolder(folder).gone() is not None and time.time() - folder.stat().st_mtime > OLD:
+                shutil.rmtree(folder)

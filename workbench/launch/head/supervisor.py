@@ -13,7 +13,6 @@ away at the end).
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -25,19 +24,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from workbench.base.files import atomic_write
 from workbench.launch.head.enclosed import enclose
 from workbench.launch.head.guards import Guards
-from workbench.launch.hosts.processes import end_daemons
-from workbench.launch.rank.main import DIES_WITH_PARENT, SAY
+from workbench.launch.poolfolder import SAY, PoolFolder, kept_in, shared
+from workbench.launch.processes import die_with_parent, end_daemons
 
-GONE, PROGRESS, LOG = "gone.json", "progress", "log.txt"
-QUIT = "quit"
 PATIENCE = 5.0  # s
 MANY = 16  # ranks
-SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
 COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.launch.rank.serving"
 
 
@@ -45,8 +40,8 @@ class Supervisor:
     """Watches one mpiexec."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.settings: dict[str, Any] = json.loads((folder / "pool.json").read_text())
+        self.pool = PoolFolder(folder)
+        self.settings = self.pool.settings()
         self.up = self.done = 0
         self.reason: str | None = None
         self.ending = threading.Event()
@@ -56,7 +51,7 @@ class Supervisor:
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.environ.update(self.settings.get("environment", {}) | self._shared())
-        with (self.folder / LOG).open("ab", buffering=0) as log:
+        with self.pool.log.open("ab", buffering=0) as log:
             if self.settings["ranks"] > MANY:  # compile the modules once, and not in every rank
                 subprocess.run(
                     [sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL, check=False
@@ -70,16 +65,8 @@ class Supervisor:
             end(process)
             reader.join(1.0)
             gone = self._cleared(guards)
-        shutil.rmtree(shared(self.folder), ignore_errors=True)
-        why = {
-            "reason": self.reason,
-            "code": process.returncode,
-            "up": self.up,
-            "done": self.done,
-            "gone": gone,
-        }
-        with atomic_write(self.folder / GONE, "w") as out:
-            out.write(json.dumps(why))
+        shutil.rmtree(shared(self.pool.path), ignore_errors=True)
+        self.pool.end(reason=self.reason, code=process.returncode, up=self.up, done=self.done, gone=gone)
 
     def _mpiexec(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start it; without a network if it needs none, and the system allows that."""
@@ -97,27 +84,24 @@ class Supervisor:
         if self.settings.get("alone"):
             with contextlib.suppress(subprocess.SubprocessError):
                 return start(_die_enclosed)
-        return start(_die_with_parent)
+        return start(die_with_parent)
 
     def _shared(self) -> dict[str, str]:
         """Variables with which mpiexec and the ranks keep together what they leave on this machine."""
-        return kept_in(shared(self.folder)) if self.settings.get("alone") else {}
+        return kept_in(shared(self.pool.path)) if self.settings.get("alone") else {}
 
-    def _guards(self, pid: int) -> Any:
+    def _guards(self, pid: int) -> Guards | None:
         """Start guards on the other hosts, if there are any."""
-        if not (ways := self.settings.get("ways")):
-            return None
+        ways = self.settings.get("ways")
+        return Guards(self.pool, ways, f"prterun-{socket.gethostname()}-{pid}@") if ways else None
 
-        return Guards(self.folder, ways, f"prterun-{socket.gethostname()}-{pid}@")
-
-    def _cleared(self, guards: Any) -> list[str]:
+    def _cleared(self, guards: Guards | None) -> list[str]:
         """Have the other hosts cleared; which of them are gone."""
         if guards is None:
             return []
-
         end_daemons(guards.daemon)  # mpiexec's connections to hosts that are silent outlive it
         guards.close()
-        if guards.gone and not self.done and not (self.folder / QUIT).exists():
+        if guards.gone and not self.done and not self.pool.quitting:
             self.reason = self.reason or f"{', '.join(guards.gone)} is gone, and mpiexec ended with it"
         return list(guards.gone)
 
@@ -125,7 +109,7 @@ class Supervisor:
         """Until mpiexec ends, or the pool should."""
         asked: float | None = None
         while process.poll() is None and self.reason is None and not self.ending.is_set():
-            if asked is None and (self.done or (self.folder / QUIT).exists()):
+            if asked is None and (self.done or self.pool.quitting):
                 asked = time.monotonic()
             if asked is not None and time.monotonic() - asked > (1.0 if self.done else PATIENCE):
                 return
@@ -138,29 +122,11 @@ class Supervisor:
                 log.write(line)
             elif words[1] == "up":
                 self.up += 1
-                (self.folder / PROGRESS).write_text(str(self.up))
+                self.pool.count(self.up)
             elif words[1] == "done":
                 self.done += 1
             elif words[1] == "failed":
                 self.reason = self.reason or json.loads(words[2])
-
-
-def shared(folder: Path) -> Path:
-    """Where the ranks of a pool that is alone on this machine share memory."""
-    return SHARED / f"straggler-workbench-{folder.name}"
-
-
-def kept_in(place: Path) -> dict[str, str]:
-    """Make a folder for all that MPI leaves there if it is killed, and the variables that say so to mpiexec.
-
-    Ranks share memory through files (16 MB each, though hardly any of it is ever touched), mpiexec has a folder of its
-    own. Empty where there is no such file system.
-    """
-    try:
-        place.mkdir(mode=0o700)
-    except OSError:
-        return {}
-    return {"OMPI_MCA_btl_sm_backing_directory": str(place), "PRTE_MCA_prte_tmpdir_base": str(place)}
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -180,12 +146,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def _die_enclosed() -> None:
     enclose()
-    _die_with_parent()
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+    die_with_parent()
 
 
 if __name__ == "__main__":

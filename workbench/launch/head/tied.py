@@ -5,12 +5,11 @@ The word before the command names the signal that it gets then. On systems other
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 
-from workbench.launch.rank.main import DIES_WITH_PARENT
+from workbench.launch.processes import die_with_parent
 
 
 def tied(how: str, *command: str) -> list[str]:
@@ -20,8 +19,7 @@ def tied(how: str, *command: str) -> list[str]:
 
 def main(how: str, *command: str) -> None:
     """Become the command; the tie outlasts that."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.Signals[f"SIG{how}"])
+    die_with_parent(signal.Signals[f"SIG{how}"])
     os.execvp(command[0], command)
 
 

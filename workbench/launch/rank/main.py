@@ -5,7 +5,6 @@ Rank 0 takes tasks out of the pool's folder, one after the other, and tells the 
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -16,10 +15,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-SAY = "workbench:"  # begins a line for the supervisor
+from workbench.launch.poolfolder import SAY
+from workbench.launch.processes import die_with_parent
+
 NAP, LONG_NAP, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
 RUNG_NAP = 0.5  # s, of who is rung when there is something
-DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def say(*words: Any) -> None:
@@ -29,8 +29,7 @@ def say(*words: Any) -> None:
 
 def main(folder: Path) -> None:
     """Join the world, then serve."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's business
     faulthandler.register(signal.SIGUSR1)  # kill -USR1 shows in the pool's log where a rank is
     try:

@@ -26,9 +26,11 @@ from workbench.engines.real.rank import RankEngine
 from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
 from workbench.launch.errors import rebuilt
+from workbench.launch.poolfolder import PoolFolder
+from workbench.launch.processes import Place
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
-from workbench.launch.rank.watch import Place, Watch
+from workbench.launch.rank.watch import Watch
 from workbench.launch.task import Task, Unpacked, unpacked
 from workbench.trace.records import Arrivals, KeptArrivals, Record
 
@@ -69,9 +71,7 @@ class Part:
     ready: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
     books: dict[int, bytes] = field(default_factory=dict)
-    halfway: bool = (
-        False  # was somebody stopped in an all-reduce? Those processes can take part in no other one
-    )
+    halfway: bool = False  # was somebody stopped in an all-reduce? Those processes can take part in no other
 
     def __post_init__(self) -> None:
         task, setup, has = self.task, self.has.setup, self.has
@@ -107,13 +107,9 @@ class Part:
         now = time.monotonic()
         rung = MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
         every = rung if self.control.bell.hangs else WORDS_EVERY
-        for sender, word, data in self.control.poll():
-            self._hear(sender, word, data)
-        self._mourn()
+        self.hear()
         if self.rank != MASTER and MASTER in self.control.dead:
-            os.kill(
-                os.getpid(), signal.SIGKILL
-            )  # without rank 0 there is nothing left to do, not even to say
+            os.kill(os.getpid(), signal.SIGKILL)  # without rank 0 there is nothing left to do or to say
         if self.record is not None:
             self.record.keep_up(now)
             self._heed(self.record, now)
@@ -239,7 +235,7 @@ class Part:
         while not (self.post.quiet and self.control.quiet) and time.monotonic() < until:
             self.post.poll()
             with contextlib.suppress(Over, RunError):
-                self.idle_at_end()
+                self.hear()
             time.sleep(5e-4)
         clean = self.post.quiet and not self.post.dead and not self.halfway
         if clean:
@@ -249,8 +245,8 @@ class Part:
                 self.workers.Free()
         return clean
 
-    def idle_at_end(self) -> None:
-        """As `idle`, without ears for the user."""
+    def hear(self) -> None:
+        """Words of others, and who is gone."""
         for sender, word, data in self.control.poll():
             self._hear(sender, word, data)
         self._mourn()
@@ -261,7 +257,7 @@ class Part:
         alive = set(range(1, self.has.setup.plan.ranks)) - self.control.dead - self.post.dead
         while not alive <= set(self.books) | self.control.dead and time.monotonic() < until:
             with contextlib.suppress(RunError):
-                self.idle_at_end()
+                self.hear()
             time.sleep(1e-3)
         return [self.ledger.pack(), *(self.books[rank] for rank in sorted(self.books))]
 
@@ -279,11 +275,11 @@ def part_of(
     control: Control,
     places: dict[int, Place],
     ahead: float = 0.0,
-    lost: Path | None = None,
+    pool: PoolFolder | None = None,
 ) -> Part | None:
     """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
 
-    `ahead`: s by which the clock is ahead of the master's; `lost`: file that names ranks of other hosts that are gone.
+    `ahead`: s by which the clock is ahead of the master's; `pool`: tells of ranks of other hosts that are gone.
     """
     comm = _duplicate(world)
     if control.rank > task.workers:
@@ -295,7 +291,7 @@ def part_of(
     setup, rank = has.setup, control.rank
     ring = setup.plan.committers != (MASTER,)
     watched = range(task.workers + 1) if rank == MASTER or ring else [*peers(setup.plan, rank), MASTER]
-    watch = Watch(places, [r for r in watched if r != rank], lost)
+    watch = Watch(places, [r for r in watched if r != rank], pool)
     workers = _workers(comm, task.workers) if ring and rank else None
     part = Part(task, control, places, comm, workers, has, watch, ahead)
     if setup.plan.children[rank]:
@@ -349,19 +345,11 @@ def _post(task: Task, rank: int, ahead: float) -> Callable[..., Post]:
 
 
 def _record(task: Task) -> Record:
-    files: Any = (
-        Path(task.folder),
-        task.first,
-        task.checkpoint_every,
-        task.gradients,
-        task.offset,
-        task.begun,
-    )
-    if "checkpoint" not in task.vandals:
-        return Record(*files)
-
-    record = Torn(*files)
-    record.number, record.share = task.vandals["checkpoint"]
+    kind = Torn if "checkpoint" in task.vandals else Record
+    every, offset = task.checkpoint_every, task.offset
+    record = kind(Path(task.folder), task.first, every, task.gradients, offset, task.begun)
+    if isinstance(record, Torn):
+        record.number, record.share = task.vandals["checkpoint"]
     return record
 
 

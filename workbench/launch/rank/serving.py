@@ -15,22 +15,20 @@ import numpy as np
 from mpi4py import MPI
 
 from workbench.base.errors import RunError
-from workbench.base.files import atomic_write
+from workbench.base.files import write_json
 from workbench.core.plan import MASTER
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
 from workbench.launch.errors import described
+from workbench.launch.poolfolder import ARRAYS, PoolFolder
+from workbench.launch.processes import Place, here, is_alive
 from workbench.launch.rank.clocks import answer, measured
 from workbench.launch.rank.main import LONG_AFTER, LONG_NAP, NAP, RUNG_NAP, say
 from workbench.launch.rank.part import Over, Part, Stopped, part_of
-from workbench.launch.rank.watch import Place, here, is_alive
 from workbench.launch.task import Task
 from workbench.trace.layout import ENDED
 from workbench.trace.records import Record
 
-TASKS, READY, QUIT = "tasks", "ready.json", "quit"
-LOST = "lost.json"  # ranks on other hosts that are gone, as the supervisor finds out
-ARRAYS = "task.npz"  # in the run folder
 UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
 
 
@@ -41,10 +39,7 @@ def serve(folder: Path) -> None:
     world.Set_errhandler(MPI.ERRORS_RETURN)
     control = Control(world.Dup(), Bell(folder if _one_host() else None, world.rank))
     control.comm.Set_errhandler(MPI.ERRORS_RETURN)
-    if control.rank == MASTER:
-        lead(folder, world, control)
-    else:
-        follow(folder, world, control)
+    (lead if control.rank == MASTER else follow)(PoolFolder(folder), world, control)
     say("done")
     os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
 
@@ -58,25 +53,22 @@ def _one_host() -> bool:
 # -------------------------------------------------------------------- rank 0
 
 
-def lead(folder: Path, world: MPI.Intracomm, control: Control) -> None:
+def lead(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
     """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
-    settings = json.loads((folder / "pool.json").read_text())
-    places = _places(control)
-    ready = {"places": [[p.pid, p.host] for _, p in sorted(places.items())]}
-    with atomic_write(folder / READY, "w") as out:
-        out.write(json.dumps(ready))
+    settings, places = pool.settings(), _places(control)
+    pool.begin(_table(places))
     last = time.monotonic()
     while True:
-        path = _next_task(folder)
-        if (folder / LOST).exists():  # a host has gone: what waits goes to a new pool
+        path = pool.next_task()
+        if pool.lost():  # a host has gone: what waits goes to a new pool
             break
         if path is not None:
-            clean = _serve_one(path, world, control, places)
+            clean = _serve_one(pool, path, world, control, places)
             last = time.monotonic()
             if not clean:
                 break
             continue
-        if (folder / QUIT).exists() or _unwanted(settings, last):
+        if pool.quitting or _unwanted(settings, last):
             break
         control.poll()
         control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
@@ -90,15 +82,14 @@ def _places(control: Control) -> dict[int, Place]:
     places = {MASTER: here()}
     while len(places) < control.size:
         for sender, word, _ in control.poll():
-            places[sender] = Place(word["pid"], word["host"])
+            places[sender] = Place(*word["place"])
         time.sleep(1e-3)
     return places
 
 
-def _next_task(folder: Path) -> Path | None:
-    with os.scandir(folder / TASKS) as found:
-        names = sorted(entry.name for entry in found if entry.name.endswith(".json"))
-    return folder / TASKS / names[0] if names else None
+def _table(places: dict[int, Place]) -> list[Place]:
+    """In the order of the ranks, as JSON takes it."""
+    return [places[rank] for rank in sorted(places)]
 
 
 def _unwanted(settings: dict[str, Any], last: float) -> bool:
@@ -107,7 +98,9 @@ def _unwanted(settings: dict[str, Any], last: float) -> bool:
     return (owner is not None and not is_alive(owner)) or time.monotonic() - last > settings["keep"]
 
 
-def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[int, Place]) -> bool:
+def _serve_one(
+    pool: PoolFolder, path: Path, world: MPI.Intracomm, control: Control, places: dict[int, Place]
+) -> bool:
     """Run one task; True if the pool is as good as new."""
     try:
         words = json.loads(path.read_text())
@@ -116,17 +109,16 @@ def _serve_one(path: Path, world: MPI.Intracomm, control: Control, places: dict[
     except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
         time.sleep(NAP)
         return not _unseen(path)
-    table = [[p.pid, p.host] for _, p in sorted(places.items())]
-    ahead, lost = measured(control, places), path.parent.parent / LOST
-    known = {"what": "run", "task": words, "places": table, "ahead": ahead}
+    ahead = measured(control, places)
+    known = {"what": "run", "task": words, "places": _table(places), "ahead": ahead}
     control.send(range(1, control.size), known, arrays)
 
     def retire(clean: bool) -> None:
         if not clean:
-            (path.parent.parent / QUIT).touch()
+            pool.quit()
 
     task = Task(**words, arrays=arrays)
-    return conduct(task, world, control, places, retire, lost=lost, errors=[e for _, e in ahead.values()])
+    return conduct(task, world, control, places, retire, pool=pool, errors=[e for _, e in ahead.values()])
 
 
 def _unseen(path: Path) -> bool:
@@ -152,18 +144,18 @@ def conduct(
     places: dict[int, Place],
     before_end: Callable[[bool], None] = lambda clean: None,
     joined: Callable[[Part], None] = lambda part: None,
-    lost: Path | None = None,
+    pool: PoolFolder | None = None,
     errors: Sequence[float] = (),
 ) -> bool:
     """Rank 0's part from beginning to end; what came of it stands in the run folder.
 
     `before_end` is told whether the ranks are as good as new, before anybody can learn that the run has ended.
-    `joined` gets to see the part before it begins. `lost`: see `part_of`; `errors`: of the other hosts' clocks, s.
+    `joined` gets to see the part before it begins. `pool`: see `part_of`; `errors`: of the other hosts' clocks, s.
     """
     state, error, part = "finished", None, None
     began = time.monotonic()
     try:
-        part = part_of(task, world, control, places, lost=lost)
+        part = part_of(task, world, control, places, pool=pool)
         assert part is not None
         joined(part)
         part.go()
@@ -176,8 +168,7 @@ def conduct(
     words |= {"clock_error": max(errors, default=0.0), "hosts": len({p.host for p in places.values()})}
     if part is None or part.record is None:
         before_end(False)
-        with atomic_write(Path(task.folder) / ENDED, "w") as out:
-            out.write(json.dumps({**words, "clean": False}))
+        write_json(Path(task.folder) / ENDED, {**words, "clean": False})
         return False
     return _end(part, part.record, words, began, before_end)
 
@@ -214,10 +205,10 @@ def _end(
 # -------------------------------------------------------------------- the others
 
 
-def follow(folder: Path, world: MPI.Intracomm, control: Control) -> None:
+def follow(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
     """Do as rank 0 says, as long as it is there, which shows on its own host."""
     place = here()
-    control.send(MASTER, {"what": "hello", "pid": place.pid, "host": place.host})
+    control.send(MASTER, {"what": "hello", "place": place})
     last, master = time.monotonic(), None
     while True:
         words = control.poll()
@@ -228,22 +219,22 @@ def follow(folder: Path, world: MPI.Intracomm, control: Control) -> None:
             if word["what"] == "clock":
                 words = answer(control, words)
             if word["what"] == "run":
-                places = {rank: Place(pid, host) for rank, (pid, host) in enumerate(word["places"])}
+                places = {rank: Place(*place) for rank, place in enumerate(word["places"])}
                 master = places[MASTER]
                 ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
                 follow_one(Task(**word["task"], arrays=data), world, control, places, ahead=ahead)
                 last = time.monotonic()
-        master = master or _master(folder)
+        master = master or _master(pool)
         if master is not None and master.host == place.host and not is_alive(master.pid):
             return
         soon = NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP
         control.bell.sleep(RUNG_NAP if control.bell.hangs else soon)
 
 
-def _master(folder: Path) -> Place | None:
+def _master(pool: PoolFolder) -> Place | None:
     """Rank 0's process, once all are up; None where that is not to be seen."""
     try:
-        return Place(*json.loads((folder / READY).read_text())["places"][MASTER])
+        return pool.places()[MASTER]
     except (OSError, ValueError):
         return None
 

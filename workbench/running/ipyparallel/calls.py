@@ -11,7 +11,8 @@ from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.core.plan import MASTER
-from workbench.launch.rank.watch import Place, is_alive
+from workbench.launch.processes import Place, is_alive
+from workbench.launch.site import Holder
 from workbench.trace.layout import CHECKPOINT
 
 LOOK_EVERY = 0.02  # s
@@ -61,7 +62,7 @@ def died(places: Sequence[Place]) -> str | None:
     return ", ".join(f"rank {rank} ({places[rank]})" for rank in gone) + " died" if gone else None
 
 
-class Calls:
+class Calls(Holder):
     """One run's calls, one to each engine, in the order of the ranks."""
 
     def __init__(
@@ -70,12 +71,6 @@ class Calls:
         self.places, self.folder = places, words["folder"]
         table = json.dumps([[place.pid, place.host] for place in places])
         self.results = call(client, ids, "serve", json.dumps(words), arrays, table)
-
-    def look(self) -> None:
-        """Rank 0 writes into the run folder itself."""
-
-    def release(self) -> None:
-        """The engines stay for the next run."""
 
     @property
     def there(self) -> bool:

@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.launch.client.pools import remove
-from workbench.launch.head import mpiexec
-from workbench.launch.head.supervisor import kept_in, shared
+from workbench.launch import mpiexec
 from workbench.launch.head.tied import tied
-from workbench.launch.hosts.processes import end_ours
-from workbench.launch.rank.watch import is_alive
+from workbench.launch.poolfolder import PoolFolder, kept_in, shared
+from workbench.launch.processes import end_ours, is_alive
 from workbench.running.ipyparallel.world import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
@@ -164,7 +162,7 @@ def sweep() -> None:
 def _clear(folder: Path) -> None:
     """End the children of a controller that was killed, and take away what engines that were killed have left."""
     end_ours(folder.name, CONTROLLER)
-    remove(folder)
+    PoolFolder(folder).remove()
 
 
 def controller_arguments(engines: int, folder: str) -> list[str]:

@@ -14,7 +14,7 @@ from workbench.core.protocol import Compute
 from workbench.engines.real.ledger import Ledger
 from workbench.engines.virtual.arithmetic import Numbers
 from workbench.experiment import Experiment
-from workbench.launch.rank.watch import Place, here
+from workbench.launch.processes import Place, here
 
 if TYPE_CHECKING:
     from workbench.launch.rank.part import Part

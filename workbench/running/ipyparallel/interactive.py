@@ -17,23 +17,26 @@ import contextlib
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from IPython import get_ipython
 
 from workbench.base.errors import ClusterError
+from workbench.base.files import write_json
 from workbench.base.settings import SettingError
 from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
-from workbench.launch.rank.watch import Place
+from workbench.launch.errors import described
+from workbench.launch.processes import Place, is_alive
 from workbench.launch.task import Task
 from workbench.running.bar import Bar
 from workbench.running.ipyparallel.calls import Calls, answers, call, died
 from workbench.running.ipyparallel.engines import Keeper
-from workbench.running.ipyparallel.run import EngineRun
 from workbench.running.ipyparallel.world import client_of, patience, ranks_of
 from workbench.running.real import RealRun, start_real
 from workbench.running.run import Unwanted
+from workbench.trace.layout import ENDED
 
 LOOK_EVERY = 0.03  # s
 LEAVING = 5.0  # s that the ranks have to get out of a run that has ended
@@ -218,3 +221,40 @@ class Interactive:
         """A run cannot be ended by its ranks any more, so neither can they take another."""
         self._closed = self._closed or "ended, as a run broke off"
         self._leave()
+
+
+class EngineRun(RealRun):
+    """A real run on engines: handed in by calls instead of to a pool, all else as any other."""
+
+    def __init__(self, experiment: Experiment, folder: Path, engines: Interactive) -> None:
+        super().__init__(experiment, folder)
+        self.engines = engines
+
+    @property
+    def unwanted(self) -> bool:
+        """Was it stopped?"""
+        return not self._wanted.is_set()
+
+    def hand_in(self, task: Task) -> None:
+        """Have the engines do it, and follow it to its end."""
+        self.describe(task)
+        self.engines.await_turn(self)
+        self.held_by(
+            {"cluster": {"kind": "local", "name": "local"}, "supervisor": self.engines.places[MASTER].pid}
+        )
+        calls = self.engines.serve(self, task)
+        self.note = "starting"
+        try:
+            self.follow(calls)
+        except ClusterError as error:
+            if not (self.home / ENDED).exists():
+                self.engines.broke_off()
+                self._write_off(task, error)
+            raise
+
+    def _write_off(self, task: Task, error: ClusterError) -> None:
+        """Say in its folder that a run has ended, where its master lives on: else it would seem to be under way."""
+        if is_alive(self.engines.places[MASTER].pid):
+            self.stop()
+            words = {"state": "failed", "error": described(error, {}), "clean": False}
+            write_json(self.home / ENDED, {**words, "emulate": task.emulate, "first": task.first})

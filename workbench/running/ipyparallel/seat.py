@@ -14,9 +14,9 @@ from mpi4py import MPI
 
 from workbench.core.plan import MASTER
 from workbench.engines.real.control import Control
+from workbench.launch.processes import Place, here
 from workbench.launch.rank.part import Part
 from workbench.launch.rank.serving import conduct, follow_one
-from workbench.launch.rank.watch import Place, here
 from workbench.launch.task import Task
 from workbench.running.ipyparallel.inside import Inside, inside
 

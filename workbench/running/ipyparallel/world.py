@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workbench.base.settings import SettingError
-from workbench.launch.rank.watch import Place
+from workbench.launch.processes import Place
 from workbench.running.ipyparallel.calls import answers, call
 
 LOOK_EVERY = 0.03  # s

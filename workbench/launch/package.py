@@ -14,9 +14,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-MARK = (
-    b"workbench-boot "  # begins the line with which a host answers; what a login shell says before is skipped
-)
+MARK = b"workbench-boot "  # begins the line with which a host answers; what a login shell says is skipped
 # Where packages lie on a host, in Python that runs there.
 _ROOT = (
     "os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),"
@@ -78,7 +76,7 @@ class Package:
 @cache
 def packed() -> Package:
     """The package as it is on this machine."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path in sorted(root.rglob("*")):

@@ -86,10 +86,7 @@ class Mirror:
     def __init__(self, home: Path, bases: dict[str, int]) -> None:
         self.home, self.bases = home, bases
         self.news = News({name: self._here(name) for name in self._names()})
-        self.asked, self.free = (
-            0.0,
-            0.0,
-        )  # when there was a question last; when there is time for models again
+        self.asked = self.free = 0.0  # when there was a question last; when there is time for models again
 
     def _names(self) -> set[str]:
         return {ROWS, *GROWING, *_arrivals(self.home), *self.bases}

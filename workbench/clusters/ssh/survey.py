@@ -7,16 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.clusters.base import Cluster, Finding, HostState, Said, quiet
-from workbench.launch.client.gateway import Connection
-from workbench.launch.head.mpiexec import MEGABYTES_PER_RANK
+from workbench.clusters.ssh.settings import SshSettings
+from workbench.launch.gateway import Connection
+from workbench.launch.head.fleet import Fleet
 from workbench.launch.hosts.host import Host
-
-if TYPE_CHECKING:
-    from workbench.clusters.ssh import Ssh
+from workbench.launch.mpiexec import MEGABYTES_PER_RANK
+from workbench.launch.reports import Finding, Said, unreached
 
 SKEW = 2.0  # s that wall clocks may differ by
 EXCHANGES = 3
@@ -53,15 +52,15 @@ class Survey:
         return found
 
 
-def survey(cluster: Ssh, said: Said = quiet) -> Survey:
+def survey(cluster: SshSettings, fleet: Fleet, said: Said) -> Survey:
     """Look at all hosts; bring the package to those that lack it."""
     head = {**Host().do_facts(b""), "skew": 0.0}
-    answers = cluster.fleet.visit(_facts, said, "checking hosts")
+    answers = fleet.visit(_facts, said, "checking hosts")
     facts: dict[str, Facts] = {cluster.first: head}
     findings = [*_wrong(cluster.first, head, head)]
     for host, answer in answers.items():
         if isinstance(answer, ClusterError):
-            findings.append(unreached(cluster, host, str(answer)))
+            findings.append(unreached(host, str(answer), cluster.known_hosts))
         else:
             facts[host] = answer
             findings += _wrong(host, answer, head)
@@ -105,24 +104,6 @@ def _twice(facts: dict[str, Facts]) -> list[Finding]:
     ]
 
 
-def unreached(cluster: Cluster, host: str, said: str) -> Finding:
-    """Why a host could not be talked to, from the last words of ssh or Python."""
-    text = said.removeprefix(f"{host}: ")
-    if "verification failed" in text or "host key" in text.lower():
-        return Finding(
-            host, "host key", text, f"its key in {cluster.files().get('known_hosts', '~/.ssh/known_hosts')}"
-        )
-    if "Permission denied" in text:
-        return Finding(host, "login", text, "a key that opens it without a question")
-    if "not found" in text or "No such file" in text:
-        return Finding(host, "Python", text, "the path of its Python, under python in the cluster's file")
-    if "Error" in text:
-        return Finding(
-            host, "packages", text, "the workbench's environment, see python in the cluster's file"
-        )
-    return Finding(host, "connection", text, "reached by ssh")
-
-
 def _reached(facts: Facts) -> list[str]:
     """The network of the address at which a host was reached."""
     words = facts["came"].split()
@@ -131,23 +112,3 @@ def _reached(facts: Facts) -> list[str]:
         if len(words) == 4 and str(found.ip) == words[2]:
             return [str(found.network)]
     return []
-
-
-def states(cluster: Ssh, said: Said) -> tuple[HostState, ...]:
-    """Each host as it is now."""
-    here = Host()
-    head = _state(cluster.first, here.do_facts(b""), here.do_ranks(b"", cluster.mark)["ranks"])
-    answers = cluster.fleet.visit(
-        lambda link: (link.ask("facts")[0], link.ask("ranks", pool=cluster.mark)[0]), said, "asking hosts"
-    )
-    rows = [
-        HostState(host, "unreached", note=unreached(cluster, host, str(answer)).found)
-        if isinstance(answer, ClusterError)
-        else _state(host, answer[0], answer[1]["ranks"])
-        for host, answer in answers.items()
-    ]
-    return (head, *rows)
-
-
-def _state(host: str, facts: Facts, ranks: int) -> HostState:
-    return HostState(host, "up", ranks, facts["cores"], facts["free"], facts["name"])

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from workbench.launch.client import pools
-from workbench.launch.head.supervisor import GONE, SHARED, shared
-from workbench.launch.rank.watch import here, is_alive
+from workbench.clusters.warm import Pools
+from workbench.launch.head import pools
+from workbench.launch.poolfolder import SHARED, PoolFolder, shared
+from workbench.launch.processes import Place, here, is_alive
 
 
 @pytest.fixture
@@ -49,11 +50,11 @@ def test_only_what_is_over_is_swept_away(
     folder = tmp_path / f"{os.getpid() if owner_lives else dead}-abc"
     folder.mkdir()
     if gone:
-        (folder / GONE).write_text("{}")
+        PoolFolder(folder).end()
     if ranks is not None:
         pid = os.getpid() if ranks == "alive" else dead
-        place = [pid, here().host if host == "here" else "another-host"]
-        (folder / pools.READY).write_text(json.dumps({"places": [place, place]}))
+        place = Place(pid, here().host if host == "here" else "another-host")
+        PoolFolder(folder).begin([place, place])
     pools.sweep()
     assert folder.exists() == stays
 
@@ -66,9 +67,9 @@ def test_a_pool_whose_supervisor_was_killed_before_it_was_up_is_swept_away(
 ) -> None:
     monkeypatch.setattr(pools, "pools_folder", lambda: tmp_path)
     folder = pools.make_folder(2, lambda folder: [], dead, alone=alone)
-    settings = json.loads((folder / pools.SETTINGS).read_text())
+    settings = PoolFolder(folder).settings()
     if host == "elsewhere":
-        (folder / pools.SETTINGS).write_text(json.dumps({**settings, "host": "another-host"}))
+        (folder / "pool.json").write_text(json.dumps({**settings, "host": "another-host"}))
     folder = folder.rename(folder.with_name(f"{dead}-abc"))
     pools.sweep()
     assert folder.exists() == stays
@@ -91,7 +92,7 @@ def test_processes_that_the_system_hides_are_there(dead: int, monkeypatch: pytes
 def test_ranks_leave_no_shared_memory(abruptly: bool) -> None:
     from workbench.clusters import load
 
-    pool = load("local").open_here(3)
+    pool = load("local").open_pool(3)
     assert isinstance(pool, pools.ChildPool)
     pool.await_ready()
     memory = shared(pool.folder)
@@ -108,7 +109,7 @@ def test_ranks_leave_no_shared_memory(abruptly: bool) -> None:
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_pools_whose_master_was_killed_leave_nothing() -> None:
-    mine = pools.Pools()
+    mine = Pools()
     first = mine.get(2)
     assert isinstance(first, pools.ChildPool)
     first.await_ready()
@@ -129,7 +130,7 @@ def test_pools_whose_master_was_killed_leave_nothing() -> None:
 )
 @pytest.mark.parametrize(("megabytes", "ranks", "fits"), [(4, 3, False), (64, 3, True), (64, 1000, False)])
 def test_too_little_shared_memory_is_said_at_once(megabytes: int, ranks: int, fits: bool) -> None:
-    check = f"from workbench.launch.head import mpiexec; mpiexec._check_shared({ranks})"
+    check = f"from workbench.launch import mpiexec; mpiexec._check_shared({ranks})"
     mount = f"mount -t tmpfs -o size={megabytes}m tmpfs {SHARED}"
     command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, check]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)

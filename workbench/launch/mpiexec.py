@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from workbench.base.errors import ClusterError
-from workbench.launch.head.supervisor import SHARED
+from workbench.launch.poolfolder import SHARED
 
 MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
 # Of shared memory: Open MPI makes a file of 16 MB for each rank where there is room for one, and touches little of it.
@@ -78,8 +78,7 @@ def check_room(ranks: int, each: int | None = None) -> None:
     """Raise `ClusterError` if this machine has no room for so many processes of so many megabytes."""
     import psutil
 
-    each = MEGABYTES_PER_RANK if each is None else each
-
+    each = each or MEGABYTES_PER_RANK
     free = psutil.virtual_memory().available / 2**20
     need = ranks * each
     if need > free:

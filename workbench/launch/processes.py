@@ -1,4 +1,4 @@
-"""Ranks, supervisors and MPI's daemons of ours on a host: finding them, and ending them whatever became of their pool.
+"""Processes of ours on a host: which they are, whether they live, and how they end whatever became of their pool.
 
 Ranks and supervisors are told by their command line, which names a module of this package and the folder of a pool,
 daemons by the name that mpiexec gives to its job. Only processes of this user are looked at.
@@ -7,13 +7,61 @@ daemons by the name that mpiexec gives to its job. Only processes of this user a
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
+import socket
+import sys
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 RANKS, SUPERVISOR = "workbench.launch.rank.main", "workbench.launch.head.supervisor"
 DAEMONS = ("prted", "prterun", "mpiexec", "ssh")  # the last holds the connection to a daemon on another host
 PATIENCE = 5.0  # s between TERM and KILL
+DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+class Place(NamedTuple):
+    """One rank's process."""
+
+    pid: int
+    host: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def here() -> Place:
+    """The calling process."""
+    return Place(os.getpid(), socket.gethostname())
+
+
+def exists(pid: int) -> bool:
+    """Is there such a process, be it only an entry that nobody has collected yet? Asking takes 1.5 us."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def is_alive(pid: int) -> bool:
+    """Is there such a process, and is it more than an entry that nobody has collected yet? Asking takes 80 us."""
+    if not exists(pid):
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:  # gone in this moment, or a system without /proc, or one that hides processes there
+        return exists(pid)
+
+
+def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
+    """Have this process get a signal when the one that started it ends; on systems other than Linux, nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, how)
 
 
 def ours(pool: str, module: str = RANKS) -> list[Any]:

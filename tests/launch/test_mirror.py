@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workbench.launch.client import mirror as news
-from workbench.launch.client.mirror import Mirror, News
+from workbench.launch import mirror as news
+from workbench.launch.mirror import Mirror, News
 from workbench.trace import layout, records
 from workbench.trace.layout import RANKS_LOCK
 

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from workbench.base.errors import ClusterError
-from workbench.launch.client import frames
-from workbench.launch.client.package import BOOT, MARK, Package, booted
+from workbench.launch import frames
+from workbench.launch.package import BOOT, MARK, Package, booted
 
+AGENT, HOST = "workbench.clusters.agent", "workbench.launch.hosts.host"  # what runs at the other end
 LEAVING = 3.0  # s that a connection has to end by itself
 NOISE = 2**16  # bytes that a login may say before our own word
 
@@ -53,9 +54,18 @@ class Gateway:
     package: Package = field(repr=False)
     patience: float = 30.0
 
-    def connect(self, module: str = "workbench.clusters.agent", **words: Any) -> Connection:
-        """Start an agent, or another module with a ``main(input, output, words)``; raises `Lost`."""
+    def connect(self, module: str, **words: Any) -> Connection:
+        """Start a module with a ``main(input, output, words)`` there, such as `AGENT`; raises `Lost`."""
         return Connection(self, module, words)
+
+    def words(self) -> dict[str, Any]:
+        """As JSON, for a machine from which the package need not be sent."""
+        return {**vars(self), "package": self.package.key}
+
+    @classmethod
+    def of(cls, words: dict[str, Any]) -> Gateway:
+        """The reverse of `words`."""
+        return cls(**{**words, "command": tuple(words["command"]), "package": Package(words["package"])})
 
 
 class Connection:

@@ -6,29 +6,94 @@ import contextlib
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.clusters.base import Cluster, Finding, HostState, Status
-from workbench.clusters.survey import unreached
-from workbench.launch.client.gateway import Connection, Gateway, Lost
-from workbench.launch.client.mirror import Mirror
-from workbench.launch.client.pools import Pool, Said
+from workbench.launch.gateway import AGENT, Connection, Gateway, Lost
+from workbench.launch.mirror import Mirror
+from workbench.launch.prepared import ship
+from workbench.launch.processes import Place
+from workbench.launch.reports import REPORTS, Finding, Outputs, Said, Status, quiet, unreached
+from workbench.launch.site import Holder, Pool, Site
 from workbench.launch.task import Task
-from workbench.problems.data.cache import root
 from workbench.trace.layout import ENDED, STOP
 
 LOOK_EVERY = 0.1  # s
 AGAIN, GIVEN_UP = 3.0, 90.0  # s between attempts to connect anew, and after which a machine counts as lost
 GREET_EVERY = 20.0  # s
-CHUNK = 2**20  # bytes
 
 
-def connect(cluster: Cluster, way: Gateway) -> Connection:
-    """Start the agent of a cluster; raises `Lost`."""
-    files = {name: Path(path).read_text() for name, path in cluster.files().items()}
-    return way.connect(cluster=cluster.carried(), files=files, cache=cluster.cache)
+@dataclass(frozen=True)
+class There(Site):
+    """Another machine that starts ranks: all is done by an agent there, as its own `Site` does it.
+
+    Parameters
+    ----------
+    name
+        The cluster's, for messages.
+    way
+        How the machine is reached.
+    settings, carried
+        The cluster's settings, for holder.json, and as they hold there.
+    files
+        Fields among them that name files here which that machine needs as well, and those files.
+    cache
+        Folder for all caches there; None: the usual one.
+    """
+
+    name: str
+    way: Gateway
+    settings: dict[str, Any]
+    carried: dict[str, Any]
+    files: dict[str, str]
+    cache: str | None
+
+    def connect(self) -> Connection:
+        """Start the agent; raises `Lost`."""
+        files = {name: Path(path).read_text() for name, path in self.files.items()}
+        return self.way.connect(AGENT, cluster=self.carried, files=files, cache=self.cache)
+
+    def open(self, ranks: int, said: Said = quiet) -> RemotePool:
+        """See `Site.open`."""
+        said("connecting", 0, 1)
+        link = self.connect()
+        try:
+            opened = told(link, "open", said, ranks=ranks)
+            return RemotePool(self, link, opened["pool"], opened["ranks"])
+        except BaseException:
+            link.close()
+            raise
+
+    def holder(self, words: dict[str, Any], home: Path) -> Far:
+        """See `Site.holder`."""
+        there = words["there"]
+        return Far(self, there["folder"], there["words"], Mirror(home, there["bases"]))
+
+    def check(self, said: Said = quiet) -> list[Finding]:
+        """See `Site.check`; a machine that is not reached is a finding, too."""
+        try:
+            return self._reported("check", said)
+        except ClusterError as error:
+            return [unreached(self.way.host, str(error), self.files.get("known_hosts"))]
+
+    def status(self, said: Said = quiet) -> Status:
+        """See `Site.status`."""
+        return self._reported("status", said)
+
+    def down(self, said: Said = quiet) -> None:
+        """See `Site.down`."""
+        self._reported("down", said)
+
+    def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
+        """See `Site.run`."""
+        return self._reported("run", said, command=list(command))
+
+    def _reported(self, what: str, said: Said, **words: Any) -> Any:
+        said("connecting", 0, 1)
+        with self.connect() as link:
+            return REPORTS[what].validate_python(told(link, "report", said, report=what, **words)["report"])
 
 
 def told(connection: Connection, job: str, said: Said, data: bytes = b"", **words: Any) -> dict[str, Any]:
@@ -44,15 +109,14 @@ def told(connection: Connection, job: str, said: Said, data: bytes = b"", **word
         time.sleep(LOOK_EVERY)
 
 
-class Far:
+class Far(Holder):
     """A run on another machine: its folder there is followed here. Reconnects where the connection breaks."""
 
     def __init__(
-        self, cluster: Cluster, way: Gateway, folder: str, words: dict[str, Any], mirror: Mirror
+        self, site: There, folder: str, words: dict[str, Any], mirror: Mirror, link: Connection | None = None
     ) -> None:
-        self.cluster, self.way = cluster, way
-        self.folder, self.words, self.mirror = folder, words, mirror
-        self.connection: Connection | None = None
+        self.site, self.folder, self.words, self.mirror = site, folder, words, mirror
+        self.connection = link
         self._there = True
         self._broken: float | None = None  # since when
         self._tried = 0.0
@@ -91,14 +155,12 @@ class Far:
             if time.monotonic() - self._tried < AGAIN:
                 raise Lost(self._why or "not reached yet")
             self._tried = time.monotonic()
-            self.connection = connect(self.cluster, self.way)
+            self.connection = self.site.connect()
         return self.connection
 
     def _lose(self, error: Lost) -> None:
         self._why = str(error)
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
+        self.release()
         self._broken = self._broken or time.monotonic()
         if time.monotonic() - self._broken > GIVEN_UP:
             self._there = False
@@ -112,12 +174,9 @@ class Far:
         """See `Holder.reason`."""
         home = str(self.mirror.home)
         if self._broken is not None:
-            return (
-                f"{self._why}; the run may go on there: wb.attach({home!r}) follows it once {self.way.host} is reached"
-                " again"
-            )
-        pool = Path(self.words.get("pool", "")).name
-        reason = self._link().ask("reason", words=self.words, pool=pool)[0]["reason"]
+            host = self.site.way.host
+            return f"{self._why}; the run may go on there: wb.attach({home!r}) follows it once {host} is reached again"
+        reason = self._link().ask("reason", folder=self.folder, words=self.words)[0]["reason"]
         return None if reason is None else f"{reason}; wb.resume({home!r}) goes on from the last checkpoint"
 
     def release(self) -> None:
@@ -130,8 +189,8 @@ class Far:
 class RemotePool(Pool):
     """A pool that an agent has opened."""
 
-    def __init__(self, cluster: Cluster, way: Gateway, link: Connection, name: str, ranks: int) -> None:
-        self.cluster, self.way, self.link, self.name, self.ranks = cluster, way, link, name, ranks
+    def __init__(self, site: There, link: Connection, name: str, ranks: int) -> None:
+        self.site, self.link, self.name, self.ranks = site, link, name, ranks
         self.far: Far | None = None  # the newest run
         self.closed = False
         self._over = threading.Event()
@@ -146,13 +205,17 @@ class RemotePool(Pool):
     def _state(self) -> dict[str, Any]:
         return self.link.ask("state", pool=self.name)[0]
 
+    def _known(self, what: str, otherwise: Any) -> Any:
+        """The same of one thing, as long as the agent is there."""
+        try:
+            return self._state()[what]
+        except ClusterError:
+            return otherwise
+
     @property
     def alive(self) -> bool:
         """See `Pool.alive`."""
-        try:
-            return not self.closed and bool(self._state()["alive"])
-        except ClusterError:
-            return False
+        return not self.closed and bool(self._known("alive", False))
 
     @property
     def there(self) -> bool:
@@ -165,61 +228,52 @@ class RemotePool(Pool):
 
     def lost(self) -> list[str]:
         """See `Pool.lost`."""
-        try:
-            return list(self.link.ask("lost", pool=self.name)[0]["lost"])
-        except ClusterError:
-            return []
+        return list(self._known("lost", []))
 
     @property
-    def places(self) -> list[tuple[int, str]]:
+    def places(self) -> list[Place]:
         """See `Pool.places`."""
-        return [(pid, host) for pid, host in self.link.ask("places", pool=self.name)[0]["places"]]
+        return [Place(*place) for place in self._state()["places"]]
 
-    def await_ready(self, said: Said | None = None) -> None:
+    def await_ready(self, said: Said = quiet) -> None:
         """See `Pool.await_ready`; what is broken off leaves nothing, a job in a queue least of all."""
-        say = said or (lambda what, done, total: None)
         try:
-            self._await_ready(say)
+            self._await_ready(said)
         except BaseException:
             self.close()
             raise
-        say("starting processes", self.ranks, self.ranks)
+        said("starting processes", self.ranks, self.ranks)
 
-    def _await_ready(self, say: Said) -> None:
+    def _await_ready(self, said: Said) -> None:
         until = time.monotonic() + self._state()["patience"]
-        while not (state := self._state())["ready"]:
+        while not (state := self._state())["places"]:
             if not state["alive"]:
-                raise ClusterError(f"{self.cluster.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
+                raise ClusterError(f"{self.site.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
             if time.monotonic() > until:
-                raise ClusterError(f"{self.cluster.name}: {self.ranks} processes: not up in time")
-            say(state["note"], state["up"], self.ranks)
+                raise ClusterError(f"{self.site.name}: {self.ranks} processes: not up in time")
+            said(state["note"], state["up"], self.ranks)
             time.sleep(LOOK_EVERY)
 
-    def submit(self, task: Task, said: Said | None = None) -> None:
+    def submit(self, task: Task, said: Said = quiet) -> None:
         """See `Pool.submit`."""
-        say = said or (lambda what, done, total: None)
         if task.data is not None:
-            ship(self.link, task.data, say)
+            ship(self.link, task.data, said)
         home = Path(task.folder)
         words = {name: value for name, value in task.words().items() if name != "folder"}
-        done = told(self.link, "submit", say, task.arrays, pool=self.name, task=words)
+        done = told(self.link, "submit", said, task.arrays, pool=self.name, task=words)
         mirror = Mirror(home, Mirror.sizes(home))
-        self.far = Far(self.cluster, self.way, done["folder"], done["words"], mirror)
-        self.far.connection = self.link
+        self.far = Far(self.site, done["folder"], done["words"], mirror, self.link)
 
     @property
     def waiting(self) -> bool:
         """See `Pool.waiting`."""
-        try:
-            return bool(self._state()["waiting"])
-        except ClusterError:
-            return False
+        return bool(self._known("waiting", False))
 
     def words(self) -> dict[str, Any]:
         """See `Pool.words`."""
         assert self.far is not None
         there = {"folder": self.far.folder, "words": self.far.words, "bases": self.far.mirror.bases}
-        return {"cluster": self.cluster.model_dump(mode="json"), "there": there}
+        return {"cluster": self.site.settings, "there": there}
 
     def look(self) -> None:
         """See `Pool.look`."""
@@ -243,70 +297,3 @@ class RemotePool(Pool):
         self.link.close()
         if self.far is not None:
             self.far.release()
-
-
-def ship(link: Connection, data: Any, said: Said) -> None:
-    """Bring prepared data to a machine, unless they are there or can be made there."""
-    if link.ask("have", **data)[0]["have"]:
-        return
-    files = sorted((root() / "data" / data["key"]).iterdir())
-    total, done = sum(path.stat().st_size for path in files), 0
-    pieces = [(path, at) for path in files for at in range(0, max(path.stat().st_size, 1), CHUNK)]
-    for i, (path, at) in enumerate(pieces):
-        with path.open("rb") as file:
-            file.seek(at)
-            text = file.read(CHUNK)
-        ends = {"first": i == 0, "last": i == len(pieces) - 1}
-        link.ask("put", text, key=data["key"], name=path.name, **ends)
-        done += len(text)
-        said("bringing data, KiB", done // 1024, total // 1024)
-
-
-def open_there(cluster: Cluster, way: Gateway, ranks: int, said: Said) -> RemotePool:
-    """See `Cluster.open_pool`."""
-    said("connecting", 0, 1)
-    link = connect(cluster, way)
-    try:
-        opened = told(link, "open", said, ranks=ranks)
-        return RemotePool(cluster, way, link, opened["pool"], opened["ranks"])
-    except BaseException:
-        link.close()
-        raise
-
-
-def held_there(cluster: Cluster, way: Gateway, words: dict[str, Any], home: Path) -> Far:
-    """See `Cluster.holder`."""
-    there = words["there"]
-    return Far(cluster, way, there["folder"], there["words"], Mirror(home, there["bases"]))
-
-
-def check_there(cluster: Cluster, way: Gateway, said: Said) -> list[Finding]:
-    """See `Cluster.check`; a machine that is not reached is a finding, too."""
-    said("connecting", 0, 1)
-    try:
-        with connect(cluster, way) as link:
-            return [Finding(**words) for words in told(link, "check", said)["findings"]]
-    except ClusterError as error:
-        return [unreached(cluster, way.host, str(error))]
-
-
-def status_there(cluster: Cluster, way: Gateway, said: Said) -> Status:
-    """See `Cluster.status`."""
-    with connect(cluster, way) as link:
-        words = told(link, "status", said)["status"]
-    return Status(**{**words, "hosts": tuple(HostState(**host) for host in words["hosts"])})
-
-
-def down_there(cluster: Cluster, way: Gateway, said: Said) -> None:
-    """See `Cluster.down`."""
-    with connect(cluster, way) as link:
-        told(link, "down", said)
-
-
-def run_there(
-    cluster: Cluster, way: Gateway, command: Sequence[str], said: Said
-) -> dict[str, tuple[int, str]]:
-    """See `Cluster.run`."""
-    with connect(cluster, way) as link:
-        found = told(link, "run", said, command=list(command))["hosts"]
-    return {host: (code, output) for host, (code, output) in found.items()}

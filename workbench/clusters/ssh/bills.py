@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.base.files import atomic_write
-from workbench.clusters.base import Cluster, Status
+from workbench.clusters.base import Cluster
+from workbench.launch.reports import Status
 
 
 @dataclass(frozen=True)

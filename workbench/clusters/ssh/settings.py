@@ -1,40 +1,37 @@
-"""Hosts that are reached by ssh: one mpiexec over all of them, started on the head.
+"""What a user says about hosts that are reached by ssh, and how ssh is therefore called.
 
-The head (the first host, another one, or this machine) has rank 0 and the supervisor. It is reached through one ssh
-connection, the others from there, so hosts behind the head need not be reached from here. Host keys are checked
-strictly. Nothing has to be shared: the package and the data are brought to each host once, into the user's cache;
-where the hosts have a file system in common, `shared` names a folder on it, and they lie there once.
+It gets a configuration file whose first words are strict, then the user's own.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, field_validator, model_validator
 
-from workbench.base.errors import ClusterError
+from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, Settings, setting, user_path
-from workbench.clusters import hostfile
-from workbench.clusters.base import Cluster, Finding, HostName, Said, Status, Word, quiet, table
-from workbench.clusters.bills import bill
-from workbench.clusters.survey import states, survey
-from workbench.launch.client.gateway import Gateway
-from workbench.launch.client.package import Package, packed
-from workbench.launch.client.pools import FolderPool, Holder, Supervised
-from workbench.launch.client.spread import Fleet, open_over
-from workbench.launch.client.sshconfig import command
-from workbench.launch.hosts.host import Host
+from workbench.clusters.base import Cluster, HostName, Word
+from workbench.clusters.ssh import hostfile
+from workbench.launch.gateway import Gateway
+from workbench.launch.package import Package, packed
 
+ALIVE = ("5", "4")  # s between ssh's own questions, and how many may be left without an answer
 HERE = "here"  # a head that is this machine
 
 
 def _subnet(text: str) -> str:
     ipaddress.ip_network(text)  # its ValueError says what is wrong
     return text
+
+
+def _quoted(path: str) -> str:
+    """A path as ssh's configuration takes it."""
+    return '"' + path.replace('"', "") + '"' if " " in path else path
 
 
 class Member(Settings):
@@ -44,10 +41,9 @@ class Member(Settings):
     slots: int = setting(1, "workers are dealt out in proportion to it; 0: the master alone", ge=0)
 
 
-class Ssh(Cluster):
-    """Hosts that are reached by ssh."""
+class SshSettings(Cluster):
+    """The fields of kind ssh."""
 
-    kind: Literal["ssh"] = setting("ssh", "hosts that are reached by ssh")
     hosts: tuple[Member, ...] = setting((), "names, or {host: NAME, slots: NUMBER}")
     hostfile: str | None = setting(None, "instead of hosts: a file with lines such as 'NAME slots=4'")
     head: HostName | None = setting(
@@ -99,7 +95,7 @@ class Ssh(Cluster):
             raise SettingError("hosts.slots = 0: no host has room for workers; give one of them slots: 1")
         return self
 
-    def located(self, folder: Path) -> Ssh:
+    def located(self, folder: Path) -> Self:
         """Read the host file, and find files beside the cluster's own."""
         changes: dict[str, Any] = {}
         for name in ("identity", "config", "known_hosts"):
@@ -146,7 +142,42 @@ class Ssh(Cluster):
 
     def way(self, host: str) -> Gateway:
         """How a host is reached from the machine on which this is called."""
-        return Gateway(host, command(self, host), self.python, self.package, 3 * self.timeout)
+        command = ("ssh", "-T", "-F", str(self.ssh_config()), "--", host)
+        return Gateway(host, command, self.python, self.package, 3 * self.timeout)
+
+    def ssh_config(self) -> Path:
+        """The configuration file for ssh, written if it is not there; the first value of each setting counts."""
+        from platformdirs import user_cache_path
+
+        folder = user_cache_path("straggler-workbench") / "clusters"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        text = self._strict() + f"Include {_quoted(self.config or '~/.ssh/config')}\n"
+        path = folder / f"ssh-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        if not path.exists():
+            with atomic_write(path, "w") as out:
+                out.write(text)
+        return path
+
+    def _strict(self) -> str:
+        """What counts before the user's own settings."""
+        settings = {
+            "BatchMode": "yes",  # never ask
+            "StrictHostKeyChecking": "yes",
+            "UpdateHostKeys": "no",
+            "ConnectTimeout": str(max(int(self.timeout), 1)),
+            "ServerAliveInterval": ALIVE[0],
+            "ServerAliveCountMax": ALIVE[1],
+            "ClearAllForwardings": "yes",
+            "ForwardAgent": "no",
+            "LogLevel": "ERROR",
+            **({"User": self.user} if self.user else {}),
+            **({"Port": str(self.port)} if self.port else {}),
+        }
+        if self.known_hosts is not None:
+            settings |= {"UserKnownHostsFile": _quoted(self.known_hosts), "GlobalKnownHostsFile": "/dev/null"}
+        if self.identity is not None:
+            settings |= {"IdentityFile": _quoted(self.identity), "IdentitiesOnly": "yes"}
+        return "".join(f"{name} {value}\n" for name, value in settings.items())
 
     def files(self) -> dict[str, str]:
         """What the head has to have besides the settings."""
@@ -156,22 +187,17 @@ class Ssh(Cluster):
         """The settings as they hold on the head, which has keys of its own."""
         return {**self.model_dump(mode="json"), "identity": None, "config": None}
 
-    def without(self, hosts: Sequence[str]) -> Ssh | None:
+    def without(self, hosts: Sequence[str]) -> Self | None:
         """See `Cluster.without`; without its head there is no cluster."""
         left = tuple(member for member in self.hosts if member.host not in hosts)
         if len(left) == len(self.hosts) or self.first in hosts or not any(member.slots for member in left):
             return None
         return self.replace(hosts=left, head=self.first)
 
-    @property
-    def fleet(self) -> Fleet:
-        """The hosts besides the head, on the head."""
-        return Fleet({member.host: self.way(member.host) for member in self.others}, self.cache)
-
     def placed(self, ranks: int) -> list[str]:
         """The host of each rank: the master on the head, each worker where there are fewest for the slots.
 
-        >>> Ssh(hosts=["a", {"host": "b", "slots": 2}]).placed(6)
+        >>> SshSettings(hosts=["a", {"host": "b", "slots": 2}]).placed(6)
         ['a', 'b', 'b', 'b', 'a', 'b']
         """
         slots = {member.host: member.slots for member in self.hosts if member.slots}
@@ -183,64 +209,3 @@ class Ssh(Cluster):
             counts[host] += 1
             found.append(host)
         return found
-
-    # ---------------------------------------------------------------- on the head
-
-    def open_here(self, ranks: int, said: Said = quiet) -> FolderPool:
-        """One mpiexec over the hosts, once there is nothing wrong with them."""
-        found = survey(self, said)
-        if findings := [*found.findings, *found.room(self.placed(ranks))]:
-            raise ClusterError(f"{self.name}: runs cannot start\n{table(findings)}")
-        return open_over(self, ranks, self.subnet or found.subnets)
-
-    def holder_here(self, words: dict[str, Any]) -> Holder:
-        """The supervisor, found by its process."""
-        return Supervised(int(words["supervisor"]))
-
-    def check_here(self, said: Said = quiet) -> list[Finding]:
-        """Is each host reached, and is everything there what it is on the head?"""
-        return survey(self, said).findings
-
-    def status_here(self, said: Said = quiet) -> Status:
-        """Each host and how many ranks of ours it has."""
-        return Status(states(self, said))
-
-    def down_here(self, said: Said = quiet) -> None:
-        """End our processes on all hosts, then take away what was brought there."""
-        here, fleet = Host(), self.fleet
-        here.do_sweep(b"", self.mark)
-        fleet.each("sweep", said, "ending processes", pool=self.mark)
-        fleet.each("clear", said, "clearing up")
-        here.do_clear(b"")
-
-    def run_here(self, command: Sequence[str], said: Said = quiet) -> dict[str, tuple[int, str]]:
-        """Run a command on every host: exit code and output of each."""
-        found = self.fleet.each("run", said, "running", command=list(command))
-        here = Host().do_run(b"", list(command))
-        results = {self.first: here, **found}
-        return {host: (answer["code"], answer["output"]) for host, answer in results.items()}
-
-    # ---------------------------------------------------------------- for `workbench cluster`
-
-    def up(self, said: Said = quiet) -> None:
-        """Check all hosts and bring the package there."""
-        opened = bill(self).since is None
-        try:
-            if findings := self.check(said):
-                raise ClusterError(f"{self.name}: is not up\n{table(findings)}")
-            bill(self).begin()
-        except BaseException:
-            if opened:
-                with contextlib.suppress(ClusterError):
-                    self.down(said)
-            raise
-
-    def down(self, said: Said = quiet) -> None:
-        """See `Cluster.down`."""
-        super().down(said)
-        bill(self).end()
-
-    def status(self, said: Said = quiet) -> Status:
-        """See `Cluster.status`."""
-        found = super().status(said)
-        return bill(self).added(found, len(found.hosts))

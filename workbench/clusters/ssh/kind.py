@@ -1,0 +1,52 @@
+"""Hosts that are reached by ssh: one mpiexec over all of them, started on the head.
+
+The head (the first host, another one, or this machine) has rank 0 and the supervisor. It is reached through one ssh
+connection, the others from there, so hosts behind the head need not be reached from here. Host keys are checked
+strictly. Nothing has to be shared: the package and the data are brought to each host once, into the user's cache;
+where the hosts have a file system in common, `shared` names a folder on it, and they lie there once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Literal
+
+from workbench.base.errors import ClusterError
+from workbench.base.settings import setting
+from workbench.clusters.ssh.bills import bill
+from workbench.clusters.ssh.head import Head
+from workbench.clusters.ssh.settings import SshSettings
+from workbench.launch.reports import Said, Status, quiet
+from workbench.launch.site import Site
+
+
+class Ssh(SshSettings):
+    """Hosts that are reached by ssh."""
+
+    kind: Literal["ssh"] = setting("ssh", "hosts that are reached by ssh")
+
+    def here(self) -> Site:
+        """See `Cluster.here`."""
+        return Head(self)
+
+    def up(self, said: Said = quiet) -> None:
+        """Check all hosts and bring the package there."""
+        opened = bill(self).since is None
+        try:
+            super().up(said)
+            bill(self).begin()
+        except BaseException:
+            if opened:
+                with contextlib.suppress(ClusterError):
+                    self.down(said)
+            raise
+
+    def down(self, said: Said = quiet) -> None:
+        """See `Cluster.down`."""
+        super().down(said)
+        bill(self).end()
+
+    def status(self, said: Said = quiet) -> Status:
+        """See `Cluster.status`."""
+        found = super().status(said)
+        return bill(self).added(found, len(found.hosts))

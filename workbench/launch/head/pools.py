@@ -1,0 +1,260 @@
+"""Pools on the machine that starts their ranks: making their folders, and seeing to their supervisors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.base.errors import ClusterError
+from workbench.base.files import private_folder
+from workbench.launch import mpiexec
+from workbench.launch.poolfolder import PoolFolder
+from workbench.launch.processes import SUPERVISOR, Place, here, is_alive, ours
+from workbench.launch.reports import Said, quiet
+from workbench.launch.site import Holder, Pool
+from workbench.launch.task import Task
+
+KEEP = 900.0  # s without a run after which a pool ends by itself
+SECONDS_PER_RANK = 1.5  # generous: at this pace a start is given up
+LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
+
+
+def pools_folder() -> Path:
+    """Where pools meet their clients: readable by this user only."""
+    from platformdirs import user_cache_path
+
+    return private_folder(user_cache_path("straggler-workbench") / "pools")
+
+
+@dataclass(frozen=True)
+class Supervised(Holder):
+    """Who has a run of which only the supervisor's process is known."""
+
+    pid: int
+
+    @property
+    def there(self) -> bool:
+        """Is the supervisor?"""
+        return is_alive(self.pid)
+
+
+@dataclass
+class FolderPool(Pool):
+    """A pool whose folder lies on a file system of this machine; how its supervisor runs is the subclass's business.
+
+    `cluster`: the cluster's settings, for holder.json; `tasks`: what was handed in.
+    """
+
+    cluster: dict[str, Any]
+    folder: Path
+    ranks: int
+    tasks: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.files = PoolFolder(self.folder)
+
+    @property
+    @abstractmethod
+    def running(self) -> bool:
+        """Is the supervisor there, or still to come (a job in the queue)?"""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> bool:
+        """Wait until the supervisor has gone, so long at most; says whether it has."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End a supervisor that does not go by itself, and its ranks."""
+
+    @property
+    def start_patience(self) -> float:
+        """Seconds after which a start is given up; a queue may need more."""
+        return 30.0 + SECONDS_PER_RANK * self.ranks
+
+    @property
+    def up_note(self) -> str:
+        """What it is waiting for while it starts."""
+        return "starting processes"
+
+    @property
+    def there(self) -> bool:
+        """See `Pool.there`."""
+        return self.running and self.files.gone() is None
+
+    @property
+    def alive(self) -> bool:
+        """See `Pool.alive`."""
+        return self.there and not self.files.quitting
+
+    @property
+    def places(self) -> list[Place]:
+        """See `Pool.places`."""
+        return self.files.places()
+
+    def reason(self) -> str | None:
+        """See `Pool.reason`."""
+        self.wait(8.0)
+        return (self.files.gone() or {}).get("reason")
+
+    def lost(self) -> list[str]:
+        """See `Pool.lost`."""
+        return list((self.files.gone() or {}).get("gone", []))
+
+    def await_ready(self, said: Said = quiet) -> None:
+        """See `Pool.await_ready`."""
+        until = time.monotonic() + self.start_patience
+        while not self.files.ready:
+            if not self.alive:
+                raise ClusterError(self.why_not())
+            if time.monotonic() > until:
+                self.close()
+                raise ClusterError(f"{self.ranks} processes: not up in time; see {self.files.log}")
+            said(self.up_note, self.files.up, self.ranks)
+            time.sleep(0.02)
+        said(self.up_note, self.ranks, self.ranks)
+
+    def why_not(self) -> str:
+        """Why it did not start, in one sentence: the ranks' own reason, else the first line of the log."""
+        if reason := self.reason():
+            return f"{self.ranks} processes: {reason}; reinstall the environment"
+        why = next(iter(self.files.logged()), "it ended without a word")
+        return f"{self.ranks} processes: mpiexec could not start them ({why}); see {self.files.log}"
+
+    def submit(self, task: Task, said: Said = quiet) -> None:
+        """See `Pool.submit`."""
+        self.tasks.append(self.files.hand_in(task.words(), task.arrays))
+
+    @property
+    def waiting(self) -> bool:
+        """See `Pool.waiting`."""
+        return bool(self.tasks) and self.tasks[-1].exists()
+
+    def words(self) -> dict[str, Any]:
+        """See `Pool.words`."""
+        return {"cluster": self.cluster, "pool": str(self.folder)}
+
+    def leave(self) -> None:
+        """Whoever used it is gone without closing it; nothing to do for a pool that has an owner, see `make_folder`."""
+
+    def close(self) -> None:
+        """See `Pool.close`."""
+        if self.folder.exists():
+            self.files.quit()
+        if not self.wait(8.0):
+            self.kill()
+        self.files.remove()
+
+
+@dataclass
+class ChildPool(FolderPool):
+    """A pool whose supervisor is a child of this process."""
+
+    supervisor: subprocess.Popen[bytes] = field(kw_only=True)
+
+    @property
+    def running(self) -> bool:
+        """See `FolderPool.running`."""
+        return self.supervisor.poll() is None
+
+    def wait(self, seconds: float) -> bool:
+        """See `FolderPool.wait`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.supervisor.wait(seconds)
+        return not self.running
+
+    def clear(self) -> None:
+        """See `Pool.clear`."""
+        self.close()
+
+    def kill(self) -> None:
+        """See `FolderPool.kill`."""
+        self.supervisor.terminate()
+        if not self.wait(LEAVING):
+            self.supervisor.kill()
+
+    def words(self) -> dict[str, Any]:
+        """See `Pool.words`."""
+        return {**super().words(), "supervisor": self.supervisor.pid}
+
+
+def make_folder(
+    ranks: int,
+    command: Callable[[str], list[str]],
+    owner: int | None,
+    keep: float = KEEP,
+    within: Path | None = None,
+    mark: str = "",
+    **more: Any,
+) -> Path:
+    """Folder of a new pool, with all that its supervisor has to know.
+
+    Parameters
+    ----------
+    ranks
+        How many.
+    command
+        The supervisor's command line for a pool folder: mpiexec and what it starts.
+    owner
+        Process on rank 0's host with which the pool ends, once the run under way is over; None: `keep` alone counts.
+    keep
+        Seconds without a run after which it ends.
+    within
+        Folder for it, on a file system that the ranks see; by default `pools_folder`.
+    mark
+        End of its name, by which its processes are found (`Cluster.mark`).
+    more
+        ``environment`` (dict of variables on top of the supervisor's own), ``ways`` (how the other hosts are
+        reached) and ``alone`` (there are none); see `workbench.launch.head.supervisor`.
+    """
+    folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
+    known = {"owner": owner, "keep": keep, "ranks": ranks, "host": here().host}
+    PoolFolder(folder).make({**known, "command": command(str(folder)), **more})
+    return folder
+
+
+def supervised(folder: Path) -> subprocess.Popen[bytes]:
+    """Start the supervisor of a pool's folder; it has a session of its own."""
+    with PoolFolder(folder).log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", SUPERVISOR, str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=mpiexec.environment(),
+            start_new_session=True,
+        )
+
+
+def sweep() -> None:
+    """Remove the folders of pools that are gone and whose client is gone."""
+    for folder in pools_folder().iterdir():
+        owner = folder.name.partition("-")[0]
+        if owner.isdigit() and not is_alive(int(owner)) and _over(PoolFolder(folder)):
+            PoolFolder(folder).remove()
+
+
+def _over(pool: PoolFolder) -> bool:
+    """Has a pool ended? Where even its supervisor was killed, that shows in its ranks, on this host at least.
+
+    Before they were up, it shows in the supervisor, which is on this host if the pool is alone on it.
+    """
+    try:
+        if pool.gone() is not None:
+            return True
+        if not pool.ready:
+            settings = pool.settings()
+            near = settings["alone"] and settings["host"] == here().host
+            return near and not ours(pool.path.name, SUPERVISOR)
+        places = pool.places()
+    except (OSError, ValueError, KeyError):
+        return False
+    return all(place.host == here().host and not is_alive(place.pid) for place in places)

@@ -1,0 +1,78 @@
+"""Prepared data on their way: one machine asks another whether it has them, and sends what it has not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from workbench import problems
+from workbench.base.files import temporary_name
+from workbench.launch.gateway import Connection
+from workbench.launch.reports import Said
+from workbench.problems.data.cache import ours as private
+from workbench.problems.data.cache import root
+
+CHUNK = 2**20  # bytes
+
+
+def have(key: str, make: dict[str, Any] | None = None) -> bool:
+    """Are prepared data here, or can they be made here? Sound ones: whoever maps them checks their hashes."""
+    if not _place(key).is_dir() and make is not None:
+        problems.get(make["problem"])(**make["problem_args"]).open()  # type: ignore[attr-defined]
+    return _place(key).is_dir()
+
+
+def ship(link: Connection, data: Any, said: Said) -> None:
+    """Bring prepared data to a machine, unless they are there or can be made there."""
+    if link.ask("have", **data)[0]["have"]:
+        return
+    files = sorted(_place(data["key"]).iterdir())
+    total, done = sum(path.stat().st_size for path in files), 0
+    pieces = [(path, at) for path in files for at in range(0, max(path.stat().st_size, 1), CHUNK)]
+    for i, (path, at) in enumerate(pieces):
+        with path.open("rb") as file:
+            file.seek(at)
+            text = file.read(CHUNK)
+        ends = {"first": i == 0, "last": i == len(pieces) - 1}
+        link.ask("put", text, key=data["key"], name=path.name, **ends)
+        done += len(text)
+        said("bringing data, KiB", done // 1024, total // 1024)
+
+
+class Arriving:
+    """The other end of `ship`."""
+
+    def __init__(self) -> None:
+        self.aside: Path | None = None
+
+    def put(self, data: bytes, key: str, name: str, first: bool, last: bool) -> None:
+        """Append to a file of a folder of prepared data; `first` and `last`: of the whole folder."""
+        place = _place(key)
+        if first:
+            private(place.parent)
+            self.aside = temporary_name(place)
+            self.aside.mkdir()
+        assert self.aside is not None
+        if Path(name).name != name:
+            raise ValueError(f"name = {name!r}: is no plain file name")
+        with (self.aside / name).open("ab") as out:
+            out.write(data)
+        if last:
+            _settle(self.aside, place)
+
+
+def _settle(aside: Path, place: Path) -> None:
+    """Give the folder its name, unless somebody was faster."""
+    try:
+        aside.rename(place)
+    except OSError:
+        shutil.rmtree(aside, ignore_errors=True)
+        if not place.is_dir():
+            raise
+
+
+def _place(key: str) -> Path:
+    if Path(key).name != key:
+        raise ValueError(f"key = {key!r}: is no plain folder name")
+    return root() / "data" / key

@@ -1,0 +1,86 @@
+"""What is told of hosts: how far something is, what is wrong where, what there is now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+Said = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: on which host, what, what was found, and what is wanted."""
+
+    host: str
+    what: str
+    found: str
+    wanted: str
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """Findings as lines of text in columns."""
+    rows = [("host", "what", "found", "wanted"), *((f.host, f.what, f.found, f.wanted) for f in findings)]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return "\n".join(
+        "  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+@dataclass(frozen=True)
+class HostState:
+    """One host as `Cluster.status` shows it."""
+
+    host: str
+    state: str  # "up", or why not
+    ranks: int = 0  # of ours
+    cores: int | None = None
+    free: float | None = None  # GiB
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What there is of a cluster now. `hours`: host-hours since it went up; `cost`: what those came to."""
+
+    hosts: tuple[HostState, ...] = ()
+    hours: float | None = None
+    cost: float | None = None
+    note: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of ours on all hosts."""
+        return sum(host.ranks for host in self.hosts)
+
+
+Outputs = dict[str, tuple[int, str]]  # exit code and output of a command, by host
+
+REPORTS: dict[str, TypeAdapter[Any]] = {  # what a `Site` reports, by its method: as JSON on its way
+    "check": TypeAdapter(list[Finding]),
+    "status": TypeAdapter(Status),
+    "down": TypeAdapter(None),
+    "run": TypeAdapter(Outputs),
+}
+
+
+def unreached(host: str, said: str, known_hosts: str | None = None) -> Finding:
+    """Why a host could not be talked to, from the last words of ssh or Python."""
+    text = said.removeprefix(f"{host}: ")
+    if "verification failed" in text or "host key" in text.lower():
+        return Finding(host, "host key", text, f"its key in {known_hosts or '~/.ssh/known_hosts'}")
+    if "Permission denied" in text:
+        return Finding(host, "login", text, "a key that opens it without a question")
+    if "not found" in text or "No such file" in text:
+        return Finding(host, "Python", text, "the path of its Python, under python in the cluster's file")
+    if "Error" in text:
+        wanted = "the workbench's environment, see python in the cluster's file"
+        return Finding(host, "packages", text, wanted)
+    return Finding(host, "connection", text, "reached by ssh")
