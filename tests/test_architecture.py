@@ -28,7 +28,6 @@ class Row:
     path: str
     text: str
     probe: str
-    pending: str = ""  # what is not there yet, if anything
     edit: tuple[str, str, str] | None = None  # a file, a line of it, and what is put beside this
 
 
@@ -64,7 +63,6 @@ class Added(DelayModel):
 """,
         'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, delays={"kind": "added"}, problem="unit")\n'
         "assert wb.forecast(e).mean >= 0.25",  # 1000 samples over four workers
-        pending="core/delays is one module",
     ),
     Row(
         "an optimiser",
@@ -80,7 +78,6 @@ class Added(Optimiser):
         return model - 1e-3 * gradient / problem.samples, state
 """,
         'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, optimiser="added")\nassert len(wb.run(e).rounds) == 3',
-        pending="core/optimisers is one module",
     ),
     Row(
         "a problem",
@@ -93,7 +90,6 @@ class AddedArgs(UnitArgs):
     name: ClassVar[str] = "added"
 """,
         'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, problem="added")\nassert len(wb.run(e).rounds) == 3',
-        pending="arguments of problems stand in problems/__init__",
     ),
     Row(
         "a figure",
@@ -105,14 +101,12 @@ def added(trace, theme="light"):
     return go.Figure()
 """,
         'assert not wb.figures.added(None).data and "added" in dir(wb.figures)',
-        pending="figures/gallery is not there",
     ),
     Row(
         "a theory formula",
         "workbench/theory/added.py",
         'def added_time(workers: int) -> float:\n    """Half the workers."""\n    return workers / 2\n',
         'assert wb.theory.added_time(4) == 2 and "added_time" in dir(wb.theory)',
-        pending="theory/__init__ lists its functions",
     ),
     Row(
         "a code",
@@ -161,7 +155,6 @@ import subprocess, sys
 assert subprocess.check_output([sys.executable, "-m", "workbench", "added"], text=True) == "one more\\n"
 assert "added" in subprocess.check_output([sys.executable, "-m", "workbench", "--help"], text=True)
 """,
-        pending="commands are not found by name",
         edit=("workbench/cli/main.py", '    "lab": ("lab",),\n', '    "added": ("added",),\n'),
     ),
     Row(
@@ -174,7 +167,6 @@ from workbench_lectures import by_hand
 lecture = replace(by_hand.lecture, notebook="9-added")
 """,
         'from workbench_lectures import scripts\nassert list(scripts())[-1] == "9-added"',
-        pending="lectures are listed in workbench_lectures/__init__",
     ),
     Row(
         "a book entry",
@@ -186,7 +178,17 @@ PLACE = (5, 9)
 ENTRIES = (Entry("added", "One more", lambda setting: None),)
 """,
         'from workbench_book.catalogue import names\nassert names()[-1] == "added"',
-        pending="workbench_book/catalogue lists its modules",
+    ),
+    Row(
+        "a tab of the explorer",
+        "workbench/widgets/explorer/tabs/added.py",
+        """
+from workbench.widgets.explorer.tab import Tab
+
+class Added(Tab):
+    key, title, place = "added", "One more", 99
+""",
+        'from workbench.widgets import explore\nassert "One more" in explore().tabs.titles',
     ),
     Row(
         "a widget",
@@ -242,26 +244,14 @@ def added_to(clone: Path, rows: list[Row]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """All rows that are there, added at once."""
-    return added_to(tmp_path_factory.mktemp("clone"), [row for row in ROWS if not row.pending])
+    """All rows, added at once."""
+    return added_to(tmp_path_factory.mktemp("clone"), ROWS)
 
 
 @pytest.mark.xdist_group("additions")
-@pytest.mark.parametrize("what", [row.what for row in ROWS if not row.pending])
+@pytest.mark.parametrize("what", [row.what for row in ROWS])
 def test_one_file_is_enough(what: str, together: dict[str, str]) -> None:
     assert together[what] == "known"
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, id=row.what, marks=pytest.mark.xfail(reason=row.pending))
-        for row in ROWS
-        if row.pending
-    ],
-)
-def test_what_is_not_one_file_yet(row: Row, tmp_path: Path) -> None:
-    assert added_to(tmp_path, [row])[row.what] == "known"
 
 
 def test_every_row_of_the_table_is_tried_and_its_test_is_there() -> None:
@@ -270,12 +260,10 @@ def test_every_row_of_the_table_is_tried_and_its_test_is_there() -> None:
     assert [(what, path.replace("NAME", "added")) for what, path, _ in found] == [
         (r.what, r.path) for r in ROWS
     ]
-    for (what, _, tests), row in zip(found, ROWS, strict=True):
+    for what, _, tests in found:
         for path in re.findall(r"`(tests/[^`]+)`", tests):
             place = Path(path.partition("NAME")[0])
-            assert row.pending or (ROOT / (place if "NAME" not in path else place.parent)).exists(), (
-                f"{what}: {path}"
-            )
+            assert (ROOT / (place if "NAME" not in path else place.parent)).exists(), f"{what}: {path}"
 
 
 def test_the_page_lists_every_room_in_the_order_that_is_linted() -> None:

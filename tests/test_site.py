@@ -22,8 +22,8 @@ from tools.reference import everything, sections
 
 PUBLIC = dict(everything())
 NO_EXAMPLE = {
-    "workbench.straightline.keep": "draws pictures in a browser",
-    "workbench.straightline.main": "executes a notebook",
+    "workbench.batch.straightline.keep": "draws pictures in a browser",
+    "workbench.batch.straightline.main": "executes a notebook",
 }
 
 

@@ -130,7 +130,7 @@ def test_a_sweep_in_papermill(installed: Installed) -> None:
 
 @pytest.mark.slow
 def test_the_straight_line(installed: Installed) -> None:
-    assert "Written:" in installed.python("-m", "workbench.straightline")
+    assert "Written:" in installed.python("-m", "workbench.batch.straightline")
 
 
 def test_lab_serves_the_copied_notebooks(installed: Installed) -> None:

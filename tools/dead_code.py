@@ -13,8 +13,12 @@ CODE = ["workbench", "notebooks", "tests", "benchmarks", "tools"]
 # What libraries call or read by name.
 DECORATORS = ["@*_validator*", "@*.command*", "@*.group*", "@*fixture*", "@*hookimpl*", "@overload"]
 NAMES = {
-    "our own protocols": ["do_*", "job_*", "HOW"],  # the name stands in a message
-    "python": ["__getattr__", "__dir__", "category", "filename", "lineno", "showwarning", "log_message"],
+    "our own messages": ["do_*", "job_*", "sit"],
+    "python": ["__getattr__", "__dir__", "__signature__", "showwarning", "category", "filename", "lineno"],
+    "its libraries": ["log_message", "handle_starttag"],
+    "click": ["list_commands", "get_command", "format_commands", "ctx"],
+    "hatchling": ["initialize"],
+    "widgets": ["recalled", "scale_x", "display_page"],  # the page's half reads them
     "pytest": ["test_*", "pytest_*", "pytestmark"],
     "pydantic": ["model_config", "__pydantic_*"],
     "pyyaml": ["yaml_implicit_resolvers"],

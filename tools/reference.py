@@ -38,7 +38,7 @@ def sections() -> list[Section]:
         Section("figures", "wb.figures", _names(figures, *wb.figures.__all__), figures),
         Section("batch", "wb.batch", _names(batch, *wb.batch.__all__), batch),
         Section("live", "wb.live", _names("workbench.running.run", "Run"), "workbench.running.run"),
-        Section("straightline", "wb.straightline", _straight_line(), "workbench.straightline"),
+        Section("straightline", "wb.straightline", _straight_line(), "workbench.batch.straightline"),
         Section("problems", "wb.problems", _problems(), "workbench.problems"),
         Section("scheme", "The contract: schemes", _contract(), "workbench.core.scheme"),
         Section("effects", "The contract: effects", _effects(), "workbench.core.protocol"),
@@ -75,7 +75,7 @@ def _schemes() -> tuple[str, ...]:
 
 
 def _straight_line() -> tuple[str, ...]:
-    return _names("workbench.straightline", "common_target", "summary", "story", "keep", "main")
+    return _names("workbench.batch.straightline", "common_target", "summary", "story", "keep", "main")
 
 
 def _problems() -> tuple[str, ...]:

@@ -46,7 +46,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "schemes": ("workbench.schemes", None),
     "start": ("workbench.running.start", "start"),
     "start_all": ("workbench.running.start", "start_all"),
-    "straightline": ("workbench.straightline", None),
+    "straightline": ("workbench.batch.straightline", None),
     "theory": ("workbench.theory", None),
     "tune": ("workbench.planning.tuning", "tune"),
     "watch": ("workbench.widgets", "watch"),

@@ -11,10 +11,9 @@ import nbformat
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.lab import Lab, Noise, Server, browser, jupyter
+from tests.browser.lab import Noise, Server, browser, jupyter
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-Open = Callable[[str], Lab]
 
 
 @pytest.fixture(scope="session")

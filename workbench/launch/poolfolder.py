@@ -34,6 +34,11 @@ SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
 ARRAYS = "task.npz"  # in the run folder: what a task has besides words
 
 
+def say(*words: Any) -> None:
+    """A rank's line for the supervisor."""
+    print(SAY, *words, flush=True)
+
+
 @dataclass(frozen=True)
 class PoolFolder:
     """The folder of one pool."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import wraps
+from html import escape
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import ipywidgets as w
 
 from workbench.base.errors import RunError
 from workbench.figures import NoBrowser
-from workbench.widgets.explorer.tables import sentence
 
 P = ParamSpec("P")
 EXPECTED = (ValueError, OSError, RunError, NoBrowser)  # their messages are written for users
@@ -50,6 +50,14 @@ def words(error: Exception) -> str:
         if isinstance(error, EXPECTED) and text
         else f"this should not have happened: {type(error).__name__}: {text}"
     )
+
+
+def sentence(text: str, bad: bool = False) -> str:
+    """A sentence; one that is bad news is told to screen readers at once."""
+    if not text:
+        return ""
+    role = ' role="alert"' if bad else ' role="status"'
+    return f'<div class="wb {"wb-wrong" if bad else "wb-note"}"{role}>{escape(text)}</div>'
 
 
 def sides(*children: w.Widget) -> w.HBox:

@@ -13,18 +13,9 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
-from workbench.launch.poolfolder import SAY
+from workbench.launch.poolfolder import say
 from workbench.launch.processes import die_with_parent
-
-NAP, LONG_NAP, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
-RUNG_NAP = 0.5  # s, of who is rung when there is something
-
-
-def say(*words: Any) -> None:
-    """A line for the supervisor."""
-    print(SAY, *words, flush=True)
 
 
 def main(folder: Path) -> None:

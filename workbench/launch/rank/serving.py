@@ -20,16 +20,17 @@ from workbench.core.plan import MASTER
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
 from workbench.launch.errors import described
-from workbench.launch.poolfolder import ARRAYS, PoolFolder
+from workbench.launch.poolfolder import ARRAYS, PoolFolder, say
 from workbench.launch.processes import Place, here, is_alive
 from workbench.launch.rank.clocks import answer, measured
-from workbench.launch.rank.main import LONG_AFTER, LONG_NAP, NAP, RUNG_NAP, say
 from workbench.launch.rank.part import Over, Part, Stopped, part_of
 from workbench.launch.task import Task
 from workbench.trace.layout import ENDED
 from workbench.trace.records import Record
 
 UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
+NAP, LONG_NAP, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
+RUNG_NAP = 0.5  # s, of who is rung when there is something
 
 
 def serve(folder: Path) -> None:

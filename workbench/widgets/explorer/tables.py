@@ -89,11 +89,3 @@ def speeds(found: pd.DataFrame, target: float) -> str:
 
 def _times(value: float) -> str:
     return "–" if value != value else f"{value:.3g}×"
-
-
-def sentence(text: str, bad: bool = False) -> str:
-    """A sentence; one that is bad news is told to screen readers at once."""
-    if not text:
-        return ""
-    role = ' role="alert"' if bad else ' role="status"'
-    return f'<div class="wb {"wb-wrong" if bad else "wb-note"}"{role}>{escape(text)}</div>'

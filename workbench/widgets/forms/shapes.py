@@ -9,10 +9,10 @@ import ipywidgets as w
 
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
-from workbench.widgets.explorer.tables import sentence
 from workbench.widgets.forms.fields import Field, fields_of, menu
 from workbench.widgets.forms.form import Form
 from workbench.widgets.forms.setup import SHARED, Shape, blamed, nearest
+from workbench.widgets.guard import sentence
 
 
 class ShapeForm(w.VBox):

@@ -23,9 +23,9 @@ from workbench.widgets.explorer.ahead import names_of
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.widgets.explorer.kept import Kept, delete, describe, keep, kept_runs
 from workbench.widgets.explorer.tab import Drawing, Tab
-from workbench.widgets.explorer.tables import sentence, table
+from workbench.widgets.explorer.tables import table
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import guarded, offered, row
+from workbench.widgets.guard import guarded, offered, row, sentence
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from workbench.figures.gallery.tree import tree
 from workbench.figures.gallery.winners import winners
 from workbench.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
-from workbench.widgets.explorer.tables import costs, sentence
+from workbench.widgets.explorer.tables import costs
 from workbench.widgets.forms.setup import Setup, Shape, with_shape
-from workbench.widgets.guard import guarded, row, sides
+from workbench.widgets.guard import guarded, row, sentence, sides
 from workbench.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers

@@ -15,8 +15,8 @@ from workbench.running.run import Run
 from workbench.running.start import ENGINES, start_all
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.tab import Drawing, Tab
-from workbench.widgets.explorer.tables import sentence, speeds
-from workbench.widgets.guard import guarded, offered, row
+from workbench.widgets.explorer.tables import speeds
+from workbench.widgets.guard import guarded, offered, row, sentence
 from workbench.widgets.plots.liveplot import LivePlot
 
 WORDS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench import straightline
+from workbench.batch import straightline
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,72 @@
+"""How the package is built, in figures: few rooms, few late imports, file names in one place, functions on a screen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import workbench
+from workbench.launch import poolfolder
+from workbench.trace import layout
+
+PACKAGE = Path(workbench.__file__).parent
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if "shipped" not in path.parts)
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+ROOMS, LOOSE, LATE, TYPES, LONGEST, LARGEST = 20, 4, 20, 10, 60, 500
+
+
+def within(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
+    """Imports of the package inside of such nodes."""
+    for outer in ast.walk(tree):
+        if isinstance(outer, kinds):
+            if isinstance(outer, ast.If) and "TYPE_CHECKING" not in ast.unparse(outer.test):
+                continue
+            for node in ast.walk(outer):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "workbench":
+                    yield node
+
+
+def test_there_are_few_rooms() -> None:
+    rooms = [path for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
+    loose = [path.name for path in PACKAGE.glob("*.py")]
+    assert len(rooms) + len(loose) - 2 <= ROOMS  # `__init__` and `__main__` are doors
+    assert len(loose) <= LOOSE, loose
+
+
+def test_imports_stand_at_the_top() -> None:
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    late = {(path, node) for path, tree in TREES.items() for node in within(tree, functions)}
+    types = {(path, node) for path, tree in TREES.items() for node in within(tree, (ast.If,))}
+    assert len(late) <= LATE
+    assert len(types) <= TYPES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_and_functions_fit(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LARGEST
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno + 1 <= LONGEST, node.name
+
+
+def names_of(module: object) -> set[str]:
+    """Values of a module that name files; those that are also plain words are left out."""
+    texts = (v for v in vars(module).values() if isinstance(v, str) and not v.startswith("_"))
+    return {text for text in texts if Path(text).suffix in (".json", ".npz", ".npy", ".f64", ".parquet")}
+
+
+@pytest.mark.parametrize("home", [layout, poolfolder], ids=["run folder", "pool folder"])
+def test_a_files_name_stands_in_one_module(home: object) -> None:
+    names = names_of(home)
+    assert names
+    here = Path(str(getattr(home, "__file__", "")))
+    found = [
+        (str(path.relative_to(PACKAGE)), node.value)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if path != here and isinstance(node, ast.Constant) and node.value in names
+    ]
+    assert not found
