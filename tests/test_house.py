@@ -49,7 +49,8 @@ def test_files_and_functions_fit(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LARGEST
     for node in ast.walk(TREES[path]):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno + 1 <= LONGEST, node.name
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            assert not body or (node.end_lineno or 0) - body[0].lineno + 1 <= LONGEST, node.name
 
 
 def names_of(module: object) -> set[str]:

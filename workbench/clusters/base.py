@@ -127,11 +127,11 @@ class Cluster(Family):
         return There(self.name, way, settings, self.carried(), self.files(), self.cache)
 
     def open_pool(self, ranks: int, said: Said = quiet) -> Pool:
-        """See `Site.open`."""
+        """Start so many ranks and the master's; raises `ClusterError`."""
         return self.site.open(ranks, said)
 
     def holder(self, words: dict[str, Any], home: Path) -> Holder:
-        """See `Site.holder`."""
+        """Who has the run of a folder, as `words` of its holder.json say."""
         return self.site.holder(words, home)
 
     # ---------------------------------------------------------------- for `workbench cluster`
@@ -146,15 +146,15 @@ class Cluster(Family):
             raise ClusterError(f"{self.name}: {otherwise}\n{table(found)}")
 
     def check(self, said: Said = quiet) -> list[Finding]:
-        """See `Site.check`."""
+        """What is missing here for runs; empty: nothing."""
         return self.site.check(said)
 
     def status(self, said: Said = quiet) -> Status:
-        """See `Site.status`."""
+        """What there is of it now."""
         return self.site.status(said)
 
     def down(self, said: Said = quiet) -> None:
-        """See `Site.down`."""
+        """End what runs there, and take back what `up` made."""
         self.site.down(said)
 
     def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from typing_extensions import override
+
 from workbench.base.settings import setting
 from workbench.clusters.base import Cluster
 from workbench.launch import mpiexec
@@ -25,8 +27,8 @@ class ThisMachine(Site):
 
     cluster: Local
 
+    @override
     def open(self, ranks: int, said: Said = quiet) -> ChildPool:
-        """See `Site.open`."""
         mpiexec.check_room(ranks)
         sweep()
         folder = make_folder(
@@ -59,8 +61,8 @@ class ThisMachine(Site):
         """End this user's ranks on this machine, those of other notebooks, too; not those of other clusters."""
         sweep_processes(self.cluster.mark)
 
+    @override
     def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
-        """See `Site.run`."""
         answer = Host().do_run(b"", list(command))
         return {socket.gethostname(): (answer["code"], answer["output"])}
 
@@ -70,6 +72,6 @@ class Local(Cluster):
 
     kind: Literal["local"] = setting("local", "this machine")
 
+    @override
     def here(self) -> Site:
-        """See `Cluster.here`."""
         return ThisMachine(self)

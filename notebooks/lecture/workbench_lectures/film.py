@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 import numpy as np
+from typing_extensions import override
 
 from workbench.base.types import Array
 from workbench.experiment import Experiment
@@ -77,8 +78,8 @@ class Filmed(Run):
     def note(self, words: str) -> None:
         """It is made from what is shown."""
 
+    @override
     def rows(self, first: int = 0) -> Rows:
-        """See `Run.rows`."""
         rows = self.run.rows(first)
         count = self._count(rows["time"], first)
         return {name: column[:count] for name, column in rows.items()}

@@ -18,6 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from typing_extensions import override
+
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError, setting
 from workbench.clusters.base import Cluster
@@ -206,16 +208,16 @@ class Ec2(Ec2Settings):
         """To the head."""
         return self.machines.gateway
 
+    @override
     def without(self, hosts: Sequence[str]) -> Cluster | None:
-        """See `Cluster.without`."""
         return self.machines.without(hosts)
 
     def carried(self) -> dict[str, Any]:
         """To the head it is a cluster of kind ssh, and nothing there knows of EC2."""
         return self.machines.carried()
 
+    @override
     def here(self) -> Site:
-        """See `Cluster.here`."""
         return self.machines.here()
 
     def status(self, said: Said = quiet) -> Status:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from typing_extensions import override
+
 from workbench.base.settings import setting
 from workbench.clusters.slurm.login import Login
 from workbench.clusters.slurm.settings import SlurmSettings
@@ -20,6 +22,6 @@ class Slurm(SlurmSettings):
 
     kind: Literal["slurm"] = setting("slurm", "a cluster with Slurm's queue")
 
+    @override
     def here(self) -> Site:
-        """See `Cluster.here`."""
         return Login(self)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from workbench.base.errors import ClusterError
 from workbench.clusters.slurm.job import Wish, refusal, script, submitted
 from workbench.clusters.slurm.queue import Refused, Ticket, call
@@ -37,12 +39,12 @@ class SlurmPool(FolderPool):
     ticket: Ticket = field(kw_only=True)
 
     @property
+    @override
     def running(self) -> bool:
-        """See `FolderPool.running`."""
         return not self.ticket.job().over
 
+    @override
     def wait(self, seconds: float) -> bool:
-        """See `FolderPool.wait`."""
         return self.ticket.await_end(seconds)
 
     def kill(self) -> None:
@@ -55,8 +57,8 @@ class SlurmPool(FolderPool):
             self.kill()
         super().close()
 
+    @override
     def submit(self, task: Task, said: Said = quiet) -> None:
-        """See `Pool.submit`."""
         super().submit(task, said)
         (self.folder / RUN).write_text(task.folder)
 
@@ -65,8 +67,8 @@ class SlurmPool(FolderPool):
         if idle(self.folder):
             self.close()
 
+    @override
     def words(self) -> dict[str, Any]:
-        """See `Pool.words`."""
         return {**super().words(), "job": self.ticket.number}
 
     @property
@@ -80,8 +82,8 @@ class SlurmPool(FolderPool):
         return float("inf") if self.ticket.job().waits else super().start_patience
 
     @property
+    @override
     def up_note(self) -> str:
-        """See `FolderPool.up_note`."""
         job = self.ticket.job()
         return self.ticket.trouble or (job.waiting() if job.waits else super().up_note)
 
@@ -103,7 +105,7 @@ class SlurmPool(FolderPool):
             raise
 
     def reason(self) -> str | None:
-        """See `Pool.reason`: the ranks' own, else what Slurm says became of the job."""
+        """See `Holder.reason`: the ranks' own, else what Slurm says became of the job."""
         return super().reason() or self._ending()
 
     def _ending(self) -> str | None:

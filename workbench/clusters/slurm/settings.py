@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator
+from typing_extensions import override
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import setting
@@ -74,8 +75,8 @@ class SlurmSettings(Cluster):
     elsewhere: ClassVar[bool] = True
     alone: ClassVar[bool] = True
 
+    @override
     def located(self, folder: Path) -> Self:
-        """See `Cluster.located`."""
         if self.login is None:
             return self
         found = self.head.located(folder)

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from workbench.base.errors import ClusterError
 from workbench.clusters.ssh.settings import SshSettings
 from workbench.clusters.ssh.survey import Facts, survey
@@ -113,8 +115,8 @@ class Head(Site):
         self.fleet.each("clear", said, "clearing up")
         here.do_clear(b"")
 
+    @override
     def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
-        """See `Site.run`."""
         found = self.fleet.each("run", said, "running", command=list(command))
         here = Host().do_run(b"", list(command))
         results = {self.cluster.first: here, **found}

@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 from typing import Literal
 
+from typing_extensions import override
+
 from workbench.base.errors import ClusterError
 from workbench.base.settings import setting
 from workbench.clusters.ssh.bills import bill
@@ -25,8 +27,8 @@ class Ssh(SshSettings):
 
     kind: Literal["ssh"] = setting("ssh", "hosts that are reached by ssh")
 
+    @override
     def here(self) -> Site:
-        """See `Cluster.here`."""
         return Head(self)
 
     def up(self, said: Said = quiet) -> None:
@@ -41,12 +43,12 @@ class Ssh(SshSettings):
                     self.down(said)
             raise
 
+    @override
     def down(self, said: Said = quiet) -> None:
-        """See `Cluster.down`."""
         super().down(said)
         bill(self).end()
 
+    @override
     def status(self, said: Said = quiet) -> Status:
-        """See `Cluster.status`."""
         found = super().status(said)
         return bill(self).added(found, len(found.hosts))

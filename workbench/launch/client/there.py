@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from workbench.base.errors import ClusterError
 from workbench.launch.gateway import AGENT, Connection, Gateway, Lost
 from workbench.launch.mirror import Mirror
@@ -55,8 +57,8 @@ class There(Site):
         files = {name: Path(path).read_text() for name, path in self.files.items()}
         return self.way.connect(AGENT, cluster=self.carried, files=files, cache=self.cache)
 
+    @override
     def open(self, ranks: int, said: Said = quiet) -> RemotePool:
-        """See `Site.open`."""
         said("connecting", 0, 1)
         link = self.connect()
         try:
@@ -66,8 +68,8 @@ class There(Site):
             link.close()
             raise
 
+    @override
     def holder(self, words: dict[str, Any], home: Path) -> Far:
-        """See `Site.holder`."""
         there = words["there"]
         return Far(self, there["folder"], there["words"], Mirror(home, there["bases"]))
 
@@ -78,16 +80,16 @@ class There(Site):
         except ClusterError as error:
             return [unreached(self.way.host, str(error), self.files.get("known_hosts"))]
 
+    @override
     def status(self, said: Said = quiet) -> Status:
-        """See `Site.status`."""
         return self._reported("status", said)
 
+    @override
     def down(self, said: Said = quiet) -> None:
-        """See `Site.down`."""
         self._reported("down", said)
 
+    @override
     def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
-        """See `Site.run`."""
         return self._reported("run", said, command=list(command))
 
     def _reported(self, what: str, said: Said, **words: Any) -> Any:
@@ -170,8 +172,8 @@ class Far(Holder):
         """See `Holder.there`: as far as was known at the last look."""
         return self._there
 
+    @override
     def reason(self) -> str | None:
-        """See `Holder.reason`."""
         home = str(self.mirror.home)
         if self._broken is not None:
             host = self.site.way.host
@@ -179,8 +181,8 @@ class Far(Holder):
         reason = self._link().ask("reason", folder=self.folder, words=self.words)[0]["reason"]
         return None if reason is None else f"{reason}; wb.resume({home!r}) goes on from the last checkpoint"
 
+    @override
     def release(self) -> None:
-        """See `Holder.release`."""
         if self.connection is not None:
             self.connection.close()
             self.connection = None
@@ -213,26 +215,26 @@ class RemotePool(Pool):
             return otherwise
 
     @property
+    @override
     def alive(self) -> bool:
-        """See `Pool.alive`."""
         return not self.closed and bool(self._known("alive", False))
 
     @property
     def there(self) -> bool:
-        """See `Pool.there`: as far as was known at the last look."""
+        """See `Holder.there`: as far as was known at the last look."""
         return self.far.there if self.far is not None else self.alive
 
+    @override
     def reason(self) -> str | None:
-        """See `Pool.reason`."""
         return None if self.far is None else self.far.reason()
 
+    @override
     def lost(self) -> list[str]:
-        """See `Pool.lost`."""
         return list(self._known("lost", []))
 
     @property
+    @override
     def places(self) -> list[Place]:
-        """See `Pool.places`."""
         return [Place(*place) for place in self._state()["places"]]
 
     def await_ready(self, said: Said = quiet) -> None:
@@ -254,8 +256,8 @@ class RemotePool(Pool):
             said(state["note"], state["up"], self.ranks)
             time.sleep(LOOK_EVERY)
 
+    @override
     def submit(self, task: Task, said: Said = quiet) -> None:
-        """See `Pool.submit`."""
         if task.data is not None:
             ship(self.link, task.data, said)
         home = Path(task.folder)
@@ -265,23 +267,23 @@ class RemotePool(Pool):
         self.far = Far(self.site, done["folder"], done["words"], mirror, self.link)
 
     @property
+    @override
     def waiting(self) -> bool:
-        """See `Pool.waiting`."""
         return bool(self._known("waiting", False))
 
+    @override
     def words(self) -> dict[str, Any]:
-        """See `Pool.words`."""
         assert self.far is not None
         there = {"folder": self.far.folder, "words": self.far.words, "bases": self.far.mirror.bases}
         return {"cluster": self.site.settings, "there": there}
 
+    @override
     def look(self) -> None:
-        """See `Pool.look`."""
         if self.far is not None:
             self.far.look()
 
+    @override
     def close(self) -> None:
-        """See `Pool.close`."""
         self.closed = True
         try:
             self.link.ask("close", pool=self.name)
@@ -291,7 +293,7 @@ class RemotePool(Pool):
             self.release()
 
     def release(self) -> None:
-        """See `Pool.release`: without its client the agent ends, and its pools with it."""
+        """See `Holder.release`: without its client the agent ends, and its pools with it."""
         self.closed = True
         self._over.set()
         self.link.close()

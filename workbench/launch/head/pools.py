@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from workbench.base.errors import ClusterError
 from workbench.base.files import private_folder
 from workbench.launch import mpiexec
@@ -86,31 +88,31 @@ class FolderPool(Pool):
         return "starting processes"
 
     @property
+    @override
     def there(self) -> bool:
-        """See `Pool.there`."""
         return self.running and self.files.gone() is None
 
     @property
+    @override
     def alive(self) -> bool:
-        """See `Pool.alive`."""
         return self.there and not self.files.quitting
 
     @property
+    @override
     def places(self) -> list[Place]:
-        """See `Pool.places`."""
         return self.files.places()
 
+    @override
     def reason(self) -> str | None:
-        """See `Pool.reason`."""
         self.wait(8.0)
         return (self.files.gone() or {}).get("reason")
 
+    @override
     def lost(self) -> list[str]:
-        """See `Pool.lost`."""
         return list((self.files.gone() or {}).get("gone", []))
 
+    @override
     def await_ready(self, said: Said = quiet) -> None:
-        """See `Pool.await_ready`."""
         until = time.monotonic() + self.start_patience
         while not self.files.ready:
             if not self.alive:
@@ -129,24 +131,24 @@ class FolderPool(Pool):
         why = next(iter(self.files.logged()), "it ended without a word")
         return f"{self.ranks} processes: mpiexec could not start them ({why}); see {self.files.log}"
 
+    @override
     def submit(self, task: Task, said: Said = quiet) -> None:
-        """See `Pool.submit`."""
         self.tasks.append(self.files.hand_in(task.words(), task.arrays))
 
     @property
+    @override
     def waiting(self) -> bool:
-        """See `Pool.waiting`."""
         return bool(self.tasks) and self.tasks[-1].exists()
 
+    @override
     def words(self) -> dict[str, Any]:
-        """See `Pool.words`."""
         return {"cluster": self.cluster, "pool": str(self.folder)}
 
     def leave(self) -> None:
         """Whoever used it is gone without closing it; nothing to do for a pool that has an owner, see `make_folder`."""
 
+    @override
     def close(self) -> None:
-        """See `Pool.close`."""
         if self.folder.exists():
             self.files.quit()
         if not self.wait(8.0):
@@ -161,28 +163,28 @@ class ChildPool(FolderPool):
     supervisor: subprocess.Popen[bytes] = field(kw_only=True)
 
     @property
+    @override
     def running(self) -> bool:
-        """See `FolderPool.running`."""
         return self.supervisor.poll() is None
 
+    @override
     def wait(self, seconds: float) -> bool:
-        """See `FolderPool.wait`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.supervisor.wait(seconds)
         return not self.running
 
+    @override
     def clear(self) -> None:
-        """See `Pool.clear`."""
         self.close()
 
+    @override
     def kill(self) -> None:
-        """See `FolderPool.kill`."""
         self.supervisor.terminate()
         if not self.wait(LEAVING):
             self.supervisor.kill()
 
+    @override
     def words(self) -> dict[str, Any]:
-        """See `Pool.words`."""
         return {**super().words(), "supervisor": self.supervisor.pid}
 
 
