@@ -58,10 +58,11 @@ test: env lint ## Lint, then all tests but the slow ones; those in a browser com
 test-all: env lint ## Lint, then every test, with 1000 examples for each property
 	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) --dist loadgroup
 
-format: env ## Format the code, mend what can be mended, renew the README's table of schemes
+format: env ## Format the code, mend what can be mended, renew the table of schemes and the picture of the rooms
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/python tools/schemes_table.py
+	$(BIN)/python tools/rooms.py --draw >/dev/null
 
 lock: env ## Remake requirements.lock with the newest versions that pyproject.toml allows
 	$(BIN)/python tools/make_env.py --lock
