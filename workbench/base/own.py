@@ -12,18 +12,21 @@ import inspect
 import linecache
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from workbench.base.settings import SettingError
+from workbench.base.settings import SettingError, user_path
 
 OURS = ("workbench", "workbench_book", "workbench_lectures")
+LOOSE = "own_"  # begins the name of a loose file's module
 MOST = 20 * 2**20  # bytes of a definition with all that it holds
 
 
@@ -55,14 +58,59 @@ def _installed(file: str) -> bool:
     return any(Path(file).resolve().is_relative_to(Path(path).resolve()) for path in paths)
 
 
+def class_of(name: str, field: str) -> type:
+    """Class of a loose file, named as in ``"mine.py:Half"``; the file is read again once it has changed.
+
+    Raises `SettingError` where file or class are not there, or the file cannot be run, with its line.
+    """
+    text, _, wanted = name.rpartition(":")
+    file = user_path(text, field).resolve()
+    if not file.is_file():
+        raise SettingError(f"{field} = {name!r}: there is no file {text!r}; write FILE.py:CLASS")
+    state = file.stat()
+    try:
+        module = _module(str(file), (state.st_mtime_ns, state.st_size))
+    except Exception as error:  # a user's own code may raise anything
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+        line = lines[-1] if lines else getattr(error, "lineno", None)
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SettingError(f"{field} = {name!r}: line {line} of the file cannot be run ({why})") from error
+    found = getattr(module, wanted, None)
+    if not isinstance(found, type):
+        raise SettingError(f"{field} = {name!r}: {text!r} defines no class {wanted!r}")
+    return found
+
+
+@lru_cache(maxsize=32)
+def _module(file: str, stamp: tuple[int, int]) -> ModuleType:
+    linecache.checkcache(file)
+    spec = spec_from_file_location(f"{LOOSE}{Path(file).stem}_{sha256(file.encode()).hexdigest()[:8]}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def source_of(cls: type) -> Source:
     """Source of a class, wherever its methods were compiled; raises `SettingError` where no text is known."""
     for code in _codes(cls):
         text = "".join(linecache.getlines(code.co_filename))
         for node in ast.walk(ast.parse(text)) if text else ():
             if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and _within(code, node):
-                return Source(cls.__name__, text, sha256(ast.unparse(node).encode()).hexdigest())
+                return Source(cls.__name__, text, _digest(node))
     raise SettingError(f"{cls.__name__}: its source is not to be had; define it in a cell or a file")
+
+
+def digest_in(text: str, name: str) -> str:
+    """Hash of the class of that name in a source text, the last one; empty where there is none."""
+    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef) and n.name == name]
+    return _digest(found[-1]) if found else ""
+
+
+def _digest(node: ast.ClassDef) -> str:
+    return sha256(ast.unparse(node).encode()).hexdigest()
 
 
 def _within(code: CodeType, node: ast.ClassDef) -> bool:
@@ -181,4 +229,4 @@ def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str,
     return None
 
 
-__all__ = ["Source", "is_own", "received", "sent", "source_of"]
+__all__ = ["Source", "class_of", "digest_in", "is_own", "received", "sent", "source_of"]

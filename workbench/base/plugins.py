@@ -24,6 +24,7 @@ from pkgutil import iter_modules
 from threading import RLock
 from typing import Any, ClassVar, TypeVar
 
+from workbench.base.own import LOOSE, class_of
 from workbench.base.settings import SettingError, Settings, unknown_name
 
 T = TypeVar("T")
@@ -74,7 +75,8 @@ class Catalogue(Mapping[str, type[T]]):
         A package that comes later takes no name of another's.
         """
         taken = self._classes.get(name, cls)
-        if _home(cls) in (_home(taken), "workbench", "__main__"):
+        home = _home(cls)
+        if home in (_home(taken), "workbench", "__main__") or home.startswith(LOOSE):
             self._classes[name] = cls
         else:
             warnings.warn(
@@ -83,6 +85,11 @@ class Catalogue(Mapping[str, type[T]]):
                 PluginWarning,
                 stacklevel=2,
             )
+
+    def replace(self, cls: type[T]) -> None:
+        """Register a class in place of whatever has its name."""
+        self._all()
+        self._classes[_name(cls)] = cls
 
     def __getitem__(self, name: str) -> type[T]:
         return self._all()[name]
@@ -94,7 +101,12 @@ class Catalogue(Mapping[str, type[T]]):
         return len(self._all())
 
     def get_class(self, name: object) -> type[T]:
-        """Class of a name; raises `SettingError` with the nearest one."""
+        """Class of a name, or of a loose file ("mine.py:Half"); raises `SettingError` with the nearest name."""
+        if isinstance(name, str) and ".py:" in name:
+            found = class_of(name, self.field)
+            if getattr(found, "catalogue", None) is not self:
+                raise SettingError(f"{self.field} = {name!r}: is no {self.field} with a name of its own")
+            return found
         if not isinstance(name, str) or name not in self:
             raise unknown_name(self.field, name, self)
         return self[name]

@@ -13,6 +13,7 @@ from typing import Any
 from workbench import problems, schemes
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.files import sha256
+from workbench.base.own import received, sent
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream, law_of
@@ -24,6 +25,7 @@ from workbench.experiment import Experiment
 from workbench.problems import OnData, problem_from
 from workbench.problems.base import Problem
 from workbench.problems.data import PREPARED, catalogue
+from workbench.trace.definitions import classes_of
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Task:
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
+    code: str = ""  # classes of the user's own, by value, see `base.own`; kept nowhere
 
     def words(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
@@ -69,9 +72,17 @@ def task_of(
         model, state = problem.start(), e.build_optimiser().start(problem)
     crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
     arrays = pack(e.plan, model, state)
+    begun, own = begun_with(e), classes_of(e)
+    words = {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", **options}
+    return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
+
+
+def _named(e: Experiment) -> dict[str, Any]:
+    """The experiment's fields, classes by their own names, also those of loose files, which ranks may not see."""
     spec = e.model_dump(mode="json")
-    begun = begun_with(e)
-    return Task(secrets.randbits(63), spec, str(folder), arrays, crashes=crashes, begun=begun, **options)
+    spec["delays"]["kind"] = type(e.delays).model_fields["kind"].default
+    own = (e.built_scheme.name, e.problem_spec.name, e.build_optimiser().name)
+    return {**spec, **dict(zip(("scheme", "problem", "optimiser"), own, strict=True))}
 
 
 def begun_with(e: Experiment) -> dict[str, str]:
@@ -173,6 +184,8 @@ class Unpacked:
 def unpacked(task: Task) -> Unpacked:
     """Build scheme, plan, problem and delays; the experiment was checked before it was handed in."""
     spec = task.spec
+    for cls in received(task.code) if task.code else ():
+        cls.catalogue.replace(cls)  # type: ignore[attr-defined]
     plan, model, state = unpack(task.arrays)
     args = problems.get(spec["problem"])(**{**spec["problem_args"], **_mapped(task)})
     setup = Setup(

@@ -48,6 +48,7 @@ from workbench.running.precision import lost_digits
 from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, tell
 from workbench.trace import records
 from workbench.trace.assembled import diverged, put_together
+from workbench.trace.definitions import experiment_of, keep
 from workbench.trace.folder import claimed, new_folder
 from workbench.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, SPEC, STOP, TASK
 from workbench.trace.trace import Trace
@@ -205,7 +206,7 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k != "spec"})
+        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code")})
 
     def held_by(self, words: dict[str, Any]) -> None:
         """Write into the run folder who has the run, see `Pool.words`."""
@@ -379,6 +380,7 @@ def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
     try:
         claim = claimed(home)
         experiment.write(home / SPEC)
+        keep(home, experiment)
         write_json(home / TASK, {**options, "first": 0})
     except OSError as error:
         raise SettingError(f"folder = {str(home)!r}: cannot be written ({error.strerror})") from None
@@ -396,7 +398,7 @@ def attach(folder: str | Path) -> RealRun:
     workbench.base.settings.SettingError: folder = 'no-run-here': holds no run on real processes; ...
     """
     home = real_folder(folder)
-    run = RealRun(Experiment.read(home / SPEC), home)
+    run = RealRun(experiment_of(home, same=True), home)
     return run.begin(run.follow)
 
 
@@ -426,7 +428,7 @@ def resume(folder: str | Path) -> RealRun:
             raise SettingError(
                 f"folder = {str(folder)!r}: this run is complete, there is nothing to go on with"
             )
-        run = RealRun(Experiment.read(home / SPEC), home, cluster_of(home))
+        run = RealRun(experiment_of(home, same=True), home, cluster_of(home))
     except BaseException:
         claim.release()
         raise

@@ -20,7 +20,7 @@ from workbench.core.plan import MASTER
 from workbench.core.protocol import LOST, MODEL, AllReduce, Commit, Compute, Message, Node, Recv, Send
 from workbench.engines.real.learner import Learner
 from workbench.experiment import Experiment
-from workbench.trace.layout import SPEC
+from workbench.trace.definitions import experiment_of
 from workbench.trace.records import check_kept, read_arrivals, read_rows
 
 
@@ -32,7 +32,7 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     """
     home = path_of(folder, "folder")
     check_kept(home)
-    e = Experiment.read(home / SPEC)
+    e = experiment_of(home, same=True)
     done = len(read_rows(home)) if rounds is None else rounds
     with one_thread():
         return np.array(_Again(e, home, done).models())

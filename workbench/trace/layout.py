@@ -6,6 +6,7 @@ from __future__ import annotations
 SPEC, RUN = "spec.json", "run.json"  # the experiment; engine, versions and the like, written last
 ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"
 FILES = (SPEC, RUN, ROUNDS, EVENTS, MODEL)
+OWN = "own-{}.py"  # source of a class of the user's own, by its name
 
 # What a run on real processes has besides, from its start ...
 TASK, HOLDER = "task.json", "holder.json"  # how it is run, and who has it

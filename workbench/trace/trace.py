@@ -22,6 +22,7 @@ from workbench.base.text import in_seconds, read_json
 from workbench.base.types import Array
 from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
+from workbench.trace import definitions
 from workbench.trace.layout import EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Trace:
         """
         (folder / RUN).unlink(missing_ok=True)
         self.experiment.write(folder / SPEC)
+        own = definitions.keep(folder, self.experiment)
         for name, table in ((ROUNDS, self.rounds), (EVENTS, self.events)):
             with atomic_write(folder / name) as out:
                 table.to_parquet(out)
@@ -122,7 +124,7 @@ class Trace:
             np.save(out, self.model, allow_pickle=False)
         run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
         there = [name for name in FILES if name != RUN]
-        write_sums(folder, [*there, *more], {RUN: run.encode()})
+        write_sums(folder, [*there, *own, *more], {RUN: run.encode()})
         with atomic_write(folder / RUN) as out:
             out.write(run.encode())
 
@@ -139,7 +141,7 @@ class Trace:
         run = read_json(path / RUN, "engine", "initial")
         rounds, events = (_read(pd.read_parquet, path / name) for name in (ROUNDS, EVENTS))
         return cls(
-            experiment=Experiment.read(path / SPEC),
+            experiment=definitions.experiment_of(path),
             engine=run.pop("engine"),
             columns={str(name): rounds[name].to_numpy() for name in rounds},
             event_rows={str(name): events[name].to_numpy() for name in events},
@@ -149,7 +151,11 @@ class Trace:
         )
 
     def replay(self) -> Trace:
-        """Run the same experiment again; on the virtual clock this gives the same bits."""
+        """Run the same experiment again; on the virtual clock this gives the same bits.
+
+        Raises `SettingError` where a definition of the user's own is not the one of the run any more.
+        """
+        definitions.check_same(self.experiment, self.info.get("own", {}), "memory")
         options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
         again: Trace = wb.run(self.experiment, engine=self.engine, **options)
         return again
@@ -171,7 +177,9 @@ def _read(read: Callable[[Path], Any], path: Path) -> Any:
 
 def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:
     """What a run folder keeps besides the tables: seed, versions, platform."""
-    return {"seed": experiment.seed, "versions": versions(), "platform": platform.platform(), **more}
+    own = {source.name: source.digest for source in definitions.sources_of(experiment)}
+    known = {"seed": experiment.seed, "versions": versions(), "platform": platform.platform()}
+    return {**known, **({"own": own} if own else {}), **more}
 
 
 def versions() -> dict[str, str]:

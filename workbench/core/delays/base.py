@@ -67,6 +67,8 @@ def law_of(value: Any) -> DelayModel:
     if "kind" not in value:
         raise ValueError("has no kind; give one, e.g. {kind: constant}")
     laws, kind = DelayModel.catalogue, value["kind"]
+    if isinstance(kind, str) and ".py:" in kind:  # of a loose file
+        return laws.get_class(kind)(**{name: given for name, given in value.items() if name != "kind"})
     if not isinstance(kind, str) or kind not in laws:
         raise ValueError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
     return laws[kind](**value)

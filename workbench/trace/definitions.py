@@ -1,0 +1,72 @@
+"""What a run was made with of the user's own: sources beside it, as text, and whether they are the same today."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from workbench.base.files import atomic_write
+from workbench.base.own import Source, digest_in, is_own, source_of
+from workbench.base.settings import SettingError
+from workbench.experiment import Experiment
+from workbench.trace.layout import OWN, SPEC
+
+
+def classes_of(e: Experiment) -> list[type]:
+    """Classes of an experiment that other processes cannot import: of a cell, a script or a loose file."""
+    found = [type(part) for part in (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser())]
+    return [cls for cls in found if is_own(cls)]
+
+
+def sources_of(e: Experiment) -> list[Source]:
+    """Their sources; what was typed where no text is kept has none."""
+    found = []
+    for cls in classes_of(e):
+        with suppress(SettingError):
+            found.append(source_of(cls))
+    return found
+
+
+def keep(folder: Path, e: Experiment) -> list[str]:
+    """Write the sources into a run folder; names of the files."""
+    names = []
+    for source in sources_of(e):
+        names.append(OWN.format(source.name))
+        with atomic_write(folder / names[-1], "w") as out:
+            out.write(source.text)
+    return names
+
+
+def experiment_of(folder: Path, same: bool = False) -> Experiment:
+    """The experiment of a run folder. same: refuse definitions that have changed since it began.
+
+    Raises `SettingError`, which says where the source is kept of what is not defined here.
+    """
+    kept = sorted(path for path in folder.glob(OWN.format("*")))
+    try:
+        e = Experiment.read(folder / SPEC)
+    except SettingError as error:
+        if kept:
+            files = ", ".join(map(str, kept))
+            raise SettingError(
+                f"{error} (the run's own definitions are kept in {files}; run that first)"
+            ) from None
+        raise
+    if same:
+        before = {path.stem.removeprefix("own-"): digest_in(path.read_text(), path.stem[4:]) for path in kept}
+        check_same(e, before, str(folder))
+    return e
+
+
+def check_same(e: Experiment, before: Mapping[str, str], where: str) -> None:
+    """Raise `SettingError` where a class of the user's own is not the one that a run began with, by its hash."""
+    for source in sources_of(e):
+        if before.get(source.name, source.digest) != source.digest:
+            raise SettingError(
+                f"{source.name}: its definition is not what the run in {where} began with; put back that of"
+                f" {OWN.format(source.name)}, or start a new run"
+            )
+
+
+__all__ = ["check_same", "classes_of", "experiment_of", "keep", "sources_of"]
