@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from workbench.core.delays import DelayModel
+from workbench.core.optimisers import Optimiser
+from workbench.core.scheme import Scheme
+from workbench.problems import ProblemArgs
+
 # No deadlines: a loaded machine is slow without being wrong.
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
 settings.register_profile("all", max_examples=1000, deadline=None)
@@ -21,6 +26,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """What a test defines of its own (schemes, delay laws, optimisers, problems) is forgotten after it."""
+    families = (Scheme, DelayModel, Optimiser, ProblemArgs)
+    before = [dict(family.catalogue) for family in families]
+    yield
+    for family, known in zip(families, before, strict=True):
+        family.catalogue._classes.clear()
+        family.catalogue._classes.update(known)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

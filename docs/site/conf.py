@@ -24,7 +24,8 @@ autodoc_typehints_format = "short"
 autodoc_type_aliases = {"Array": "Array"}
 autodoc_default_options = {"exclude-members": "model_config"}
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
+autodoc_preserve_defaults = False  # options of engines are in the signature, and in no source
+napoleon_custom_sections = [(f'Options of engine = "{name}"', "params_style") for name in ("sim", "mpi")]
 python_maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 

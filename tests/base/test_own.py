@@ -15,6 +15,8 @@ from workbench.base import own
 from workbench.base.own import is_own, received, sent, source_of
 from workbench.base.settings import SettingError
 
+pytestmark = pytest.mark.usefixtures("forgetful")
+
 FILE = '''
 """A user's file."""
 import numpy as np

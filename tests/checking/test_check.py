@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from workbench.base.types import Array
 from workbench.checking import Broken
 from workbench.core.delays import Constant, DelayModel, Exponential, Keyed, delay_models
 from workbench.core.odds import Draws, Odds, star_odds
-from workbench.core.optimisers import GradientDescent, Optimiser
+from workbench.core.optimisers import GradientDescent
 from workbench.core.plan import MASTER, Plan, uncoded_plan
 from workbench.core.programs import at_least, parent_program, plain_sum, worker_program
 from workbench.core.protocol import CODED, MODEL, Commit, Compute, Node, Program, Recv, Send
@@ -25,15 +24,7 @@ from workbench.schemes.uncoded import UMW
 FEW = 25  # cases a law: what is wrong here is wrong nearly always
 
 
-@pytest.fixture(autouse=True)
-def own() -> Iterator[None]:
-    """Forget what a test defines."""
-    catalogues = [Scheme.catalogue, Optimiser.catalogue, DelayModel.catalogue]
-    before = [dict(catalogue) for catalogue in catalogues]
-    yield
-    for catalogue, known in zip(catalogues, before, strict=True):
-        catalogue._classes.clear()
-        catalogue._classes.update(known)
+pytestmark = pytest.mark.usefixtures("forgetful")
 
 
 def broken(what: Any) -> set[str]:

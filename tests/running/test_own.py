@@ -9,13 +9,9 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from workbench.base.plugins import Catalogue
 from workbench.base.settings import SettingError
-from workbench.core.delays import DelayModel
-from workbench.core.optimisers import Optimiser
-from workbench.core.scheme import Scheme
 
-pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi"), pytest.mark.usefixtures("forgetful")]
 
 FILE = """
 import numpy as np
@@ -59,17 +55,6 @@ SMALL = {
     "problem": "least_squares",
     "problem_args": {"samples": 30, "features": 4},
 }
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> object:
-    """What a test defines is forgotten after it."""
-    catalogues: list[Catalogue[object]] = [Scheme.catalogue, DelayModel.catalogue, Optimiser.catalogue]  # type: ignore[list-item]
-    before = [dict(each) for each in catalogues]
-    yield
-    for each, known in zip(catalogues, before, strict=True):
-        each._classes.clear()
-        each._classes.update(known)
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ from typing import Any
 
 from workbench.base.settings import SettingError, user_path
 
-OURS = ("workbench", "workbench_book", "workbench_lectures")
 LOOSE = "own_"  # begins the name of a loose file's module
 MOST = 20 * 2**20  # bytes of a definition with all that it holds
 
@@ -46,10 +45,15 @@ def is_own(cls: type) -> bool:
     False
     """
     top = cls.__module__.partition(".")[0]
-    if top in OURS:
+    if _ours(top):
         return False
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return top == "__main__" or file is None or not _installed(file)
+
+
+def _ours(top: str) -> bool:
+    """Is it the workbench, or one of the packages that lie beside it?"""
+    return top.partition("_")[0] == "workbench"
 
 
 @cache
@@ -171,7 +175,7 @@ def _by_value(classes: Sequence[type]) -> Iterator[None]:
 
 def _loose(module: ModuleType, classes: Sequence[type]) -> bool:
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
-    if name.partition(".")[0] in (*OURS, "__main__") or file is None or name not in sys.modules:
+    if _ours(name.partition(".")[0]) or name == "__main__" or file is None or name not in sys.modules:
         return False
     beside = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in classes}
     folders = {str(Path(f).parent) for f in beside if f} | {str(Path.cwd())}

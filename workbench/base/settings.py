@@ -53,7 +53,7 @@ class SettingError(ValueError):
     ...     wb.Experiment(workers=0)
     ... except SettingError as error:
     ...     print(error)
-    workers = 0: input should be greater than or equal to 1; take 1 or more
+    workers = 0: take 1 or more
     """
 
 

@@ -99,6 +99,14 @@ def plan(
     ------
     SettingError
         A field that does not fit, a target out of reach, or no scheme that could be ranked.
+
+    Examples
+    --------
+    >>> from workbench.planning.measuring import simulated
+    >>> measured = simulated(Experiment(workers=6, scheme="UMW", link={"bandwidth": 1e5}), rounds=8)
+    >>> advice = plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20)
+    >>> advice.best.scheme
+    'CR'
     """
     _check(0.0 if target is not None else tolerance, effort, schemes)
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)

@@ -42,7 +42,7 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
     `args`: what `get` gives, filled in. `plan`: only `unit` looks at it.
 
     >>> from workbench.core.plan import uncoded_plan
-    >>> problem_from(LogisticArgs(samples=50), uncoded_plan(4, 50)).samples
+    >>> problem_from(get("logistic")(samples=50), uncoded_plan(4, 50)).samples
     50
     """
     return _shared(args, args.open().digest) if isinstance(args, OnData) else args.build(plan)

@@ -19,7 +19,12 @@ NAMES = {
 
 
 class OnData(ProblemArgs):
-    """Shared by all problems on a data set."""
+    """Shared by all problems on a data set.
+
+    >>> from workbench import problems
+    >>> issubclass(problems.get("logistic"), OnData)
+    True
+    """
 
     task: ClassVar[str] = ""
     data: str = setting(

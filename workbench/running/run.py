@@ -32,7 +32,7 @@ class Run:
     words; `error`: what ended it, where it failed; `warnings`: what the user should know of it, in sentences.
 
     >>> import workbench as wb
-    >>> run = start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
+    >>> run = wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
     >>> len(run.result().rounds)
     5
     """

@@ -54,6 +54,8 @@ def _engine(name: str, options: dict[str, Any]) -> Engine:
 def run(experiment: Experiment, engine: str = "sim", *, progress: bool = False, **options: Any) -> Trace:
     """Run one experiment and wait for its trace; see `compare`.
 
+    engine: "sim" or "mpi". progress: show a bar once a run takes over a second.
+
     >>> spec = {"scheme_args": {"children": 2, "layers": 2}, "workers": 6, "rounds": 3}
     >>> len(run(Experiment(**spec)).rounds)
     3
@@ -71,6 +73,11 @@ def compare(
 
     Raises `SettingError` for an unknown engine or option, or a code that keeps too few digits, `DataError` for data
     that cannot be had, `RunError` for a run that cannot go on.
+
+    >>> pair = [Experiment(scheme=name, workers=4, rounds=5) for name in ("UMW", "RAR")]
+    >>> one, other = compare(pair)
+    >>> one.model.tolist() == other.model.tolist()  # both commit the full gradient
+    True
     """
     return _compare(experiments, engine, progress, options)
 
@@ -95,6 +102,11 @@ def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
     ------
     SettingError
         The engine or an option is unknown, or this is no experiment. What goes wrong later is raised by `Run.result`.
+
+    Examples
+    --------
+    >>> start(Experiment(scheme="UMW", workers=4, rounds=5)).result().engine
+    'sim'
     """
     return start_all([experiment], engine, **options)[0]
 

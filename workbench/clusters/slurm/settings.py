@@ -125,9 +125,10 @@ class SlurmSettings(Cluster):
     def shape(self, ranks: int) -> tuple[int, int]:
         """Nodes, and tasks on each, of a job for so many ranks; raises `ClusterError` where they do not fit.
 
-        >>> SlurmSettings(folder="/shared", tasks_per_node=8).shape(13)
+        >>> from workbench.clusters.slurm.kind import Slurm
+        >>> Slurm(folder="/shared", tasks_per_node=8).shape(13)
         (2, 7)
-        >>> SlurmSettings(folder="/shared", tasks_per_node=8, nodes=3).shape(13)
+        >>> Slurm(folder="/shared", tasks_per_node=8, nodes=3).shape(13)
         (3, 8)
         """
         if self.nodes is None:

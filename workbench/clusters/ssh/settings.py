@@ -197,7 +197,8 @@ class SshSettings(Cluster):
     def placed(self, ranks: int) -> list[str]:
         """The host of each rank: the master on the head, each worker where there are fewest for the slots.
 
-        >>> SshSettings(hosts=["a", {"host": "b", "slots": 2}]).placed(6)
+        >>> from workbench.clusters.ssh.kind import Ssh
+        >>> Ssh(hosts=["a", {"host": "b", "slots": 2}]).placed(6)
         ['a', 'b', 'b', 'b', 'a', 'b']
         """
         slots = {member.host: member.slots for member in self.hosts if member.slots}

@@ -16,7 +16,7 @@ class ShiftedExponential(DelayModel):
     """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too.
 
     >>> model = ShiftedExponential(shift=1e-3, rate=1e3)
-    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
@@ -40,7 +40,7 @@ class Exponential(DelayModel):
     """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load.
 
     >>> model = Exponential(mean=1e-3)
-    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
@@ -62,7 +62,7 @@ class TwoPart(DelayModel):
     The second part is the sending of a message, `share` = its length over the model's (1/m).
 
     >>> model = TwoPart()
-    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
@@ -90,7 +90,7 @@ class Constant(DelayModel):
     """No randomness: samples * shift.
 
     >>> model = Constant(shift=0.5)
-    >>> model.compute(model.draw(Keyed(0), round=0, workers=2), np.array([10, 20])).tolist()
+    >>> model.compute(model.draw(Keyed(0), 0, 2, 0, None), np.array([10, 20])).tolist()
     [5.0, 10.0]
     """
 
@@ -110,7 +110,7 @@ class Pareto(DelayModel):
     """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
 
     >>> model = Pareto()
-    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 

@@ -30,7 +30,7 @@ class Replay(DelayModel):
     >>> table = Path(tempfile.mkdtemp()) / "times.csv"
     >>> _ = table.write_text("worker,iteration,seconds\n1,0,0.5\n1,1,0.7\n")
     >>> model = Replay(path=str(table))
-    >>> model.compute(model.draw(Keyed(0), round=0, workers=2), np.array([1, 1])).shape
+    >>> model.compute(model.draw(Keyed(0), 0, 2, 0, None), np.array([1, 1])).shape
     (2,)
     """
 

@@ -16,7 +16,7 @@ class Heterogeneous(DelayModel):
     """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
 
     >>> model = Heterogeneous()
-    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
@@ -47,7 +47,7 @@ class Markov(DelayModel):
     """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
 
     >>> model = Markov()
-    >>> model.compute(model.draw(Keyed(0), round=0, workers=3), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 

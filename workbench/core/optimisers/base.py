@@ -18,7 +18,7 @@ class Optimiser(Family):
     """theta(t+1) = h_R(theta(t), g), paper 1 equation (2): regularisation is applied here, at the master.
 
     >>> list(Optimiser.catalogue)
-    ['gd', 'nesterov', 'inverse_time', 'amsgrad']
+    ['amsgrad', 'gd', 'inverse_time', 'nesterov']
     """
 
     name: ClassVar[str] = ""
