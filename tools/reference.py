@@ -79,7 +79,9 @@ def _straight_line() -> tuple[str, ...]:
 
 
 def _problems() -> tuple[str, ...]:
-    own = _names("workbench.problems", *wb.problems.__all__)
+    own = _names(
+        "workbench.problems", *(name for name in wb.problems.__all__ if name != "DataError")
+    )  # it is in wb
     return own + _of(*(wb.problems.get(name) for name in wb.problems.names()))
 
 
