@@ -249,6 +249,10 @@ def build(output: Path, quick: bool) -> Path:
     source, html = output / "source", output / "html"
     assemble(source, executed, None if quick else book)
     sphinx(source, html)
+    pictures = Path(
+        "docs", "images"
+    )  # the README's light and dark ones are HTML, in which Sphinx looks for none
+    shutil.copytree(ROOT / pictures, html / pictures, dirs_exist_ok=True)
     if not quick:
         shutil.copy(book / BOOK, html)
     if wrong := broken(html):
