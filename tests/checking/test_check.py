@@ -143,7 +143,9 @@ def test_an_error_of_the_users_own_is_told_with_its_line() -> None:
             return {}["nothing"]  # type: ignore[no-any-return]
 
     (row,) = wb.check(Bad, only="rounds", examples=FEW).broken
-    assert row.why.startswith("raises KeyError: 'nothing' (")
+    assert row.why.startswith(
+        "raises RunError: Bad: the program of rank 0 failed in round 0: KeyError: 'nothing' ("
+    )
     assert "test_check.py, line" in row.why
 
 

@@ -97,6 +97,21 @@ def _module(file: str, stamp: tuple[int, int]) -> ModuleType:
     return module
 
 
+def own_line(error: BaseException) -> str | None:
+    """Where in a user's own code an error arose, innermost: file (or cell) and line; None where none took part."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
+        if not (
+            _ours(module.partition(".")[0])
+            or _installed(code.co_filename)
+            or code.co_filename[:7] == "<frozen"
+        ):
+            found = f"{code.co_filename}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
 def source_of(cls: type) -> Source:
     """Source of a class, wherever its methods were compiled; raises `SettingError` where no text is known."""
     for code in _codes(cls):
@@ -233,4 +248,4 @@ def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str,
     return None
 
 
-__all__ = ["Source", "class_of", "digest_in", "is_own", "received", "sent", "source_of"]
+__all__ = ["Source", "class_of", "digest_in", "is_own", "own_line", "received", "sent", "source_of"]

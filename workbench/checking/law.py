@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from workbench.base.own import own_line
+
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
@@ -105,19 +107,10 @@ def _fault(law: Law[T], subject: T, case: Case) -> str:
     except Broken as broken:
         return str(broken)
     except Exception as error:  # code of the user's own may raise anything
-        return f"raises {type(error).__name__}: {error}" + _place(error)
+        return f"raises {type(error).__name__}: {error}" + (
+            f" ({place})" if (place := own_line(error)) else ""
+        )
     return ""
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line of the traceback that is not the workbench's own."""
-    last, trace = "", error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if "workbench" not in trace.tb_frame.f_globals.get("__name__", "").split(".")[0]:
-            last = f" ({file}, line {trace.tb_lineno})"
-        trace = trace.tb_next
-    return last
 
 
 def table(rows: Sequence[Row]) -> str:

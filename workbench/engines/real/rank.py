@@ -42,6 +42,7 @@ from workbench.core.protocol import (
 )
 from workbench.core.ring import ring_steps
 from workbench.core.scheme import Scheme
+from workbench.engines.blame import blame, program_of
 from workbench.engines.inbox import Inbox
 from workbench.engines.pace import Pace
 from workbench.engines.real.ahead import Ahead, Told, leaves
@@ -173,7 +174,7 @@ class RankEngine:
             constant=learner.constant,
             first=setup.first,
         )
-        return setup.scheme.program(node)
+        return program_of(setup.scheme, node)
 
     def run(self, zero: float) -> None:
         """Go through the whole program; `zero` is the run's beginning on the machine's clock, s."""
@@ -191,6 +192,9 @@ class RankEngine:
                 effect = program.send(answer)
             except StopIteration as end:
                 return end.value
+            except Exception as error:
+                blame(error, self.setup.scheme, self.rank, self.round)
+                raise
             answer = self.handlers[type(effect)](effect)
 
     # ---------------------------------------------------------------- time

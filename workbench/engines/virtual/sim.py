@@ -39,6 +39,7 @@ from workbench.core.protocol import (
 )
 from workbench.core.ring import bytes_sent, ring_finish
 from workbench.core.scheme import Scheme
+from workbench.engines.blame import blame, program_of
 from workbench.engines.inbox import Inbox
 from workbench.engines.pace import Pace
 from workbench.engines.timeline import Timeline
@@ -118,7 +119,7 @@ class _Simulation:
         model, clock = arithmetic.start(), lambda: self.now
         facts = (arithmetic.smoothness, arithmetic.constant)
         nodes = [Node(r, plan, world.rounds, world.floats, model, clock, *facts) for r in range(plan.ranks)]
-        self.ranks = [_Rank(scheme.program(node).send) for node in nodes]
+        self.ranks = [_Rank(program_of(scheme, node).send) for node in nodes]
         self.handlers: dict[type, Callable[[int, _Rank, Any], Any]] = {
             Compute: self._compute,
             Send: self._send,
@@ -191,6 +192,9 @@ class _Simulation:
             rank.done = True
             if r in self.plan.committers:
                 self.open -= 1
+        except Exception as error:
+            blame(error, self.scheme, r, len(self.line.times))
+            raise
 
     def _wake(self, r: int, ticket: int, answer: Any) -> None:
         rank = self.ranks[r]

@@ -1,0 +1,36 @@
+"""Whose error it is: one in a user's own program names scheme, rank, round and the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from workbench.base.errors import RunError, WorkbenchError
+from workbench.base.own import own_line
+from workbench.base.settings import SettingError
+from workbench.core.protocol import Node
+from workbench.core.scheme import Scheme
+
+
+def program_of(scheme: Scheme, node: Node) -> Generator[Any, Any, Any]:
+    """The program of one node; raises `RunError` where a user's own cannot begin, or yields nothing."""
+    try:
+        program = scheme.program(node)
+    except Exception as error:
+        blame(error, scheme, node.rank, node.first)
+        raise
+    if not hasattr(program, "send"):
+        raise RunError(
+            f"{scheme.name}: `program` of rank {node.rank} gives {program!r:.60}; write it as a generator that yields"
+            " effects, or return one"
+        )
+    return program
+
+
+def blame(error: Exception, scheme: Scheme, rank: int, round: int) -> None:
+    """Raise an error that arose in a user's own code as `RunError`, in one sentence; leave others alone."""
+    place = None if isinstance(error, WorkbenchError | SettingError) else own_line(error)
+    if place is not None:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        text = f"{scheme.name}: the program of rank {rank} failed in round {round}: {why} ({place})"
+        raise RunError(text) from error
