@@ -72,9 +72,9 @@ def events(rounds: int) -> dict[str, float]:
 
 
 def forecast(rounds: int) -> dict[str, float]:
-    """CR on the (10,6) tree, 1,111,110 workers, 100 rounds."""
+    """CR on the (99,3) tree, 980,199 workers, 100 rounds."""
     e = wb.Experiment(
-        scheme="CR", scheme_args={"children": 10, "layers": 6, "stragglers": 2}, workers=1_111_110, rounds=100,
+        scheme="CR", scheme_args={"children": 99, "layers": 3, "stragglers": 20}, workers=980_199, rounds=100,
         problem_args={"samples": 5_000_000, "features": 100}, link={"bandwidth": 1e6},
     )  # fmt: skip
     start = time.perf_counter()
