@@ -55,17 +55,17 @@ def experiment_of(folder: Path, same: bool = False) -> Experiment:
         raise
     if same:
         before = {path.stem.removeprefix("own-"): digest_in(path.read_text(), path.stem[4:]) for path in kept}
-        check_same(e, before, str(folder))
+        check_same(e, before)
     return e
 
 
-def check_same(e: Experiment, before: Mapping[str, str], where: str) -> None:
+def check_same(e: Experiment, before: Mapping[str, str]) -> None:
     """Raise `SettingError` where a class of the user's own is not the one that a run began with, by its hash."""
     for source in sources_of(e):
         if before.get(source.name, source.digest) != source.digest:
             raise SettingError(
-                f"{source.name}: its definition is not what the run in {where} began with; put back that of"
-                f" {OWN.format(source.name)}, or start a new run"
+                f"{source.name}: its definition is not what the run began with; put back that of"
+                f" {OWN.format(source.name)} in the run folder, or start a new run"
             )
 
 

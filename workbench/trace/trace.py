@@ -155,7 +155,7 @@ class Trace:
 
         Raises `SettingError` where a definition of the user's own is not the one of the run any more.
         """
-        definitions.check_same(self.experiment, self.info.get("own", {}), "memory")
+        definitions.check_same(self.experiment, self.info.get("own", {}))
         options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
         again: Trace = wb.run(self.experiment, engine=self.engine, **options)
         return again
