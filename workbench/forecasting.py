@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,7 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     workers, scheme = e.workers, e.built_scheme
     loads = scheme.loads(workers, samples)
     total = e.rounds if rounds is None else rounds
-    stream = DelayStream(e.delays, e.seed if seed is None else seed, workers)
+    stream = scheme.stream(e.delays, e.seed if seed is None else seed, workers, total)
     plan = scheme.plan(workers, samples) if stream.parts_apart else None
     plan = None if plan and plan.batch else plan  # a mini-batch has one draw, whatever the parts
     at_once = max(1, BATCH // workers)
@@ -84,6 +85,8 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
             carry,
             samples,
             _progress(stream, chosen),
+            start,
+            partial(_whole, stream, scheme, loads=loads, plan=plan),
         )
         odds = scheme.odds(draws, workers)
         batches.append(odds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from workbench.base.types import Array
 from workbench.checking.cases import MOST_WORKERS
 from workbench.checking.law import Broken, Case, Law
 from workbench.codes.quality import DOUBLE, lost, measured_error
+from workbench.core.mixed import Decoding, Stale
 from workbench.core.plan import Plan, uncoded_plan
 from workbench.core.scheme import Scheme
 from workbench.engines.timeline import Timeline
@@ -21,6 +23,7 @@ from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.problems import ProblemArgs
 from workbench.running.simulated import timeline
+from workbench.trace.learning import last_uses
 
 Class = type[Scheme]
 SETS = 20  # of survivors, for each of which a code is tried
@@ -42,7 +45,7 @@ def _on_data(case: Case) -> Experiment:
     return Experiment(**{**case, **REAL, "problem_args": data})
 
 
-def _played(cls: Class, case: Case) -> tuple[Timeline, list[Array | None]]:
+def _played(cls: Class, case: Case) -> tuple[Timeline, list[Decoding]]:
     """A run, and what was committed: weights over parts (None: all ones), or vectors where numbers decide."""
     if not cls.numeric:
         line, weights = _simulated(Experiment(**case))
@@ -56,10 +59,12 @@ def _tolerance(e: Experiment) -> float:
     return max([EXACT, *(10.0 ** (lost(code) - 14) for code in e.built_scheme.codes(e.workers))])
 
 
-def _ones(weights: Array | None, e: Experiment, round: int) -> None:
+def _ones(weights: Decoding, e: Experiment, round: int) -> None:
     """Refuse a decoding vector that misses parts which hold samples, or counts them twice."""
     if weights is None:
         return
+    if isinstance(weights, Stale):
+        raise Broken(f"round {round}: gradients of other models than the round's own are committed")
     held = e.plan.sizes > 0
     off = np.abs(np.where(held, weights - 1, 0.0))
     if off.max() > _tolerance(e):
@@ -120,7 +125,8 @@ def residuals(cls: Class, case: Case) -> None:
         _with_numbers(e),
     )  # only vectors' errors are what the scheme says
     for round, (weights, told) in enumerate(zip(committed.weights, line.residuals, strict=True)):
-        true = 0.0 if weights is None else float(((weights - 1) ** 2).sum())
+        total = weights.total(e.plan.parts) if isinstance(weights, Stale) else weights
+        true = 0.0 if total is None else float(((total - 1) ** 2).sum())
         if abs(told - true) > 1e-8 * max(1.0, true):
             raise Broken(
                 f"round {round}: the residual is {told:.6g}; the weights' distance from ones is {true:.6g}"
@@ -128,16 +134,23 @@ def residuals(cls: Class, case: Case) -> None:
 
 
 def fresh(cls: Class, case: Case) -> None:
-    """With real vectors the same is committed, at the round's own model: no answer is late or counted twice."""
+    """With real vectors the same is committed, at the models that it is said to be of: nothing is late or twice."""
     e = _on_data(case)
     committed = [None] * e.rounds if cls.numeric else _simulated(e)[1].weights
     _, numbers = _with_numbers(e)
     problem, bounds = numbers.problem, e.plan.bounds
-    for round, (got, model) in enumerate(zip(numbers.gradients, numbers.models, strict=False)):
+
+    def sum_at(weighted: Sequence[tuple[int, float]], version: int) -> Array:
+        slices = [(int(bounds[j]), int(bounds[j + 1]), float(w)) for j, w in weighted]
+        return problem.gradient(slices, numbers.models[version])
+
+    for round, got in enumerate(numbers.gradients):
         weights = committed[round]
-        w = np.ones(e.plan.parts) if weights is None else weights
-        parts = [(int(bounds[j]), int(bounds[j + 1]), float(w[j])) for j in range(e.plan.parts)]
-        wanted = problem.gradient(parts, model)
+        if isinstance(weights, Stale):
+            wanted = np.zeros(problem.size) + weights.gradient(sum_at)
+        else:
+            w = np.ones(e.plan.parts) if weights is None else weights
+            wanted = sum_at(list(enumerate(w)), round)
         off = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
         if not off <= 100 * _tolerance(e):
             raise Broken(
@@ -180,8 +193,21 @@ def repeats(cls: Class, case: Case) -> None:
     if one.times != two.times:
         raise Broken("two runs with one seed end their rounds at different times")
     for round, (u, v) in enumerate(zip(a, b, strict=True)):
-        if not np.array_equal(np.ones(1) if u is None else u, np.ones(1) if v is None else v):
+        if (u is None) != (v is None) or (u is not None and v is not None and u.tobytes() != v.tobytes()):
             raise Broken(f"round {round}: two runs with one seed commit different weights")
+
+
+def versions(cls: Class, case: Case) -> None:
+    """No more models are in use at one time than the plan says, so that nobody has to keep more."""
+    e = Experiment(**case)
+    _, committed = _simulated(e)
+    uses = last_uses(committed.weights)
+    for round in range(e.rounds):
+        used = sum(version <= round <= last for version, last in uses.items())
+        if used > e.plan.versions:
+            raise Broken(
+                f"round {round}: {used} models are in use; the plan says {e.plan.versions} (`versions`)"
+            )
 
 
 def deaths(cls: Class, case: Case) -> None:
@@ -259,6 +285,7 @@ LAWS: tuple[Law[Any], ...] = (
     Law("plan", "every part is held, the master holds none, loads are as declared", plans),
     Law("rounds", "every round is committed, at times that do not go back", finishes),
     Law("exact", "the full gradient is committed whatever the stragglers: all ones", exact, _no_ones),
+    Law("versions", "no more models are in use at one time than its plan says", versions, _carries_numbers),
     Law("residual", "what a commit says of its error is its error", residuals, _carries_numbers),
     Law(
         "fresh",

@@ -68,7 +68,8 @@ class Plan:
 
     `sizes`: samples in each part. `parent`: rank of the parent, -1 for none. `committers`: ranks whose commits
     complete a round. `answers`: messages a worker sends per round at most. `batch`: samples it draws per round.
-    `blocks`: see `Blend`. `coordinates`: m, where a scheme treats coordinates modulo m apart. `notes`: for figures.
+    `blocks`: see `Blend`. `coordinates`: m, where a scheme treats coordinates modulo m apart. `versions`: of how many
+    models' gradients messages and commits may be made; 1: of the round's own. `notes`: for figures.
 
     >>> plan = uncoded_plan(workers=3, samples=10)
     >>> plan.ranks, plan.sizes.tolist(), plan.parent.tolist(), plan.children[0]
@@ -87,6 +88,7 @@ class Plan:
         None  # (parts,) encoded data: a worker blends parts with the same number here into one (see `Blend`)
     )
     coordinates: int = 1  # a scheme that treats coordinates apart, modulo m, says m here (see `arithmetic`)
+    versions: int = 1  # models that may be in use at one time, the newest included (see `mixed`)
     notes: Mapping[str, Any] = field(
         default_factory=dict
     )  # what figures may show: layer of a rank, code, ...

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from workbench.base.blas import one_thread
 from workbench.base.errors import QuorumLost
 from workbench.base.types import Array
+from workbench.core.mixed import Mixed
 from workbench.core.plan import MASTER
 from workbench.core.protocol import (
     CODED,
@@ -152,6 +153,8 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([3., 5.])
     """
+    if isinstance(values[0], Mixed):
+        return cast(Array, sum(v * w for w, v in zip(weights.tolist(), values, strict=True)))
     if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
         return _one_by_one(weights, values)
     few = max(FEW, CACHED // max(values[0].nbytes, 1))
@@ -179,7 +182,7 @@ def plain_sum(values: Sequence[Any]) -> Any:
     """
     if not values:
         return 0
-    total = np.array(values[0])
+    total = values[0] if isinstance(values[0], Mixed) else np.array(values[0])
     for value in values[1:]:
         total += value
     return total

@@ -67,7 +67,7 @@ class Compute(NamedTuple):
     """Go through `work` at `model`; given up with None once a message matching `unless` is there.
 
     `batch`: only that many samples of the work, drawn for this rank and round, their sum scaled up to stand
-    for all of it.
+    for all of it. `draw`: which of the worker's drawn times it takes, counted from 0; by default the round's.
 
     >>> from workbench.core.plan import uncoded_plan
     >>> Compute(uncoded_plan(3, 10).work[1], model=None, round=3).work.samples
@@ -79,13 +79,14 @@ class Compute(NamedTuple):
     round: int
     unless: Match | None = None
     batch: int | None = None
+    draw: int | None = None
 
 
 class Send(NamedTuple):
     """Send `value` to one rank or to several; `floats` is its length on the wire (default: a whole model).
 
     `share`: for what part of a model's sending time it counts (default: floats over the model's size), where
-    padding makes the wire longer than the paper's model has it.
+    padding makes the wire longer than the paper's model has it. `draw`: as in `Compute`.
 
     `kind` and `round` are what the receiver's `Recv` matches; `number` tells apart several of one round.
 
@@ -100,6 +101,7 @@ class Send(NamedTuple):
     floats: int | None = None
     number: int = 0
     share: float | None = None
+    draw: int | None = None
 
 
 class Recv(NamedTuple):

@@ -13,6 +13,7 @@ from workbench.base.plugins import Catalogue, Family
 from workbench.base.settings import setting
 from workbench.base.types import Array
 from workbench.codes import GradientCode
+from workbench.core.delays import KEPT, DelayModel, DelayStream
 from workbench.core.odds import Draws, Odds
 from workbench.core.plan import Plan, star_plan
 from workbench.core.protocol import Node, Program
@@ -37,6 +38,9 @@ class Scheme(Family):
     eases: ClassVar[tuple[str, int] | None] = (
         None  # number, and its direction, in which codes keep more digits
     )
+    own_pace: ClassVar[bool] = (
+        False  # its workers go through their drawn times on their own: see `Compute.draw`
+    )
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue("scheme", "workbench.schemes", "workbench.schemes")
 
@@ -47,6 +51,10 @@ class Scheme(Family):
         Schemes with numbers of their own override it; see `some` and `divisors`.
         """
         return [{}]
+
+    def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
+        """Draws of a run; all are kept where workers go through them on their own: the last may be at the first."""
+        return DelayStream(delays, seed, workers, rounds if self.own_pace else KEPT)
 
     def check(self, workers: int) -> None:
         """Raise `SettingError` if this many workers do not fit; the message lists what would."""

@@ -11,6 +11,8 @@ from workbench.core.plan import Plan, Work
 from workbench.core.protocol import Compute
 from workbench.core.scheme import Scheme
 
+KEPT = 64  # rounds whose computing times are at hand; workers on their own draws are not all at one
+
 
 class Pace:
     """Computing times of one run: whole loads, parts of them, mini-batches."""
@@ -24,15 +26,16 @@ class Pace:
 
     def end(self, now: float, r: int, effect: Compute, samples: int) -> float:
         """When a rank will be through with some work, begun now."""
-        if effect.round not in self.computing:
-            self.draw(effect.round)
-        held, seconds = self.computing[effect.round]
+        draw = effect.round if effect.draw is None else effect.draw
+        if draw not in self.computing:
+            self.draw(draw)
+        held, seconds = self.computing[draw]
         own = held.work[r]
         if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
             first, stretch = self._place(effect.work, own)
             if stretch and effect.batch is None:
-                return self._stretch_end(now, r, effect, first, held)
-            return now + self.delays.piece(effect.round, r - 1, first, samples)
+                return self._stretch_end(now, r, effect, draw, first, held)
+            return now + self.delays.piece(draw, r - 1, first, samples)
         return now + seconds[r - 1]
 
     def _place(self, work: Work, own: Work) -> tuple[int, bool]:
@@ -45,22 +48,22 @@ class Pace:
             known = self.places[id(work)] = (work, own, first, stretch)
         return known[2:]
 
-    def _stretch_end(self, now: float, r: int, effect: Compute, first: int, held: Plan) -> float:
+    def _stretch_end(self, now: float, r: int, effect: Compute, draw: int, first: int, held: Plan) -> float:
         """When a rank will be through with consecutive parts of its load, the `first` of them and on.
 
         Counted from where the rank began its load, if it has gone on without a pause: who has the same pace and
         has gone through as many samples is then done at the very same time, however they are cut.
         """
-        if effect.round not in self.progress:
-            self.progress = {k: v for k, v in self.progress.items() if k >= effect.round - 1}
-            self.progress[effect.round] = self.delays.progress(effect.round, held.portions).tolist()
-        done = self.progress[effect.round][r - 1]
+        if draw not in self.progress:
+            self.progress = {k: v for k, v in self.progress.items() if k >= draw - 1}
+            self.progress[draw] = self.delays.progress(draw, held.portions).tolist()
+        done = self.progress[draw][r - 1]
         *here, begun = self.stretches.get(r, (None,))
-        if here != [effect.round, first, now]:
+        if here != [draw, first, now]:
             begun = now - (done[first - 1] if first else 0.0)
         last = first + len(effect.work.parts)
         end = begun + done[last - 1]
-        self.stretches[r] = (effect.round, last, end, begun)
+        self.stretches[r] = (draw, last, end, begun)
         return end
 
     def draw(self, round: int) -> None:
@@ -68,7 +71,8 @@ class Pace:
 
         A first round may be drawn beforehand: the first time can take a second, for a table of recorded times.
         """
-        self.computing.pop(round - 2, None)
+        if len(self.computing) >= KEPT:
+            self.computing.pop(min(self.computing))
         held = self.scheme.held(self.plan, round)
         apart = held if held.batch is None else None  # a mini-batch has one draw, whatever the parts
         self.computing[round] = (held, self.delays.whole(round, held.loads[1:], apart).tolist())

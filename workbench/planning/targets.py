@@ -21,6 +21,7 @@ import numpy as np
 
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
+from workbench.core.mixed import Stale
 from workbench.core.optimisers import Optimiser
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
@@ -292,7 +293,8 @@ def _end(line: Timeline, rounds: float) -> float:
 def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
     """Samples over those that a commit stands for, on average: N/(N-S) for the plain sum of N-S answers of N."""
     sizes, samples = e.plan.sizes, e.plan.samples
-    shares = [1.0 if w is None else float(w @ sizes) / samples for run in runs for w in run.weights]
+    weights = [w.total(len(sizes)) if isinstance(w, Stale) else w for run in runs for w in run.weights]
+    shares = [1.0 if w is None else float(w @ sizes) / samples for w in weights]
     return 1.0 / max(float(np.mean(shares)), 1e-3)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from workbench.base.settings import check_kind
-from workbench.base.types import Array
+from workbench.core.mixed import Decoding
 from workbench.core.optimisers import Optimiser, smoothness_of
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
@@ -61,7 +61,7 @@ def _later(bar: Bar, rounds: int, t: int) -> None:
 
 def _run(e: Experiment) -> Commits:
     """What it commits in every round; an exact scheme the same, whoever is late."""
-    weights: Sequence[Array | None] = [None] * e.rounds
+    weights: Sequence[Decoding] = [None] * e.rounds
     if not e.built_scheme.exact:
         arithmetic = Coefficients(e.plan)
         timeline(e, arithmetic, events=False)

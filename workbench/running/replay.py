@@ -51,6 +51,10 @@ class _Again:
 
     def models(self) -> list[Array]:
         """Drive the master; what it asks for is computed then."""
+        if self.plan.versions > 1:
+            raise RunError(
+                f"{self.e.scheme}: commits mix several models, which the notes of arrivals do not tell"
+            )
         if self.plan.committers != (MASTER,):
             raise RunError(f"{self.e.scheme}: has no master whose arrivals could be gone through again")
         self.node(MASTER).until(lambda: len(self.found) == self.rounds, 0)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.base.types import Array
-from workbench.core.delays import DelayStream
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Plan
 from workbench.engines.timeline import Timeline
@@ -64,7 +63,7 @@ def timeline(
     world = World(
         rounds=e.rounds,
         floats=floats,
-        delays=DelayStream(e.delays, e.seed, e.workers),
+        delays=e.built_scheme.stream(e.delays, e.seed, e.workers, e.rounds),
         link=e.link,
         decode_rate=e.decode_rate,
         deaths={fault.worker: fault.round for fault in e.faults},

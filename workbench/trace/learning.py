@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.types import Array
+from workbench.core.mixed import Decoding, Stale
 from workbench.core.optimisers import Optimiser, State
 from workbench.problems.base import Evaluation, Problem, Request
 
@@ -22,10 +23,10 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Commits:
-    """What one run committed: decoding vectors (None: all ones) over parts of these sizes."""
+    """What one run committed: decoding vectors (see `Decoding`) over parts of these sizes."""
 
     optimiser: Optimiser
-    weights: Sequence[Array | None]
+    weights: Sequence[Decoding]
     sizes: NDArray[np.int64]
 
     def key(self) -> tuple[object, ...]:
@@ -100,11 +101,16 @@ class _Trajectory:
         self.problem, self.commits = problem, commits
         self.state: State = commits.optimiser.start(problem)
         self.learnt = Learnt(problem.start())
+        self.bounds = np.concatenate([[0], np.cumsum(commits.sizes)]).tolist()
+        self.wanted = last_uses(commits.weights)
+        self.models: dict[int, Array] = {}  # by version, as long as a commit still needs them
 
     def request(self, t: int) -> Request:
-        if t == len(self.commits.weights):
+        if t in self.wanted:
+            self.models[t] = self.learnt.model
+        weights = self.commits.weights[t] if t < len(self.commits.weights) else None
+        if t == len(self.commits.weights) or isinstance(weights, Stale):
             return Request(self.learnt.model, gradient=False)
-        weights = self.commits.weights[t]
         return Request(self.learnt.model, None if weights is None else np.repeat(weights, self.commits.sizes))
 
     def take(self, t: int, evaluation: Evaluation) -> None:
@@ -112,9 +118,24 @@ class _Trajectory:
             self.learnt.first = evaluation
         else:
             self.learnt.add(evaluation)
-        if evaluation.gradient is None:
+        if t == len(self.commits.weights):
             return
-        before = self.learnt.model
+        before, gradient = self.learnt.model, evaluation.gradient
+        if isinstance(stale := self.commits.weights[t], Stale):
+            gradient = np.zeros(self.problem.size) + stale.gradient(self._gradient)
+            self.models = {v: model for v, model in self.models.items() if self.wanted[v] > t}
+        assert gradient is not None
         update = self.commits.optimiser.update
-        after, self.state = update(self.state, before, evaluation.gradient, self.problem, t)
+        after, self.state = update(self.state, before, gradient, self.problem, t)
         self.learnt.moved(before, after, self.problem.truth)
+
+    def _gradient(self, weighted: Sequence[tuple[int, float]], version: int) -> Array:
+        """Sum of weight * gradient of some parts at an older model."""
+        slices = [(self.bounds[part], self.bounds[part + 1], weight) for part, weight in weighted]
+        return self.problem.gradient(slices, self.models[version])
+
+
+def last_uses(weights: Sequence[Decoding]) -> dict[int, int]:
+    """Version -> the last round whose commit needs a gradient at it; of those that mixed commits need."""
+    stale = [(t, w) for t, w in enumerate(weights) if isinstance(w, Stale)]
+    return {version: t for t, w in stale for version in np.unique(w.versions).tolist()}

@@ -11,12 +11,12 @@ comes first is drawn too, per (seed, round, worker) from a stream of its own (`D
 and schemes that are compared on a seed share it. Where no times are equal it is never asked for.
 """
 
-from workbench.core.delays.base import DelayModel, Delays, DelayStream, Keyed, delay_models, law_of
+from workbench.core.delays.base import KEPT, DelayModel, Delays, DelayStream, Keyed, delay_models, law_of
 from workbench.core.delays.independent import Constant, Exponential, Pareto, ShiftedExponential, TwoPart
 from workbench.core.delays.replay import Replay, recorded
 from workbench.core.delays.two_state import Heterogeneous, Markov
 
 __all__ = [
-    "Constant", "DelayModel", "DelayStream", "Delays", "Exponential", "Heterogeneous", "Keyed", "Markov", "Pareto",
-    "Replay", "ShiftedExponential", "TwoPart", "delay_models", "law_of", "recorded",
+    "KEPT", "Constant", "DelayModel", "DelayStream", "Delays", "Exponential", "Heterogeneous", "Keyed", "Markov",
+    "Pareto", "Replay", "ShiftedExponential", "TwoPart", "delay_models", "law_of", "recorded",
 ]  # fmt: skip

@@ -88,10 +88,13 @@ def delay_models() -> Catalogue[DelayModel]:
     return DelayModel.catalogue
 
 
+KEPT = 4  # rounds whose draws are at hand
+
+
 class DelayStream:
     """The draws of one run: which worker takes how long in which round."""
 
-    def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = 4) -> None:
+    def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = KEPT) -> None:
         self.model, self.workers, self.keep = model, workers, keep
         self.keyed, self._tie_keys = Keyed(seed), Keyed(seed, TIES)
         self.parts_apart = getattr(model, "per", "worker") == "part"

@@ -22,9 +22,10 @@ KEPT = 1000  # models
 def leaves(plan: Plan) -> frozenset[int]:
     """Ranks that send ahead: those that have a parent and no children.
 
-    None where a worker sends several answers: it would compute them all, also those that a drawn time forbids.
+    None where a worker sends several answers: it would compute them all, also those that a drawn time forbids; and
+    where older models' gradients count: their work is not given up.
     """
-    if plan.answers > 1:
+    if plan.answers > 1 or plan.versions > 1:
         return frozenset()
     return frozenset(r for r, below in enumerate(plan.children) if plan.parent[r] >= 0 and not below)
 

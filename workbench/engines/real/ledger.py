@@ -35,14 +35,18 @@ class Ledger:
         """Raise a count of a round."""
         self.counts[name][min(max(round, 0), self.rounds)] += amount
 
+    def _place(self, round: int) -> int:
+        """What follows on the last commit's round counts as of that round."""
+        return min(max(round, 0), self.rounds - 1)
+
     def computed(self, round: int, samples: int, start: float, end: float) -> None:
         """Some work was done."""
-        counts, place = self.counts, min(max(round, 0), self.rounds)
+        counts, place = self.counts, self._place(round)
         self.handled += 1
         counts["computed"][place] += 1
         counts["samples"][place] += samples
         if self.record:
-            self.events.append((round, self.rank, "compute", start, start, end, -1, 0, 0))
+            self.events.append((place, self.rank, "compute", start, start, end, -1, 0, 0))
 
     def log(self, *event: Any) -> None:
         """Keep an event: see `EVENT_COLUMNS`."""
@@ -58,11 +62,11 @@ class Ledger:
     ) -> None:
         """A message was taken in, or dropped as too late."""
         src, kind, round, _, _ = message
-        if kind in (LOST, COMMITTED) or round >= self.rounds:
+        if kind in (LOST, COMMITTED) or (kind == MODEL and round >= self.rounds):
             return
         if late and kind == MODEL:
             return
-        place, counts = max(round, 0), self.counts
+        place, counts = self._place(round), self.counts
         if late:
             self.handled += 1
             counts["stale"][place] += 1
@@ -76,7 +80,7 @@ class Ledger:
             counts["bytes"][place] += BYTES_PER_FLOAT * floats
         if self.record:
             what, bytes_ = "drop" if late else "send", BYTES_PER_FLOAT * floats
-            self.events.append((round, src, what, sent, begun, end, self.rank, bytes_, 1))
+            self.events.append((place, src, what, sent, begun, end, self.rank, bytes_, 1))
 
     def refused(self, sender: int, round: int, reason: str) -> None:
         """A message was not fit to be used."""

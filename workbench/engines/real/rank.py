@@ -360,10 +360,14 @@ class RankEngine:
             pass
         return self.inbox.find(match) if self.inbox else None
 
-    def _close(self, effect: Close) -> None:
+    def _note(self) -> None:
+        """Hand on what the program took, for those who go through the run again."""
         if self.answers:
             self.around.arrived(self.answers)
             self.answers = []
+
+    def _close(self, effect: Close) -> None:
+        self._note()
         for message, through, sent, floats in self.inbox.close(*effect):  # they were received, for nothing
             if self.port is None:
                 self.ledger.received(message, floats, sent, through, through)
@@ -398,7 +402,8 @@ class RankEngine:
         if effect.kind == MODEL:
             return link.latency + link.transfer(floats) if link.downloads else 0.0
         share = floats / setup.floats if effect.share is None else effect.share
-        sending = setup.delays.sending(effect.round, share) if self.rank else None
+        draw = effect.round if effect.draw is None else effect.draw
+        sending = setup.delays.sending(draw, share) if self.rank else None
         return link.latency + (0.0 if sending is None else float(sending[self.rank - 1]))
 
     # ---------------------------------------------------------------- computing
@@ -415,7 +420,7 @@ class RankEngine:
         end = start if self.pace is None else self.pace.end(start, self.rank, effect, samples)
         if self.ahead is not None and effect.unless is not None:
             return self._compute_ahead(effect, samples, start, end, self.ahead)
-        ledger.add("started", effect.round, samples)
+        ledger.add("started", min(effect.round, setup.rounds - 1), samples)
         value = self._really(effect)
         if value is None or (self.pace is not None and self._cut(effect, end)):
             ledger.add("abandoned", effect.round)
@@ -483,6 +488,7 @@ class RankEngine:
         return self.around.reduce(self, effect)
 
     def _commit(self, effect: Commit) -> Any:
+        self._note()
         model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)
         now = time.monotonic()
         self.ledger.commit(effect.round, now, residual)

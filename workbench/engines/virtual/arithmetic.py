@@ -11,12 +11,13 @@ coordinates. Reshaping a value's first axis does the same to both kinds.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from workbench.base.types import Array
 from workbench.core.delays import Keyed
+from workbench.core.mixed import Decoding, Mixed
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Blend, Plan, Work
 from workbench.core.programs import plain_sum
@@ -28,11 +29,14 @@ BATCHES = 1  # random stream of mini-batches; delays have stream 0
 
 
 class Coefficients:
-    """Messages carry weights over parts; a model is just its round's number."""
+    """Messages carry weights over parts; a model is just its round's number.
+
+    Where a plan has several versions in use, they carry weights over (part, version); see `mixed`.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.weights: list[Array | None] = []  # per round; None stands for all ones
+        self.weights: list[Decoding] = []  # per round
         self._rows: dict[int, tuple[Work, Array]] = {}
         self._residual = 0.0  # of the newest round
         m = plan.coordinates
@@ -42,7 +46,7 @@ class Coefficients:
         """Model of round 0."""
         return 0
 
-    def compute(self, rank: int, effect: Compute) -> Array:
+    def compute(self, rank: int, effect: Compute) -> Any:
         """Row (or rows) of the encoding matrix."""
         work = effect.work
         known = self._rows.get(id(work))
@@ -52,7 +56,7 @@ class Coefficients:
             row = self._spread(weights)
             row.flags.writeable = False
             known = self._rows[id(work)] = (work, row)
-        return known[1]
+        return known[1] if self.plan.versions == 1 else Mixed({effect.model: known[1]})
 
     def _spread(self, weights: Array) -> Array:
         """Weights (..., parts) as a value of p numbers; see the module's docstring."""
@@ -70,16 +74,23 @@ class Coefficients:
         """Weights say nothing of the model: a scheme that asks is `numeric`, and its numbers are carried."""
         return 0.0
 
-    def ring_sum(self, values: list[Array]) -> Array:
+    def ring_sum(self, values: list[Any]) -> Any:
         """Sum of the workers' weights."""
         return plain_sum(values)
 
-    def commit(self, round: int, gradient: Array, residual: float) -> tuple[int, float]:
-        """Keep the decoding vector, of the first who commits a round, or 0; returns the next model and |b - 1|^2."""
+    def commit(self, round: int, gradient: Any, residual: float) -> tuple[int, float]:
+        """Keep the decoding vector, of the first who commits a round, or 0; returns the next model and |b - 1|^2.
+
+        b: of each part the weight, that of all versions together.
+        """
         if round == len(self.weights):
-            value = np.broadcast_to(gradient, self._ones.shape)
+            stale = gradient.stale() if isinstance(gradient, Mixed) else None
+            own = stale is None or (stale.versions == round).all()
+            total = gradient if stale is None else stale.total(self.plan.parts)
+            value = np.broadcast_to(total, self._ones.shape)
             off = (value - self._ones).ravel()
-            self.weights.append(None if np.abs(off).max() <= EXACT else self._by_part(value))
+            exact = None if np.abs(off).max() <= EXACT else self._by_part(value)
+            self.weights.append(exact if own else stale)
             self._residual = float(off @ off) / self.plan.coordinates
         return round + 1, self._residual
 

@@ -100,6 +100,7 @@ class _Simulation:
     def __init__(self, scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic) -> None:
         self.scheme, self.plan, self.world, self.arithmetic = scheme, plan, world, arithmetic
         self.now, self.serial = 0.0, 0
+        self.last = world.rounds - 1  # what follows on the last commit's round counts as of that round
         self.heap: list[Queued] = []
         self.turn = Turns(plan, world.delays).key
         self.due: list[Turn] | None = None  # what is left of this moment, if there are several events
@@ -212,7 +213,7 @@ class _Simulation:
             return None
         rank.unless = effect.unless
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
-        self.line.started[effect.round] += samples
+        self.line.started[min(effect.round, self.last)] += samples
         end = self.pace.end(self.now, r, effect, samples)
         self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
         return _BLOCKED
@@ -224,8 +225,9 @@ class _Simulation:
         rank.ticket += 1
         rank.unless = None
         self.line.handled += 1
-        self.line.samples[effect.round] += samples
-        self.log((effect.round, r, "compute", start, start, self.now, -1, 0, 0))
+        round = min(effect.round, self.last)
+        self.line.samples[round] += samples
+        self.log((round, r, "compute", start, start, self.now, -1, 0, 0))
         self._resume(r, self.arithmetic.compute(r, effect))
 
     def _decode(self, r: int, rank: _Rank, effect: Decode) -> Any:
@@ -261,7 +263,7 @@ class _Simulation:
         delay = self.latency
         if not self.instant:
             share = floats / self.world.floats if effect.share is None else effect.share
-            delay += self._sending(r, effect.round, share)
+            delay += self._sending(r, effect.round if effect.draw is None else effect.draw, share)
         for to in targets:
             args = to, message, self.now, floats
             if delay:
@@ -356,9 +358,9 @@ class _Simulation:
             self._resume(to, None)
 
     def _count(self, to: int, message: Message, sent: float, floats: int, begun: float) -> None:
-        if message.kind == LOST or message.round >= self.world.rounds:
+        if message.kind == LOST or (message.kind == MODEL and message.round > self.last):
             return
-        line, round = self.line, message.round
+        line, round = self.line, min(message.round, self.last)
         line.handled += 2  # a send and its receipt
         if message.kind == MODEL:
             line.downloads[round] += floats > 0  # without one it is a mere word: stop, or the end
@@ -370,9 +372,10 @@ class _Simulation:
     def _drop(self, to: int, message: Message, sent: float, floats: int) -> None:
         if message.kind not in (MODEL, LOST):
             self.line.handled += 1
-            self.line.stale[message.round] += 1
+            round = min(message.round, self.last)
+            self.line.stale[round] += 1
             size = BYTES_PER_FLOAT * floats
-            self.log((message.round, message.src, "drop", sent, self.now, self.now, to, size, 1))
+            self.log((round, message.src, "drop", sent, self.now, self.now, to, size, 1))
 
     def _recv(self, r: int, rank: _Rank, effect: Recv) -> Any:
         inbox = rank.inbox

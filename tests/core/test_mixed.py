@@ -1,0 +1,63 @@
+"""Weights over (part, version): an algebra that a dense table of versions and parts must agree with."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from workbench.base.types import Array
+from workbench.core.mixed import Mixed
+from workbench.core.programs import plain_sum, weighted_sum
+
+VERSIONS, PARTS = 4, 3
+TABLES = st.lists(
+    arrays(float, (VERSIONS, PARTS), elements=st.integers(-3, 3).map(float)), min_size=1, max_size=20
+)
+
+
+def mixed(table: Array) -> Mixed:
+    return Mixed({v: row for v, row in enumerate(table) if row.any() or v == 0})
+
+
+def dense(value: Mixed) -> Array:
+    table, stale = np.zeros((VERSIONS, PARTS)), value.stale()
+    np.add.at(table, (stale.versions, stale.parts), stale.weights)
+    return table
+
+
+@given(TABLES)
+def test_it_adds_up_like_a_table(tables: list[Array]) -> None:
+    weights = np.arange(1.0, 1 + len(tables))
+    np.testing.assert_allclose(dense(plain_sum([mixed(t) for t in tables])), np.sum(tables, axis=0))
+    wanted = np.einsum("k,kvp->vp", weights, np.array(tables))
+    np.testing.assert_allclose(dense(weighted_sum(weights, [mixed(t) for t in tables])), wanted)
+
+
+@given(TABLES, st.sampled_from([0.5, np.float64(2.0), 3]))
+def test_numbers_scale_it_from_either_side(tables: list[Array], factor: float) -> None:
+    first, last = mixed(tables[0]), mixed(tables[-1])
+    found = (0 + factor * first - last / 2 - 0) * factor
+    np.testing.assert_allclose(dense(found), (factor * tables[0] - tables[-1] / 2) * factor)
+    np.testing.assert_allclose(dense(0 - first), -tables[0])
+
+
+@given(TABLES)
+def test_what_is_committed_has_no_zeros_and_its_total_forgets_versions(tables: list[Array]) -> None:
+    stale = mixed(tables[0]).stale()
+    assert (stale.weights != 0).all()
+    np.testing.assert_allclose(stale.total(PARTS), tables[0].sum(axis=0))
+    rows = {version: dict(weighted) for weighted, version in _asked(stale)}
+    assert rows == {v: {p: w for p, w in enumerate(row) if w} for v, row in enumerate(tables[0]) if row.any()}
+
+
+def _asked(stale: object) -> list[tuple[object, int]]:
+    asked: list[tuple[object, int]] = []
+
+    def note(weighted: object, version: int) -> Array:
+        asked.append((weighted, version))
+        return np.zeros(1)
+
+    stale.gradient(note)  # type: ignore[attr-defined]
+    return asked
