@@ -15,7 +15,7 @@ DECORATORS = ["@*_validator*", "@*.command*", "@*.group*", "@*fixture*", "@*hook
 NAMES = {
     "our own messages": ["do_*", "job_*", "sit"],
     "python": ["__getattr__", "__dir__", "__signature__", "showwarning", "category", "filename", "lineno"],
-    "its libraries": ["log_message", "handle_starttag"],
+    "its libraries": ["log_message", "handle_starttag", "find_class"],
     "click": ["list_commands", "get_command", "format_commands", "ctx"],
     "hatchling": ["initialize"],
     "widgets": ["recalled", "scale_x", "display_page"],  # the page's half reads them

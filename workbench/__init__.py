@@ -30,6 +30,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "attach": ("workbench.running.real", "attach"),
     "check": ("workbench.checking.check", "check"),
     "compare": ("workbench.running.start", "compare"),
+    "diagnose": ("workbench.recordings.doctor", "diagnose"),
     "explore": ("workbench.widgets", "explore"),
     "figures": ("workbench.figures", None),
     "forecast": ("workbench.forecasting", "forecast"),
@@ -48,6 +49,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "start_all": ("workbench.running.start", "start_all"),
     "straightline": ("workbench.batch.straightline", None),
     "theory": ("workbench.theory", None),
+    "traces": ("workbench.recordings", None),
     "tune": ("workbench.planning.tuning", "tune"),
     "watch": ("workbench.widgets", "watch"),
 }

@@ -20,6 +20,8 @@ from workbench.planning.advice import Advice
 from workbench.planning.measuring import simulated
 from workbench.planning.planner import plan
 from workbench.planning.profile import ClusterProfile
+from workbench.recordings import load
+from workbench.recordings.doctor import diagnose
 from workbench.trace.table import Runs
 
 TREE = {"children": 3, "layers": 2, "stragglers": 1}
@@ -68,6 +70,8 @@ EVERY: dict[str, Callable[[Any], go.Figure]] = {
         traces()[::2], target=float(traces()[0].columns["loss"][-1]), theme=theme
     ),
     "convergence_bands": lambda theme: draw.convergence_bands(traces(), theme=theme),
+    "culprits": lambda theme: draw.culprits(diagnose(traces()[0]), theme=theme),
+    "lateness": lambda theme: draw.lateness(load(traces()[0]), theme=theme),
     "gantt": lambda theme: draw.gantt(traces()[-1], 1, theme=theme),
     "held": lambda theme: draw.held(traces()[-1].experiment, 3, theme=theme),
     "ranking": lambda theme: draw.ranking(advice(), theme=theme),

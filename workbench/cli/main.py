@@ -19,6 +19,7 @@ GROUP = "workbench.commands"
 _MODULES = {  # of this package, and the commands in them
     "batch": ("sweep", "runs"),
     "cluster": ("cluster",),
+    "diagnose": ("diagnose",),
     "lab": ("lab",),
     "plan": ("profile", "plan"),
     "real": ("follow", "resume", "stop"),

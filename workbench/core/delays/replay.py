@@ -42,6 +42,11 @@ class Replay(DelayModel):
     experiment: str | None = setting(None, "take this experiment of the table only; empty = all")
     samples: float = setting(1.0, "how many samples the recorded task stands for", "samples", gt=0)
     scale: float = setting(1.0, "multiply the recorded seconds by this", gt=0)
+    block: int | None = setting(
+        None,
+        "iterations that are taken in one go; then others are drawn; empty = all of them, in order",
+        ge=1,
+    )
     together: bool = setting(
         False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
     )
@@ -53,6 +58,9 @@ class Replay(DelayModel):
         repeats = -(-workers // len(times))
         row = np.concatenate([rng.permutation(len(times)) for _ in range(repeats)])[:workers]
         share = rng.random(workers)
+        if self.block is not None:
+            number, round = divmod(round, self.block)
+            share = keyed.rng(-1, number + 1).random(workers)
         start = np.floor((share[0] if self.together else share) * lengths[row]).astype(int)
         return times[row, (start + round) % lengths[row]][None]
 

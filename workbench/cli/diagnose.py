@@ -1,0 +1,32 @@
+"""The command that says who makes the steps of a run or a recording long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from workbench.figures.save import save
+from workbench.recordings.doctor import diagnose as examine
+from workbench.recordings.loading import load
+from workbench.recordings.sources import bytedance
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--job", help="Which of several jobs in one file.")
+@click.option(
+    "--card", is_flag=True, help="Say first what stands out: spread, bursts, changes, laws that fit."
+)
+@click.option("--picture", type=click.Path(path_type=Path), help="Draw the costs: .html, .png, .svg or .pdf.")
+def diagnose(path: Path, job: str | None, card: bool, picture: Path | None) -> None:
+    """Say who makes the steps of PATH, a run folder or a recording, long, and by how much."""
+    whole = job is None and path.is_file() and bytedance.SOURCE.tells(path)
+    recording = load(path) if card or not whole else None
+    if card and recording is not None:
+        click.echo(f"{recording.job(job).card()}\n")
+    found = examine(path if recording is None or whole else recording.job(job))
+    click.echo(str(found))
+    if picture is not None:
+        save(found.figure(), picture)
+        click.echo(f"drawn to {picture}")

@@ -1,0 +1,48 @@
+"""Who makes the steps long."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.figures.style import GREY, VERMILLION, Theme, new_figure
+from workbench.recordings.doctor import Diagnosis
+
+MOST = 24  # bars
+
+
+def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
+    """Draw everybody's share of the steps' time, with 90 % bands for those who stand out.
+
+    `diagnosis`: what `wb.diagnose` says. Raises `SettingError` for an unknown theme.
+
+    Examples
+    --------
+    >>> figure = culprits(Diagnosis("two", 1.1, (), {"worker 0": 0.05, "worker 1": 0.0}, "links"))
+    >>> list(figure.data[0].y)
+    ['worker 0', 'worker 1']
+    """
+    found = {one.who: one for one in diagnosis.culprits}
+    shown = sorted(diagnosis.costs, key=lambda who: -diagnosis.costs[who])[:MOST]
+    costs = np.array([diagnosis.costs[who] for who in shown])
+    up = [found[who].high - diagnosis.costs[who] if who in found else 0.0 for who in shown]
+    down = [diagnosis.costs[who] - found[who].low if who in found else 0.0 for who in shown]
+    rest = len(diagnosis.costs) - len(shown)
+    more = f" · {rest} that cost less are not shown" if rest else ""
+    words = (
+        f"steps take {diagnosis.slowdown:.3f} times what they would if all were like {diagnosis.like}{more}"
+    )
+    figure = new_figure(
+        theme, f"Who makes the steps long: {diagnosis.name}", words, height=190 + 22 * len(shown)
+    )
+    figure.add_bar(
+        x=costs,
+        y=shown,
+        orientation="h",
+        marker={"color": [VERMILLION if who in found else GREY for who in shown], "line": {"width": 0}},
+        error_x={"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5},
+        hovertemplate="%{y}<br>%{x:.2%} of the time<extra></extra>",
+    )
+    figure.update_xaxes(title_text="share of the steps' time", tickformat=".0%", rangemode="tozero")
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    return figure

@@ -1,0 +1,10 @@
+"""Recorded stragglers: load them from anywhere, look at them, fit them, replay them.
+
+To add a source, add a file to `sources` with a `SOURCE`; nothing else needs an edit.
+"""
+
+from workbench.recordings.card import Card
+from workbench.recordings.loading import home, known, load
+from workbench.recordings.recording import Recording
+
+__all__ = ["Card", "Recording", "home", "known", "load"]

@@ -1,0 +1,113 @@
+"""Find out what a file is, read it, and say where the public ones are."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import pandas as pd
+
+from workbench.base.settings import SettingError, path_of, unknown_name
+from workbench.problems.data.cache import root
+from workbench.recordings import sources
+from workbench.recordings.recording import COLUMNS, Recording
+from workbench.recordings.source import Source
+from workbench.recordings.sources import runs
+from workbench.trace.trace import Trace
+
+
+@cache
+def known() -> dict[str, Source]:
+    """All sources by name; what reads any table comes last.
+
+    >>> sorted(known())[:3]
+    ['alibaba', 'bytedance', 'kineto']
+    """
+    modules = (import_module(f"{sources.__name__}.{found.name}") for found in iter_modules(sources.__path__))
+    found = sorted((module.SOURCE for module in modules), key=lambda source: source.name == "table")
+    return {source.name: source for source in found}
+
+
+def home() -> Path:
+    """Where public recordings are put, so that `load` finds them by their name."""
+    return root() / "recordings"
+
+
+def load(path: str | Path | Trace, source: str | None = None, **columns: str) -> Recording:
+    r"""Read recorded stragglers.
+
+    Parameters
+    ----------
+    path
+        A file or folder, the name of a public recording (it is looked for in `home()`), or a run.
+    source
+        What it is (see `known`), where the file does not tell.
+    columns
+        Which columns of a table mean worker, step, seconds, host, phase, recording, samples.
+
+    Raises
+    ------
+    SettingError
+        Nothing is there (the message says where to get it), it cannot be read, or a row is no time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "mine.csv"
+    >>> _ = file.write_text("who,when,took\na,0,0.5\nb,0,0.7\n")
+    >>> load(file, worker="who", step="when", seconds="took")
+    Recording(mine: 2 workers, 1 steps)
+    """
+    if isinstance(path, Trace):
+        return Recording.of_rows(runs.of_trace(path), path.label, title="a run")
+    if wrong := sorted(set(columns) - set(COLUMNS)):
+        raise SettingError(f"{wrong[0]} = {columns[wrong[0]]!r}: columns are {', '.join(COLUMNS)}")
+    file = _found(path_of(path, "path"))
+    kind = _kind(file, source)
+    try:
+        rows = kind.read(file)
+    except (ValueError, OSError, KeyError) as error:  # pandas' and pyarrow's own errors are of these kinds
+        if isinstance(error, SettingError):
+            raise
+        raise SettingError(f"path = {str(file)!r}: cannot be read as {kind.title} ({error})") from None
+    if absent := sorted(set(columns.values()) - set(rows.columns)):
+        raise SettingError(f"path = {str(file)!r}: lacks columns {absent}; it has {list(rows.columns)}")
+    rows = _renamed(rows, columns)
+    told = {"title": kind.title, "where": kind.where, "licence": kind.licence, "file": str(file)}
+    return Recording.of_rows(rows, file.name.split(".")[0], kind.units, **told)
+
+
+def _renamed(rows: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
+    others = [name for name in columns if name in rows and columns[name] != name]
+    return rows.drop(columns=others).rename(columns={theirs: ours for ours, theirs in columns.items()})
+
+
+def _found(file: Path) -> Path:
+    for there in (file, home() / file.name, *home().glob(f"{file.name}.*")):
+        if there.exists():
+            return there
+    for source in known().values():
+        if any(
+            fnmatch(file.name, pattern)
+            for pattern in (source.files, source.files.rpartition(".")[0])
+            if pattern
+        ):
+            raise SettingError(
+                f"path = {str(file)!r}: is not here; get it from {source.where} (licence: {source.licence}) and put it"
+                f" at {home() / file.name}"
+            )
+    raise SettingError(f"path = {str(file)!r}: there is no such file or folder")
+
+
+def _kind(file: Path, name: str | None) -> Source:
+    if name is not None and name not in known():
+        raise unknown_name("source", name, known())
+    kinds = [known()[name]] if name is not None else [each for each in known().values() if each.tells(file)]
+    if not kinds:
+        raise SettingError(
+            f"path = {str(file)!r}: is of no known kind; say which, source = {' | '.join(known())}"
+        )
+    return kinds[0]

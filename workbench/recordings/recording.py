@@ -1,0 +1,189 @@
+"""One schema for recorded stragglers: who took how long in which step, for what."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+import workbench as wb  # its front door: figures know recordings, and not the other way round
+from workbench.base.files import atomic_write
+from workbench.base.settings import SettingError, check_ending, path_of
+from workbench.core.delays import DelayModel, Replay
+from workbench.planning.laws import laws_of
+from workbench.problems.data.cache import ours, root
+from workbench.recordings.card import Card, whole
+
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples")
+How = Literal["recorded", "blocks", "fitted"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Recorded times of one or several jobs.
+
+    `frame`: a row per worker, step and phase; columns recording, worker, host, step, phase, seconds, samples.
+    `units`: of the times ("s", or what they were normalised to). `source`: name, title, where from, licence, file.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
+    >>> Recording.of_rows(rows, "two workers").table().to_numpy().tolist()
+    [[0.5, 0.7]]
+    """
+
+    frame: pd.DataFrame
+    units: str = "s"
+    source: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_rows(cls, rows: pd.DataFrame, name: str, units: str = "s", **source: str) -> Recording:
+        """Fill in the columns that are not there; raises `SettingError` for rows that are no times.
+
+        `rows`: worker, step and seconds at least; `name`: of the recording, where they have none.
+        """
+        file = source.get("file", name)
+        missing = sorted({"worker", "step", "seconds"} - set(rows.columns))
+        if missing:
+            raise SettingError(
+                f"path = {file!r}: lacks columns {missing}; it has {list(rows.columns)}; name those that mean them,"
+                " e.g. seconds='duration'"
+            )
+        defaults: dict[str, Any] = {"recording": name, "host": "", "phase": "compute", "samples": np.nan}
+        for column, value in defaults.items():
+            rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})
+        return cls(
+            _checked(rows[list(COLUMNS)].reset_index(drop=True), file), units, {"name": name, **source}
+        )
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the jobs that were recorded."""
+        return [str(name) for name in pd.unique(self.frame["recording"])]
+
+    def job(self, name: str | None = None) -> Recording:
+        """One job of several; raises `SettingError` with their names."""
+        if name is None and len(self.names) == 1:
+            return self
+        if name not in self.names:
+            raise SettingError(f"recording = {name!r}: choose one of {', '.join(map(repr, self.names))}")
+        mine = self.frame[self.frame["recording"].astype(str) == name].reset_index(drop=True)
+        return replace(self, frame=mine, source={**self.source, "recording": str(name)})
+
+    def table(self, phase: str | None = None) -> pd.DataFrame:
+        """Seconds of every worker (columns) in every step (rows); NaN where there is none.
+
+        `phase`: by default what a worker does itself ("compute"), where that was recorded: waiting for others makes all
+        steps equally long. Else all phases together. Raises `SettingError` for a phase that is not there.
+        """
+        frame = self.job().frame
+        phases = sorted(set(frame["phase"]))
+        if phase is not None and phase not in phases:
+            raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
+        if phase is not None or "compute" in phases:
+            frame = frame[frame["phase"] == (phase or "compute")]
+        return frame.pivot_table(
+            index="step", columns="worker", values="seconds", aggfunc="sum", observed=True, sort=True
+        )
+
+    def card(self) -> Card:
+        """What stands out: spread, bursts, who is slow for good, changes, and which laws fit.
+
+        >>> import pandas as pd
+        >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]
+        >>> rows = pd.DataFrame(times, columns=["worker", "step", "seconds"])
+        >>> round(Recording.of_rows(rows, "one slow").card().chronic, 2)
+        1.0
+        """
+        job = self.job()
+        return Card.of(job.names[0], job.units, job.table())
+
+    def figure(self, theme: str = "light") -> Any:
+        """Heat map of who was late when: see `lateness`."""
+        return wb.figures.lateness(self.job(), theme)
+
+    def delays(self, how: How = "recorded", block: int | None = None) -> DelayModel:
+        """A delay law for any number of workers, in units of the recorded task (one sample stands for it).
+
+        "recorded": in recorded order, from a drawn start: bursts, changes and who is slow for good stay. "blocks": runs
+        of `block` steps (by default the square root of all), each drawn anew: shorter bursts stay, changes do not.
+        "fitted": the best law of the card, which keeps what that law can say.
+        """
+        job = self.job()
+        if how == "fitted":
+            return laws_of(whole(job.names[0], job.table()))[0].delays
+        steps = len(job.table())
+        drawn = {"block": block or max(1, round(steps**0.5))} if how == "blocks" else {}
+        return Replay(path=str(job._kept()), **drawn)
+
+    def write(self, path: str | Path) -> Path:
+        """Write a table that the delay law "replay" reads: worker, iteration, seconds, ..., as .csv or .parquet."""
+        file = path_of(path, "path")
+        check_ending(file, (".csv", ".parquet"), "path")
+        with atomic_write(file) as out:
+            out.write(self._packed(file.suffix))
+        return file
+
+    def _packed(self, ending: str) -> bytes:
+        total = self.frame.groupby(["recording", "worker", "step"], observed=True, sort=False)[
+            "seconds"
+        ].sum()
+        rows = total.reset_index().rename(columns={"recording": "experiment", "step": "iteration"})
+        packed = rows.to_csv(index=False).encode() if ending == ".csv" else rows.to_parquet(index=False)
+        return bytes(packed)
+
+    def _kept(self) -> Path:
+        """The table in the user's cache, under what tells it from others."""
+        packed = self._packed(".parquet")
+        file = ours(root() / "recordings") / f"{hashlib.sha256(packed).hexdigest()[:32]}.parquet"
+        if not file.exists():
+            with atomic_write(file) as out:
+                out.write(packed)
+        return file
+
+    def __repr__(self) -> str:
+        """A line; the table would fill the screen."""
+        workers, steps = self.frame["worker"].nunique(), self.frame["step"].nunique()
+        jobs = "" if len(self.names) == 1 else f", {len(self.names)} jobs"
+        return f"Recording({self.source.get('name', '')}: {workers} workers, {steps} steps{jobs})"
+
+    @property
+    def steps(self) -> int:
+        """How many steps were recorded."""
+        return int(self.frame["step"].nunique())
+
+
+def _checked(frame: pd.DataFrame, file: str) -> pd.DataFrame:
+    """Numbers as numbers, and nothing that is no time."""
+    if frame.empty:
+        raise SettingError(f"path = {file!r}: there is no row")
+    seconds = pd.to_numeric(frame["seconds"], errors="coerce")
+    step = pd.to_numeric(frame["step"], errors="coerce")
+    _refuse(
+        file,
+        ~np.isfinite(step) | (step % 1 != 0),
+        frame["step"],
+        "steps are whole numbers, as they tell the order",
+    )
+    _refuse(file, frame["worker"].isna(), frame["worker"], "whose time is it? Leave the row out, or say it")
+    _refuse(
+        file,
+        ~(np.isfinite(seconds) & (seconds >= 0)),
+        frame["seconds"],
+        "times are finite and at least 0; did the clock step back? Leave such rows out",
+    )
+    frame = frame.assign(seconds=seconds.astype(float), step=step.astype(np.int64))
+    keys = ["recording", "worker", "step", "phase"]
+    _refuse(file, frame.duplicated(keys), frame["step"], "worker, step and phase are those of a row before")
+    return frame
+
+
+def _refuse(file: str, wrong: pd.Series[bool], values: pd.Series[Any], why: str) -> None:
+    if wrong.any():
+        place = int(wrong.to_numpy().argmax())
+        raise SettingError(f"path = {file!r}, row {place + 1}: {values.name} = {values.iloc[place]}: {why}")

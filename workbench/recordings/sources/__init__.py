@@ -1,0 +1,1 @@
+"""Where recordings come from: a file each, with a `SOURCE`."""
