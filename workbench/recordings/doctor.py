@@ -22,9 +22,10 @@ from workbench.base.types import Array
 from workbench.planning.laws import resampled
 from workbench.recordings.card import Change, changes, whole
 from workbench.recordings.loading import load
+from workbench.recordings.of_run import DECODING, MOST, PORT, Cause, Rounds
 from workbench.recordings.pipeline import Pipeline
 from workbench.recordings.recording import Recording
-from workbench.recordings.sources import bytedance
+from workbench.recordings.sources import bytedance, runs
 from workbench.trace.trace import Trace
 
 DRAWS, BAND = 400, (0.05, 0.95)
@@ -50,7 +51,8 @@ class Diagnosis:
     """What steps take over what they would take if everybody were like the median, and who is to blame.
 
     `slowdown`: that quotient; `culprits`: the worst first; `costs`: everybody's share of the steps' time; `left_out`:
-    what the model of a step does not have; `like`: what mended means.
+    what the model of a step does not have; `like`: what mended means; `harmless`: who is slow and
+    costs nothing, as the scheme does without them.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Diagnosis:
     costs: dict[str, float]
     left_out: str
     like: str = "the median"
+    harmless: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -75,6 +78,8 @@ class Diagnosis:
             when = "in most steps" if one.chronic else "now and then"
             since = f", since step {one.since.step}" if one.since else ""
             yield f"{one.who} costs {one.cost:.1%} of the time ({one.low:.1%} to {one.high:.1%}), {when}{since}"
+        if self.harmless:
+            yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield f"left out: {self.left_out}"
 
 
@@ -103,6 +108,10 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
     """
     if isinstance(what, str | Path) and bytedance.SOURCE.tells(Path(what).expanduser()):
         return _of_pipeline(Path(what).expanduser())
+    if isinstance(what, str | Path) and runs.SOURCE.tells(Path(what).expanduser()):
+        what = Trace.load(Path(what).expanduser())
+    if isinstance(what, Trace):
+        return _of_run(what, np.random.default_rng(seed))
     job = (what if isinstance(what, Recording) else load(what)).job()
     table = job.table()
     if table.shape[1] < 2:
@@ -162,11 +171,51 @@ def _chances(share: Array, cost: Array, total: float, rng: np.random.Generator) 
 
     Blocks keep bursts together; the unluckiest of all workers is compared, as any of them might have been named.
     """
-    block = max(1, round(len(share) ** 0.5))
+    block = max(1, round(len(share) ** (1 / 3)))
     starts = np.arange(0, len(share), block)
     sums = np.add.reduceat(share, starts, axis=0)
     worst = np.array([rng.permuted(sums, axis=1).sum(axis=0).max() for _ in range(DRAWS)]) / total
     return np.asarray((1 + (worst[None, :] >= cost[:, None] - 1e-15).sum(axis=1)) / (1 + DRAWS))
+
+
+def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
+    """By the scheme's own rounds: who is slow by the times, what that costs by the scheme."""
+    run = Rounds.of(trace)
+    if run.seconds.shape[1] < 2:
+        raise SettingError(f"run {trace.label!r}: has one worker only; there is nobody to compare it with")
+    e, now = trace.experiment, run.lasting()
+    share = blame(run.seconds)
+    chance = np.minimum(
+        *(_chances(one, one.sum(axis=0), 1.0, rng) for one in (share, run.late.astype(np.float64)))
+    )
+    slow = [int(i) for i in np.argsort(-share.sum(axis=0)) if chance[i] <= CHANCE / 2]
+    others = [PORT] * (e.link.bandwidth is not None) + [DECODING] * (e.decode_rate is not None)
+    gains = run.shapley([*slow[: MOST - len(others)], *others])
+    costs = {_named(cause): gain for cause, gain in gains.items()}
+    found = sorted((_culprit(who, gain, now, rng) for who, gain in costs.items()), key=lambda one: -one.cost)
+    mended = run.lasting([*range(e.workers), *others])
+    told = float(now.sum() / trace.columns["time"][-1])
+    return Diagnosis(
+        name=trace.label,
+        slowdown=float(now.sum() / mended.sum()),
+        culprits=tuple(one for one in found if one.cost >= LEAST),
+        costs={who: float(gain.sum() / now.sum()) for who, gain in costs.items()},
+        left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
+        f" scheme's rounds with these times are {told:.1%} of the run",
+        harmless=tuple(one.who for one in found if one.cost < LEAST and one.who not in others),
+    )
+
+
+def _named(cause: Cause) -> str:
+    return cause if isinstance(cause, str) else f"worker {cause + 1}"
+
+
+def _culprit(who: str, gain: Array, now: Array, rng: np.random.Generator) -> Culprit:
+    draws = [resampled(len(now), rng) for _ in range(DRAWS)]
+    low, high = np.quantile([gain[d].sum() / now[d].sum() for d in draws], BAND).tolist()
+    cost = float(gain.sum() / now.sum())
+    chronic = float(np.median(gain)) > OFTEN * float(gain.mean())
+    return Culprit(who, cost, low, high, chronic, CHANCE)
 
 
 def _of_pipeline(path: Path) -> Diagnosis:

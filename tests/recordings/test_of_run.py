@@ -1,0 +1,82 @@
+"""Rounds of a run, again and with something mended: by the scheme's own rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.base.settings import SettingError
+from workbench.recordings.of_run import DECODING, PORT, Rounds
+
+SLOW = {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9}
+
+
+def run(scheme: str, **more: Any) -> wb.Trace:
+    fields = {"workers": 12, "rounds": 60, "delays": SLOW, "problem_args": {"samples": 120}, **more}
+    return wb.run(wb.Experiment(scheme=scheme, **fields))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "args"),
+    [
+        ("UMW", {}),
+        ("GC", {"stragglers": 3}),
+        ("CR", {"children": 3, "layers": 2, "stragglers": 1}),
+        ("RAR", {}),
+        ("SGD", {"stragglers": 4}),
+        ("CEGC", {"load": 4, "stragglers": 2}),
+    ],
+)
+@pytest.mark.parametrize("link", [{}, {"bandwidth": 1e5, "latency": 1e-4}])
+def test_its_own_times_give_its_own_rounds(scheme: str, args: dict[str, int], link: dict[str, float]) -> None:
+    """Of work that was cut off only the least is known, which changes no round: nobody had waited for it."""
+    trace = run(scheme, scheme_args=args, link=link, decode_rate=None if scheme == "RAR" else 1e7)
+    again = Rounds.of(trace).lasting()
+    np.testing.assert_allclose(again, np.diff(trace.columns["time"], prepend=0.0), rtol=1e-6)
+
+
+def test_what_is_mended_is_what_the_run_would_be_without() -> None:
+    link = {"bandwidth": 1e5}
+    found = Rounds.of(run("UMW", link=link, decode_rate=1e6))
+    free = Rounds.of(run("UMW"))
+    np.testing.assert_allclose(found.lasting([PORT, DECODING]), free.lasting(), rtol=1e-9)
+    even = found.lasting([*range(12), PORT, DECODING])
+    np.testing.assert_allclose(even, np.median(found.seconds, axis=1))
+
+
+def test_shapley_values_add_up_and_treat_equals_alike() -> None:
+    found = Rounds.of(run("UMW", link={"bandwidth": 1e5}))
+    causes: list[Any] = [0, 4, 5, 7, PORT]
+    values = found.shapley(causes)
+    total = found.lasting() - found.lasting(causes)
+    np.testing.assert_allclose(sum(values.values()), total, atol=1e-12)
+
+
+def test_a_code_does_without_who_is_slow() -> None:
+    uncoded, coded = wb.diagnose(run("UMW")), wb.diagnose(run("GC", scheme_args={"stragglers": 4}))
+    slow = {one.who for one in uncoded.culprits}
+    assert len(slow) == 3
+    assert set(coded.harmless) == slow
+    assert not coded.culprits
+    assert "the scheme does without" in str(coded)
+    assert uncoded.slowdown > 5 > 1.2 > coded.slowdown
+
+
+def test_the_port_and_decoding_are_named_where_they_cost() -> None:
+    (port,) = wb.diagnose(run("UMW", delays={"kind": "constant"}, link={"bandwidth": 1e5})).culprits
+    assert port.who == "the port"
+    (decoding,) = wb.diagnose(run("GC", delays={"kind": "constant"}, decode_rate=1e3)).culprits
+    assert decoding.who == "decoding"
+
+
+def test_what_is_not_a_schemes_own_round_is_refused() -> None:
+    with pytest.raises(SettingError, match="cannot be told from its draws alone"):
+        wb.diagnose(run("CADA", rounds=10))
+    with pytest.raises(SettingError, match="answer several times a round"):
+        wb.diagnose(run("UC-MMC", rounds=10))
+    bare = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5), events=False)
+    with pytest.raises(SettingError, match="kept no events"):
+        wb.diagnose(bare)
