@@ -198,12 +198,17 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     return Diagnosis(
         name=trace.label,
         slowdown=float(now.sum() / mended.sum()),
-        culprits=tuple(one for one in found if one.cost >= LEAST),
+        culprits=tuple(one for one in found if _counts(one)),
         costs={who: float(gain.sum() / now.sum()) for who, gain in costs.items()},
         left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
         f" scheme's rounds with these times are {told:.1%} of the run",
-        harmless=tuple(one.who for one in found if one.cost < LEAST and one.who not in others),
+        harmless=tuple(one.who for one in found if not _counts(one) and one.who not in others),
     )
+
+
+def _counts(one: Culprit) -> bool:
+    """Is the cost worth a word, and more than nothing for certain?"""
+    return one.cost >= LEAST and one.low > 0
 
 
 def _named(cause: Cause) -> str:
