@@ -25,6 +25,7 @@ from workbench.recordings.loading import load
 from workbench.recordings.of_run import DECODING, MOST, PORT, Cause, Rounds
 from workbench.recordings.pipeline import Pipeline
 from workbench.recordings.recording import Recording
+from workbench.recordings.remedies import Remedy, Steps, remedies
 from workbench.recordings.sources import bytedance, runs
 from workbench.trace.trace import Trace
 
@@ -52,7 +53,7 @@ class Diagnosis:
 
     `slowdown`: that quotient; `culprits`: the worst first; `costs`: everybody's share of the steps' time; `left_out`:
     what the model of a step does not have; `like`: what mended means; `harmless`: who is slow and
-    costs nothing, as the scheme does without them.
+    costs nothing, as the scheme does without them; `remedies`: what to do about it (None: it was not asked).
     """
 
     name: str
@@ -62,6 +63,7 @@ class Diagnosis:
     left_out: str
     like: str = "the median"
     harmless: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] | None = None
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -80,6 +82,9 @@ class Diagnosis:
             yield f"{one.who} costs {one.cost:.1%} of the time ({one.low:.1%} to {one.high:.1%}), {when}{since}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
+        yield from map(str, self.remedies or ())
+        if self.remedies == ():
+            yield "there is nothing to gain from a code, or from leaving somebody out"
         yield f"left out: {self.left_out}"
 
 
@@ -129,7 +134,9 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
         slowdown=float(times.max(axis=1).sum() / np.median(times, axis=1).sum()),
         culprits=tuple(_culprits(times, share, names, table.index.tolist(), rng)),
         costs=dict(zip(names, (share.sum(axis=0) / times.max(axis=1).sum()).tolist(), strict=True)),
-        left_out="links, ports and decoding: a step is taken to end with its slowest worker",
+        left_out="links, ports and decoding: a step is taken to end with its slowest worker, and to take twice as long"
+        " with twice the samples",
+        remedies=remedies(Steps(times, names), times.max(axis=1), rng),
     )
 
 
@@ -195,6 +202,9 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     found = sorted((_culprit(who, gain, now, rng) for who, gain in costs.items()), key=lambda one: -one.cost)
     mended = run.lasting([*range(e.workers), *others])
     told = float(now.sum() / trace.columns["time"][-1])
+    shares = e.built_scheme.loads(e.workers, e.problem_spec.count()) * e.workers / e.problem_spec.count()
+    names = [_named(i) for i in range(e.workers)]
+    even = Steps(run.seconds / shares, names, e.link, e.shape()[1], e.decode_rate)
     return Diagnosis(
         name=trace.label,
         slowdown=float(now.sum() / mended.sum()),
@@ -202,6 +212,9 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
         costs={who: float(gain.sum() / now.sum()) for who, gain in costs.items()},
         left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
         f" scheme's rounds with these times are {told:.1%} of the run",
+        remedies=None
+        if run.late.any()
+        else remedies(even, now, rng),  # what was cut off took who knows how long
         harmless=tuple(one.who for one in found if not _counts(one) and one.who not in others),
     )
 

@@ -1,0 +1,142 @@
+"""What to do about who is late: leave a worker out, or take an exact scheme that does without, tried on recorded steps.
+
+Every candidate goes through the very steps that were recorded; a worker that holds more samples takes that much longer.
+The best is chosen on every other stretch of the steps and judged on the others: it is not praised for what it was chosen
+by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench import schemes
+from workbench.base.settings import SettingError
+from workbench.base.types import Array
+from workbench.core.links import Link
+from workbench.core.odds import Draws
+from workbench.core.scheme import Scheme
+from workbench.planning.laws import resampled
+
+EACH = 1000  # samples a worker holds in the uncoded scheme, to share out
+DRAWS, BAND = 400, (0.05, 0.95)
+LEAST = 0.01  # share of the time that something must save to be said
+
+
+class Remedy(NamedTuple):
+    """Something to do, and what share of the steps' time it would save: with a 90 % band from the recorded steps."""
+
+    what: str
+    saving: float
+    low: float
+    high: float
+    scheme: str
+    scheme_args: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.what} would save {self.saving:.0%} of the time ({self.low:.0%} to {self.high:.0%})"
+
+
+class Candidate(NamedTuple):
+    """What could be done, and what every step takes then, (steps,)."""
+
+    what: str
+    seconds: Array
+    scheme: str
+    scheme_args: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What is known of a job. `times` (steps, workers): of a worker that holds its even share; `names`: whose they are.
+
+    `link`, `floats` (of a message) and `decode_rate`: where they are known; else messages and decoding are free.
+    """
+
+    times: Array
+    names: Sequence[str]
+    link: Link = field(default_factory=Link)
+    floats: int = 1
+    decode_rate: float | None = None
+
+    def lasting(self, scheme: Scheme, seconds: Array) -> Array:
+        """What steps of a scheme take whose workers take these times for all that they hold."""
+        workers = seconds.shape[1]
+
+        def progress(portions: NDArray[np.int64], which: slice) -> Array:
+            done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
+            return np.asarray(seconds[which][:, :, None] * done)
+
+        def ties(which: NDArray[np.int64]) -> Array:
+            return np.tile(
+                np.arange(workers, dtype=float), (len(which), 1)
+            )  # by rank, as nothing else is known
+
+        free = (
+            lambda length: 0.0,
+            self.link,
+            self.floats,
+            ties,
+            self.decode_rate,
+            None,
+            workers * EACH,
+            progress,
+        )
+        return scheme.odds(Draws(seconds, *free), workers).seconds
+
+    def without(self) -> Iterator[Candidate]:
+        """All but one worker, each with the share of one of n - 1."""
+        n = self.times.shape[1]
+        uncoded = schemes.get("UMW")()
+        for worker in range(n if n > 2 else 0):
+            rest = np.delete(self.times, worker, axis=1) * n / (n - 1)
+            yield Candidate(f"leaving {self.names[worker]} out", self.lasting(uncoded, rest), "UMW", {})
+
+    def coded(self) -> Iterator[Candidate]:
+        """Every exact scheme whose rounds are told by its draws, with the numbers that the planner tries."""
+        n = self.times.shape[1]
+        for name in schemes.names():
+            cls = schemes.get(name)
+            if not cls.exact or cls.numeric or cls.selects or cls.own_pace:
+                continue
+            for args in cls.candidates(n):
+                try:
+                    scheme = cls(**args)
+                    scheme.check(n)
+                    scheme.check_problem("logistic")
+                    scheme.check_samples(n, n * EACH)
+                    seconds = self.lasting(scheme, self.times * scheme.loads(n, n * EACH) / EACH)
+                except SettingError:  # not with so many workers
+                    continue
+                numbers = ", ".join(f"{key} = {value}" for key, value in args.items())
+                yield Candidate(f"{name} with {numbers}" if numbers else name, seconds, name, args)
+
+
+def remedies(steps: Steps, now: Array, rng: np.random.Generator) -> tuple[Remedy, ...]:
+    """The best exact scheme, and the best worker to leave out, where they save anything; the better first.
+
+    `now` (steps,): what steps take as they are.
+    """
+    halves = (
+        np.arange(len(now)) // max(1, round(len(now) ** (1 / 3))) % 2 == 0
+    )  # stretches keep bursts together
+    found = [_best(list(some), now, halves, rng) for some in (steps.without(), steps.coded())]
+    worth = [one for one in found if one is not None and one.low > 0 and one.saving >= LEAST]
+    return tuple(sorted(worth, key=lambda one: -one.saving))
+
+
+def _best(
+    candidates: list[Candidate], now: Array, halves: NDArray[np.bool_], rng: np.random.Generator
+) -> Remedy | None:
+    """The quickest of the first half of the steps, judged on the second."""
+    if not candidates or halves.all():
+        return None
+    what, seconds, scheme, args = min(candidates, key=lambda each: float(each.seconds[halves].sum()))
+    seconds, now = seconds[~halves], now[~halves]
+    draws = [resampled(len(now), rng) for _ in range(DRAWS)]
+    low, high = np.quantile([1 - seconds[d].sum() / now[d].sum() for d in draws], BAND).tolist()
+    return Remedy(what, 1 - float(seconds.sum() / now.sum()), low, high, scheme, args)
