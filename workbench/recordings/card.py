@@ -132,7 +132,8 @@ class Card:
             yield f"worker {change.worker} is {what} from step {change.step} on: {by}"
         best = self.laws[0] if self.laws else None
         if best is not None and best.fits:
-            yield f"a {best.delays.kind} law fits: {best.delays!r}"
+            numbers = best.delays.model_dump(exclude={"kind"})
+            yield f"a {best.delays.kind} law fits: {', '.join(f'{k} = {v:.3g}' for k, v in numbers.items())}"
         elif best is not None:
             yield f"no law fits; the nearest is {best.delays.kind}, but {best.complaint}"
 

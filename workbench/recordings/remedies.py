@@ -1,8 +1,8 @@
 """What to do about who is late: leave a worker out, or take an exact scheme that does without, tried on recorded steps.
 
 Every candidate goes through the very steps that were recorded; a worker that holds more samples takes that much longer.
-The best is chosen on every other stretch of the steps and judged on the others: it is not praised for what it was chosen
-by.
+The best is chosen on every other stretch of the steps and judged on the others: it is not praised for what it was
+chosen by.
 """
 
 from __future__ import annotations
