@@ -24,7 +24,7 @@ from workbench_book.measured import (
 from workbench_book.verdicts import all_of
 
 import workbench as wb
-from workbench.published.codedreduce import presets
+from workbench.batch.published.codedreduce import presets
 from workbench.running import start as runner
 
 

@@ -19,7 +19,7 @@ from workbench_book.ec2_traces import ABSENT
 from workbench_book.verdicts import of_column, of_result
 
 import workbench as wb
-from workbench.published.codedreduce import presets
+from workbench.batch.published.codedreduce import presets
 
 CLUSTER = Constants(spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03)  # about what `ec2` finds
 

@@ -11,11 +11,11 @@ import click
 from workbench import schemes as known
 from workbench.base.settings import Settings, check_writable
 from workbench.base.text import in_seconds
+from workbench.batch.published.codedreduce import presets as published
 from workbench.codes import report, warning
 from workbench.core.delays import delay_models
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast as expect
-from workbench.published.codedreduce import presets as published
 
 
 @click.command()

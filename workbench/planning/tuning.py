@@ -31,7 +31,7 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     passes over it; exact schemes share theirs. `progress`: show a bar once it takes over a second. Returns the
     experiments with the best numbers written out.
 
-    >>> from workbench.published.codedreduce import rivals
+    >>> from workbench.batch.published.codedreduce import rivals
     >>> tuned = tune(rivals(3, 2, 1, rounds=20))
     >>> sorted(tuned[3].optimiser_args)
     ['c1', 'c2']

@@ -11,12 +11,12 @@ import plotly.graph_objects as go
 from workbench import theory
 from workbench.base.settings import setting
 from workbench.base.types import Array
+from workbench.batch.published.codedreduce import rivals
 from workbench.experiment import Experiment
 from workbench.figures import gantt, scheme_style
 from workbench.figures import tree as tree_figure
 from workbench.figures.style import Theme, new_figure
 from workbench.forecasting import forecast
-from workbench.published.codedreduce import rivals
 from workbench.running.start import run
 from workbench.widgets.plots.plot import low
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis

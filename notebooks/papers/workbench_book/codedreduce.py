@@ -9,11 +9,11 @@ from functools import partial
 
 import numpy as np
 
+from workbench.batch.published.codedreduce import MESSAGE, RATE, SHIFT, Preset, presets
 from workbench.experiment import Experiment
 from workbench.figures.speedups import common_target, speedups
 from workbench.forecasting import Forecast, forecast
 from workbench.planning.tuning import tune
-from workbench.published.codedreduce import MESSAGE, RATE, SHIFT, Preset, presets
 from workbench.running.start import compare
 from workbench.trace.trace import Trace
 from workbench_book import drawing, real_data

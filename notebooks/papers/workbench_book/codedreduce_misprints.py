@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from workbench import theory
+from workbench.batch.published.codedreduce import presets
 from workbench.forecasting import forecast
-from workbench.published.codedreduce import presets
 from workbench.schemes.coded_reduce import tree_size
 from workbench_book.catalogue import Entry
 from workbench_book.ec2_model import Constants, ratios

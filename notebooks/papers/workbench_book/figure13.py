@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from workbench.batch.published.codedreduce import Preset, presets
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.problems.cnn import SIZE, torch
-from workbench.published.codedreduce import Preset, presets
 from workbench.running.start import compare
 from workbench.trace.trace import Trace
 from workbench_book import drawing, standins

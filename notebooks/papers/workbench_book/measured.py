@@ -17,9 +17,9 @@ import numpy as np
 
 from workbench.base.errors import RunError
 from workbench.base.settings import SettingError
+from workbench.batch.published.codedreduce import Preset, rivals
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
-from workbench.published.codedreduce import Preset, rivals
 from workbench.running import start as runner
 from workbench.trace.trace import Trace
 from workbench_book.setting import Setting

@@ -13,7 +13,7 @@ from hypothesis import given
 
 import workbench as wb
 from tests.cases import CASES, experiments
-from workbench.published.others import others
+from workbench.batch.published.others import others
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,7 +11,7 @@ import pytest
 import workbench as wb
 from tests.widgets.page import types
 from workbench.base.settings import SettingError
-from workbench.published.others import others
+from workbench.batch.published.others import others
 from workbench.widgets.forms.controls import Controls, preset_of, preset_titles
 from workbench.widgets.forms.fields import fields_of
 from workbench.widgets.forms.setup import reaches

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.published.others import others
+from workbench.batch.published.others import others
 from workbench.widgets.forms.setup import (
     Entry,
     Setup,

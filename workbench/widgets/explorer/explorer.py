@@ -13,8 +13,8 @@ import ipywidgets as w
 import traitlets as t
 
 from workbench.base.settings import SettingError
+from workbench.batch.published.codedreduce import rivals
 from workbench.experiment import Experiment
-from workbench.published.codedreduce import rivals
 from workbench.running.run import checked
 from workbench.trace.trace import Trace
 from workbench.widgets.assets import script, style

@@ -10,13 +10,13 @@ import ipywidgets as w
 
 from workbench import problems
 from workbench.base.settings import unknown_name
+from workbench.batch.published.codedreduce import Preset, presets
+from workbench.batch.published.others import others
 from workbench.core.delays import delay_models
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
 from workbench.problems.data import catalogue
-from workbench.published.codedreduce import Preset, presets
-from workbench.published.others import others
 from workbench.widgets.forms.choice import ChoiceForm
 from workbench.widgets.forms.entries import Entries
 from workbench.widgets.forms.fields import fields_of, menu, show

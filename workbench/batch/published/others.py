@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.batch.published.codedreduce import Presets
 from workbench.experiment import Experiment
-from workbench.published.codedreduce import Presets
 
 
 def _cases(common: Mapping[str, Any], cases: Sequence[Mapping[str, Any]], **_: Any) -> tuple[Experiment, ...]:

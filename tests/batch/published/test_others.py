@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.published.codedreduce import presets
-from workbench.published.others import others
+from workbench.batch.published.codedreduce import presets
+from workbench.batch.published.others import others
 from workbench.theory import cegc_table
 
 TABLE3 = {"t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}  # of one of its 8 parts
