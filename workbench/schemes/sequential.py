@@ -371,7 +371,7 @@ class MSGC(Sequential):
     def _master(self, node: Node) -> Program:
         n = node.plan.workers
         rows, lost = Diagonals(self, n, node.first, node.rounds), Lost()
-        bursts = Bursts(self.burst, self.window, self.stragglers)
+        bursts, codes = Bursts(self.burst, self.window, self.stragglers), self.codes(n)
         sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()  # of each job: own chunks; groups
         model, late = node.model, frozenset[int]()
         for r in range(node.first, node.rounds + self.lag):
@@ -395,7 +395,7 @@ class MSGC(Sequential):
                         chunks.append(got[rank][place])
                 sums[job] = sums.get(job, 0) + plain_sum(chunks)
             if (job := r - self.lag) >= node.first:
-                gradient, residual = self._decoded(n, sums.pop(job), coded.pop(job))
+                gradient, residual = self._decoded(codes, sums.pop(job), coded.pop(job))
                 yield Decode(self._combined(n) * node.floats)
                 model = yield Commit(gradient, job, residual)
         yield Send(node.children, MODEL, node.rounds + self.lag, None, floats=0, every=True)
@@ -404,12 +404,14 @@ class MSGC(Sequential):
         """Results that make a job: all own chunks, and n - lambda of each group."""
         return workers * (self.window - 1) + self.burst * (workers - self.stragglers)
 
-    def _decoded(self, workers: int, chunks: Any, groups: list[dict[int, Any]]) -> tuple[Any, float]:
+    def _decoded(
+        self, codes: list[GradientCode], chunks: Any, groups: list[dict[int, Any]]
+    ) -> tuple[Any, float]:
         """A job's gradient: the sum of its own chunks, and what each group decodes to."""
         total, residual = chunks, 0.0
-        for code in self.codes(workers):
+        for code in codes:
             for group in groups:
-                ranks = sorted(group)[: workers - self.stragglers]
+                ranks = sorted(group)[: code.workers - self.stragglers]
                 weights, off = code.decode(tuple(rank - 1 for rank in ranks))
                 total = total + weighted_sum(weights, [group[rank] for rank in ranks])
                 residual += off
