@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,13 @@ import workbench as wb
 from tests.schemes import sequential_reference as plain
 from tests.schemes.case_sequential import CASES, multiplexed, selective
 from workbench.base.settings import SettingError
+from workbench.core.delays import recorded
 from workbench.core.mixed import Stale
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.forecasting import forecast
 from workbench.running.simulated import timeline
 
+TRACES = Path(__file__).resolve().parents[3] / "shared" / "data" / "ec2_traces.csv"
 ROUNDS = {"SR-SGC": plain.selective_repeat, "M-SGC": plain.multiplexed}
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -166,20 +167,6 @@ def test_multiplexed_refuses_what_does_not_fit() -> None:
         wb.Experiment(scheme="M-SGC", scheme_args={"burst": 3, "window": 3}, workers=8)
 
 
-@given(multiplexed())
-def test_multiplexed_goes_through_what_the_paper_says(case: tuple[dict[str, Any], int]) -> None:
-    args, n = case
-    burst, window, late = args["burst"], args["window"], args["stragglers"]
-    if late == n:
-        load = Fraction(window - 1 + burst, n * (window - 1)) if burst == 0 else Fraction(1, n)
-        samples = 2 * n * (window - 1)
-    else:
-        load = Fraction((late + 1) * (window - 1 + burst), n * (burst + (window - 1) * (late + 1)))
-        samples = 2 * n * (burst + (window - 1) * (late + 1))
-    loads = wb.schemes.get("M-SGC")(**args).loads(n, samples)
-    assert [Fraction(int(x), samples) for x in loads] == [load] * n
-
-
 def test_a_worker_that_dies_is_a_straggler_as_long_as_the_code_stands_it() -> None:
     spec = {
         "workers": 6,
@@ -194,3 +181,50 @@ def test_a_worker_that_dies_is_a_straggler_as_long_as_the_code_stands_it() -> No
     e = wb.Experiment(scheme="M-SGC", scheme_args={"burst": 1, "window": 2, "stragglers": 2}, **spec)
     with pytest.raises(wb.QuorumLost, match="2"):
         timeline(e, Coefficients(e.plan), events=False)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("SR-SGC", {"burst": 1, "window": 2, "stragglers": 2}),
+        ("M-SGC", {"burst": 1, "window": 3, "stragglers": 2}),
+        ("GC", {"stragglers": 1, "tolerance": 1.0}),
+    ],
+)
+def test_real_processes_learn_the_same_and_drop_the_same(name: str, args: dict[str, Any]) -> None:
+    e = wb.Experiment(
+        scheme=name,
+        scheme_args=args,
+        workers=4,
+        rounds=12,
+        seed=3,
+        problem="least_squares",
+        problem_args={"samples": 200, "features": 5},
+        optimiser_args={"step": 1e-3},
+        delays={"kind": "markov", "factor": 5.0, "enter": 0.3, "shift": 4e-4},
+    )
+    simulated, real = wb.run(e), wb.run(e, engine="mpi", emulate="all")
+    np.testing.assert_allclose(real.columns["loss"], simulated.columns["loss"], rtol=1e-9)
+    np.testing.assert_array_equal(real.columns["messages"], simulated.columns["messages"])
+
+
+@pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
+@pytest.mark.parametrize("name", ROUNDS)
+def test_recorded_workers_take_what_the_plain_algorithm_takes(name: str) -> None:
+    law = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7", "as_recorded": True}
+    times, _ = recorded(str(TRACES), "ec2-7")
+    args = {"burst": 2, "window": 3, "stragglers": 4, "tolerance": 0.5}
+    e = wb.Experiment(
+        scheme=name,
+        scheme_args=args,
+        workers=15,
+        rounds=20,
+        problem="unit",
+        problem_args={"samples": 450},
+        delays=law,
+    )
+    seconds, ready = ROUNDS[name](times[:15].tolist(), *args.values(), 20)
+    np.testing.assert_allclose(
+        timeline(e, Coefficients(e.plan), events=False).times, np.cumsum(seconds)[ready], rtol=1e-12
+    )
