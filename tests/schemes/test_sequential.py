@@ -228,3 +228,21 @@ def test_recorded_workers_take_what_the_plain_algorithm_takes(name: str) -> None
     np.testing.assert_allclose(
         timeline(e, Coefficients(e.plan), events=False).times, np.cumsum(seconds)[ready], rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tuned_at_a_step_of_its_own_it_learns_what_gradient_descent_does(name: str) -> None:
+    """Old gradients stand smaller steps: at gradient descent's best one it diverges."""
+    e = wb.Experiment(
+        scheme=name,
+        scheme_args={"burst": 2, "window": 3},
+        workers=6,
+        rounds=40,
+        problem="least_squares",
+        problem_args={"samples": 120, "features": 4},
+    )
+    (plain,) = wb.tune([e.replace(scheme="UMW", scheme_args={})])
+    (own,) = wb.tune([e])
+    wanted = wb.run(plain).columns["loss"][-1]
+    assert wb.run(own).columns["loss"][-1] < 1.01 * wanted
+    assert wb.run(own.replace(optimiser_args=plain.optimiser_args)).columns["loss"][-1] > 2 * wanted

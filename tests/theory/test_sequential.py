@@ -36,6 +36,18 @@ def test_multiplexed_goes_through_what_the_formula_says(case: tuple[dict[str, An
     np.testing.assert_allclose(usual, theory.m_sgc_load(n, **numbers) * idle, rtol=1e-12)
 
 
+@pytest.mark.parametrize("lag", [0, 1, 2, 3, 8])
+def test_old_gradients_stand_steps_up_to_the_formula(lag: int) -> None:
+    for share, stable in ((0.99, True), (1.01, False)):
+        step = 2 * theory.delayed_step(lag) * share
+        x = [1.0] * (lag + 1)
+        for _ in range(4000 * (lag + 1)):
+            x.append(x[-1] - step * x[-1 - lag])
+            if abs(x[-1]) > 1e6:
+                break
+        assert (max(map(abs, x[-50:])) < 1e-3) == stable
+
+
 def test_settings_that_do_not_fit_are_refused() -> None:
     with pytest.raises(SettingError, match="burst = 2"):
         theory.sr_sgc_stragglers(8, burst=2, window=4, stragglers=1)

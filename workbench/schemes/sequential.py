@@ -65,6 +65,7 @@ class Step(NamedTuple):
 class Sequential(Scheme):
     """What SR-SGC and M-SGC share: their numbers, the wait rule, and rounds without an event loop."""
 
+    delayed: ClassVar[bool] = True
     eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     burst: int = setting(1, "rounds in a row in which a worker may be late (B)", ge=1)
     window: int = setting(2, "a worker that was late is in time W-1 rounds after (W)", ge=2)
@@ -90,9 +91,9 @@ class Sequential(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Of the paper's search (`settings`) delays of up to five rounds, and some lambda."""
-        lambdas = set(some(1, workers, 5))
-        found = cls.settings(workers, longest=5, widest=7)
+        """Of the paper's search (`settings`) delays of up to three rounds, and some lambda."""
+        lambdas = set(some(1, workers, 4))
+        found = cls.settings(workers, longest=3, widest=4)
         return [each for each in found if each["stragglers"] in lambdas]
 
     def check(self, workers: int) -> None:

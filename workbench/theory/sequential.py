@@ -1,6 +1,8 @@
-"""Sequential gradient coding: what SR-SGC and M-SGC cost in every round, and how long a job takes at most."""
+"""Sequential gradient coding: what SR-SGC and M-SGC cost in every round, and what their old gradients cost."""
 
 from __future__ import annotations
+
+import math
 
 from workbench.theory._checks import divides, whole
 
@@ -74,6 +76,33 @@ def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
         return minitasks / (workers * own)
     size = stragglers + 1
     return size * minitasks / (workers * (burst + own * size))
+
+
+def delayed_step(lag: int) -> float:
+    """Largest stable step of gradient descent with old gradients, over that with fresh ones.
+
+    Parameters
+    ----------
+    lag : int
+        T, how many updates old the model is that a gradient is taken at, 0 or more.
+
+    Returns
+    -------
+    float
+        sin(pi / (2 (2 T + 1))), above 0 to 1: about pi / (4 T) for long lags.
+
+    Notes
+    -----
+    On a quadratic of smoothness L, x(t+1) = x(t) - h L x(t-T) has its first root on the unit circle, at the angle
+    pi / (2 T + 1), for h L = 2 sin(pi / (2 (2 T + 1))); without a lag it is h L = 2 (Levin and May, 1976).
+
+    Examples
+    --------
+    >>> [round(delayed_step(lag), 3) for lag in (0, 1, 3)]
+    [1.0, 0.5, 0.223]
+    """
+    whole("lag", lag, 0)
+    return math.sin(math.pi / (2 * (2 * lag + 1)))
 
 
 def _numbers(workers: int, burst: int, window: int, stragglers: int) -> None:
