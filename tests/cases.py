@@ -34,9 +34,12 @@ def sgd(draw: st.DrawFn) -> Case:
 @st.composite
 def gc(draw: st.DrawFn) -> Case:
     late = draw(st.integers(0, 5))
+    args: dict[str, Any] = {"stragglers": late}
     if draw(st.booleans()):
-        return {"stragglers": late, "code": "fractional"}, (late + 1) * draw(st.integers(1, 5))
-    return {"stragglers": late, "code_seed": draw(st.integers(0, 9))}, late + draw(st.integers(1, 12))
+        args["tolerance"] = draw(st.sampled_from([0.0, 0.2, 1.0]) | st.floats(0, 10))
+    if draw(st.booleans()):
+        return {**args, "code": "fractional"}, (late + 1) * draw(st.integers(1, 5))
+    return {**args, "code_seed": draw(st.integers(0, 9))}, late + draw(st.integers(1, 12))
 
 
 @st.composite

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,12 +72,10 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     plan = scheme.plan(workers, samples) if stream.parts_apart else None
     plan = None if plan and plan.batch else plan  # a mini-batch has one draw, whatever the parts
     at_once = max(1, BATCH // workers)
-    batches, carry = [], None
-    for start in range(0, total, at_once):
-        chosen = range(start, min(start + at_once, total))
-        seconds = np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
-        draws = Draws(
-            seconds,
+
+    def drawn(chosen: range, carry: Any = None) -> Draws:
+        return Draws(
+            np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen]),
             _sender(stream, chosen, floats),
             e.link,
             floats,
@@ -85,10 +84,15 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
             carry,
             samples,
             _progress(stream, chosen),
-            start,
+            chosen.start,
             partial(_whole, stream, scheme, loads=loads, plan=plan),
+            total,
+            drawn,
         )
-        odds = scheme.odds(draws, workers)
+
+    batches, carry = [], None
+    for start in range(0, total, at_once):
+        odds = scheme.odds(drawn(range(start, min(start + at_once, total)), carry), workers)
         batches.append(odds)
         carry = odds.carry
     seconds, messages, size = (

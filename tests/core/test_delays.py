@@ -158,6 +158,28 @@ def test_a_missing_record_is_refused() -> None:
         DelayStream(build({"kind": "replay", "path": "nowhere.csv"}), 0, 1).draw(0)
 
 
+def test_as_recorded_workers_take_their_own_times_whatever_the_load(tmp_path: Path) -> None:
+    rows = [f"{w},{r},{1 + w + 10 * r}" for r in (2, 0, 1) for w in (10, 9, 0)]  # in no order
+    path = table(tmp_path, "\n".join(["worker,iteration,seconds", *rows]) + "\n")
+    law = build({"kind": "replay", "path": path, "samples": 7.0, "as_recorded": True})
+    for seed in (0, 5):
+        stream = DelayStream(law, seed, 3)
+        times = [stream.whole(r, np.array([1, 50, 0])).tolist() for r in range(4)]
+        assert times == [[1, 10, 11], [11, 20, 21], [21, 30, 31], [1, 10, 11]]  # then from the beginning
+    parts = stream.progress(1, np.array([[1, 3], [2, 2], [0, 0]]))
+    np.testing.assert_allclose(parts, [[11 / 4, 11], [10, 20], [0, 21]])
+    assert stream.piece(1, 2, 0, 40) == 21
+
+
+def test_as_recorded_takes_no_more_workers_than_were_recorded(tmp_path: Path) -> None:
+    path = table(tmp_path, "experiment,worker,iteration,seconds\na,0,0,1\na,1,0,3\nb,0,0,50\n")
+    law = {"kind": "replay", "path": path, "as_recorded": True}
+    with pytest.raises(wb.SettingError, match=r"has 2 experiments; name one in delays\.experiment: a, b"):
+        DelayStream(build(law), 0, 2).draw(0)
+    with pytest.raises(wb.SettingError, match=r"3 workers, and .* has 2; take 2 workers or fewer"):
+        DelayStream(build({**law, "experiment": "a"}), 0, 3).draw(0)
+
+
 def test_an_experiment_of_the_record(tmp_path: Path) -> None:
     path = table(tmp_path, "experiment,worker,iteration,seconds\na,0,0,1\na,1,0,3\nb,0,0,50\nb,1,0,70\n")
     only = DelayStream(build({"kind": "replay", "path": path, "experiment": "b"}), 0, 2).draw(0)

@@ -61,3 +61,11 @@ def _asked(stale: object) -> list[tuple[object, int]]:
 
     stale.gradient(note)  # type: ignore[attr-defined]
     return asked
+
+
+@given(arrays(float, (VERSIONS, 2, PARTS), elements=st.integers(-1, 1).map(float)))
+def test_one_of_several_sums_is_taken_out(tables: Array) -> None:
+    several = Mixed(dict(enumerate(tables)))
+    for place in (0, 1):
+        np.testing.assert_array_equal(dense(several[place]), tables[:, place])
+        assert all(row.any() for row in several[place].rows.values())

@@ -59,6 +59,11 @@ class Mixed:
     def __rsub__(self, other: Mixed | float) -> Mixed:
         return -self + other
 
+    def __getitem__(self, place: int) -> Mixed:
+        """One of several sums (see `Compute`), without the versions that it has nothing of."""
+        rows = {version: row[place] for version, row in self.rows.items()}
+        return Mixed({version: row for version, row in rows.items() if row.any()})
+
     def stale(self) -> Stale:
         """The same, without its zeros."""
         found = [(v, p, row[p]) for v, row in sorted(self.rows.items()) for p in np.flatnonzero(row)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,8 @@ class Draws:
 
     `seconds`, `send` and `progress` are drawn; `link`, `floats` (p), `decode_rate` (floats/s) and `samples` are the
     experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first` and `job`: for schemes
-    whose workers go through the draws at their own pace (see `Compute.draw`).
+    whose workers go through the draws at their own pace (see `Compute.draw`). `total` and `at`: for schemes whose
+    rounds reach into later ones.
 
     >>> Draws(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3))).decode(answers=3)
     0.0
@@ -49,6 +50,10 @@ class Draws:
     )
     first: int = 0  # number of the first of these rounds
     job: Callable[[int], Array] | None = None  # draw -> seconds of everybody's whole load with it, (workers,)
+    total: int = 0  # rounds of the whole run
+    at: Callable[[range], Draws] | None = (
+        None  # the draws of some rounds, also of those after these and the last
+    )
 
     def decode(self, answers: Any) -> Any:
         """Seconds to combine so many messages; of each round, where they are several numbers."""
@@ -147,6 +152,47 @@ def deadline_odds(draws: Draws, deadline: float) -> Odds:
     count = np.count_nonzero(through <= deadline * NEAR, axis=1).astype(np.float64)
     end = np.full(len(count), deadline) + draws.decode(count)
     return Odds(end, count, count * (BYTES_PER_FLOAT * floats))
+
+
+class Waited(NamedTuple):
+    """Rounds of a master that waits for 1 + tolerance times the fastest worker; see `patient_answers`."""
+
+    late: NDArray[np.bool_]  # (rounds, workers)
+    seconds: Array  # until then, or until all are there, (rounds,)
+    messages: NDArray[np.int64]  # that came until then
+    last: Array  # until all are there
+    all: int  # messages
+
+    def odds(self, draws: Draws, drop: NDArray[np.bool_], combined: NDArray[np.int64]) -> Odds:
+        """Rounds that drop who is late where they may, and else wait for all; of `combined` answers."""
+        count = np.where(drop, self.messages, self.all).astype(float)
+        seconds = np.where(drop, self.seconds, self.last) + draws.decode(combined)
+        return Odds(seconds, count, count * (BYTES_PER_FLOAT * draws.floats))
+
+
+def waited(draws: Draws, tolerance: float, number: int = 1) -> Waited:
+    """Who is late in each round, where a worker answers with `number` messages at once.
+
+    `draws`: times of some rounds, s.
+
+    >>> times = np.array([[1.0, 1.9, 4.0]])
+    >>> draws = Draws(times, lambda floats: 0.0, Link(), floats=10, ties=lambda which: np.zeros((1, 3)))
+    >>> round = waited(draws, tolerance=1.0)
+    >>> round.late.tolist(), round.seconds.tolist(), round.last.tolist()
+    ([[False, False, True]], [2.0], [4.0])
+    """
+    arrivals = np.repeat(draws.arrivals(float(number * draws.floats)), number, axis=1)
+    there = arrivals
+    if transfer := draws.link.transfer(draws.floats):
+        there = np.empty_like(arrivals)
+        np.put_along_axis(there, order(arrivals, draws.ties), port(arrivals, transfer), axis=1)
+    done = there.reshape(len(there), -1, number).max(axis=2)
+    limit = (1 + tolerance) * done.min(axis=1)
+    last = done.max(axis=1)
+    late = done > limit[:, None] * NEAR
+    seconds = np.where(late.any(axis=1), limit, last)
+    messages = np.count_nonzero(there <= limit[:, None] * NEAR, axis=1)
+    return Waited(late, seconds, messages, last, there.shape[1])
 
 
 def earlier(one: Odds, other: Odds) -> Odds:

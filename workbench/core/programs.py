@@ -130,6 +130,61 @@ def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any
     return got, newer
 
 
+def patient_answers(
+    node: Node,
+    round: int,
+    tolerance: float,
+    follows: Callable[[frozenset[int]], bool],
+    lost: Lost,
+    number: int = 1,
+) -> Generator[Any, Any, tuple[dict[int, list[Any]], frozenset[int]]]:
+    """Wait for 1 + tolerance times the fastest child's `number` answers, and for all if those late may not be dropped.
+
+    `follows(late)`: may one go on without them? Returns the others' values by rank, and who was late. Raises
+    `QuorumLost` where only children that will not answer are missing, and may not be.
+    """
+    got: dict[int, dict[int, Any]] = {rank: {} for rank in node.children}
+    start, until, late = node.clock(), None, frozenset(node.children)
+    while late:
+        if late <= (missing := lost.of(round)):
+            if follows(late):
+                break
+            raise lost.quorum_lost(node.rank, round, late & missing)
+        message: Message | None = yield Recv({CODED: round, LOST: 0}, until)
+        if message is None:
+            if follows(late):
+                break
+            until = None
+        elif message.kind == LOST:
+            lost.add(message)
+        else:
+            got[message.src][message.number] = message.value
+            if len(got[message.src]) == number:
+                late -= {message.src}
+                if len(late) == len(node.children) - 1:
+                    until = start + (1 + tolerance) * (node.clock() - start)
+    yield Close(CODED, round + 1)
+    values = {rank: [of[k] for k in sorted(of)] for rank, of in got.items() if rank not in late}
+    return values, late
+
+
+def patient_program(node: Node, rule: Rule, tolerance: float, combine: Combine) -> Program:
+    """A star's master that drops late answers only where the rule holds without them; see `patient_answers`."""
+    model, lost, everybody = node.model, Lost(), frozenset(node.children)
+
+    def follows(late: frozenset[int]) -> bool:
+        return rule.ready({(rank, 0) for rank in everybody - late}, 0.0, 0.0)
+
+    for r in node.span:
+        yield Send(node.children, MODEL, r, model)
+        values, _ = yield from patient_answers(node, r, tolerance, follows, lost)
+        got = {(rank, 0): Message(rank, CODED, r, 0, value) for rank, (value,) in values.items()}
+        gradient, residual = combine(r, got)
+        yield Decode(len(got) * node.floats)
+        model = yield Commit(gradient, r, residual)
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+
 def _before(bell: float | None, now: float) -> float:
     """The moment of an arrival: what comes at the very moment of a bell that has not rung yet comes before it."""
     if bell is not None and one_moment(now, bell):

@@ -68,6 +68,8 @@ class Compute(NamedTuple):
 
     `batch`: only that many samples of the work, drawn for this rank and round, their sum scaled up to stand
     for all of it. `draw`: which of the worker's drawn times it takes, counted from 0; by default the round's.
+    `model`: a tuple of models, one for each row of the work's coefficients, where a worker goes through several
+    models' work in one round; such work is a task of its own for the delays, whatever it is made of.
 
     >>> from workbench.core.plan import uncoded_plan
     >>> Compute(uncoded_plan(3, 10).work[1], model=None, round=3).work.samples
@@ -86,7 +88,8 @@ class Send(NamedTuple):
     """Send `value` to one rank or to several; `floats` is its length on the wire (default: a whole model).
 
     `share`: for what part of a model's sending time it counts (default: floats over the model's size), where
-    padding makes the wire longer than the paper's model has it. `draw`: as in `Compute`.
+    padding makes the wire longer than the paper's model has it. `draw`: as in `Compute`. `every`: of a model, it is
+    wanted even where a newer one follows (else, on real links, a slow receiver may get the newest only).
 
     `kind` and `round` are what the receiver's `Recv` matches; `number` tells apart several of one round.
 
@@ -102,6 +105,7 @@ class Send(NamedTuple):
     number: int = 0
     share: float | None = None
     draw: int | None = None
+    every: bool = False
 
 
 class Recv(NamedTuple):

@@ -33,6 +33,7 @@ class Scheme(Family):
     title: ClassVar[str] = ""  # a few words
     paper: ClassVar[str] = ""  # source
     exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
+    delayed: ClassVar[bool] = False  # of older models, so that it does not learn what other exact schemes do
     numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
     optimiser: ClassVar[str] = "gd"  # that its paper defines it with; experiments may take another
     eases: ClassVar[tuple[str, int] | None] = (

@@ -32,7 +32,8 @@ class Pace:
         held, seconds = self.computing[draw]
         own = held.work[r]
         if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
-            first, stretch = self._place(effect.work, own)
+            several = isinstance(effect.model, tuple)
+            first, stretch = (0, False) if several else self._place(effect.work, own)
             if stretch and effect.batch is None:
                 return self._stretch_end(now, r, effect, draw, first, held)
             return now + self.delays.piece(draw, r - 1, first, samples)

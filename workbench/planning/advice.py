@@ -45,7 +45,7 @@ class Choice:
     load: float  # largest share of the data that one worker goes through
     messages: float
     bytes: float
-    exact: bool = True  # commits the full gradient
+    exact: bool = True  # commits the full gradient, at the round's own model
     parts: Mapping[str, float] = field(default_factory=dict)
 
     @property

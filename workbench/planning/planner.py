@@ -24,6 +24,7 @@ import numpy as np
 from workbench import schemes as known
 from workbench.base.settings import SettingError
 from workbench.core.delays import Constant
+from workbench.core.scheme import Scheme
 from workbench.experiment import Experiment
 from workbench.forecasting import Forecast
 from workbench.planning.advice import CLOSE, Advice, Choice, Refusal
@@ -192,7 +193,7 @@ class _Search:
     ) -> tuple[Target, list[Candidate]]:
         """The target; the exact candidates with their step, and those of the others that are worth simulating."""
         exact, others = [c for c in found if c.exact], [c for c in found if not c.exact]
-        share = self.effort / (1 + sum(not known.get(name).exact for name in known.names()))
+        share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
         tuned = bool(self.effort) and not self.base.optimiser_args
         try:
             if loss is None and not self.effort:
@@ -275,7 +276,14 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = cluster.placed(e, task)
-    return Candidate(placed, task, _expected(cluster, placed, task), built.exact, e.build_optimiser())
+    return Candidate(
+        placed, task, _expected(cluster, placed, task), _follows(type(built)), e.build_optimiser()
+    )
+
+
+def _follows(scheme: type[Scheme]) -> bool:
+    """Does a scheme go through the models of every exact one? Then its rounds to a loss are theirs."""
+    return scheme.exact and not scheme.delayed
 
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:

@@ -30,6 +30,7 @@ from workbench.forecasting import forecast
 from workbench.planning.profile import scaled
 from workbench.problems.base import Problem, Request
 from workbench.running.simulated import timeline
+from workbench.theory.sequential import delayed_step
 from workbench.trace.learning import Commits, learn
 
 LONGER = 3  # an inexact scheme may take so many times the rounds of an exact one
@@ -170,7 +171,7 @@ def price(e: Experiment, aim: Target) -> tuple[float, float]:
     """Numbers that choosing an inexact scheme's step goes through, and following it under one seed."""
     rounds = SOON * aim.rounds
     numeric = e.built_scheme.numeric
-    steps, seeds = (len(LAZY), 1) if numeric else (len(AROUND), TRIED)
+    steps, seeds = (len(LAZY), 1) if numeric else (len(AROUND) * (1 + (e.plan.versions > 1)), TRIED)
     return seeds * cost(e, aim.samples, rounds, steps), cost(e, aim.samples, rounds)
 
 
@@ -229,6 +230,8 @@ class Trials:
         lines = [_line(e, longest) for e in small]
         commits = [c for c, _ in lines]
         tried = [centre * _unbiasing(small[0], commits) * k for k in AROUND]
+        if lag := small[0].plan.versions - 1:  # old gradients stand smaller steps only
+            tried += [k * delayed_step(lag) for k in tried]
         rounds = self._reached(small[0], tried, commits)
         ends = [[_end(line, r) for r, (_, line) in zip(row, lines, strict=True)] for row in rounds]
         return tried, np.mean(ends, axis=1)

@@ -20,6 +20,7 @@ from workbench.problems import Problem
 from workbench.running.bar import Bar
 from workbench.running.run import checked
 from workbench.running.simulated import timeline
+from workbench.theory.sequential import delayed_step
 from workbench.trace.learning import Commits, Progress, learn
 
 
@@ -44,7 +45,7 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
         members = [i for i, p in enumerate(problems) if p is problem]
         smoothness = smoothness_of(problem, "step")
         runs = {i: _run(experiments[i]) for i in members}
-        grid = {i: run.optimiser.candidates(smoothness) for i, run in runs.items()}
+        grid = {i: _grid(run.optimiser, smoothness, experiments[i]) for i, run in runs.items()}
         rounds = max(experiments[i].rounds for i in members)
         with Bar("tuning", "round", 2 * rounds, progress) as bar:
             best = _best(problem, runs, grid, bar.update)
@@ -55,14 +56,22 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     return tuned
 
 
+def _grid(optimiser: Optimiser, smoothness: float, e: Experiment) -> list[Optimiser]:
+    """Steps around 1 / smoothness, and, where gradients are of older models, as much smaller as those stand."""
+    found: list[Optimiser] = [*optimiser.candidates(smoothness)]
+    if lag := e.plan.versions - 1:
+        found += optimiser.candidates(smoothness / delayed_step(lag))
+    return found
+
+
 def _later(bar: Bar, rounds: int, t: int) -> None:
     bar.update(rounds + t)
 
 
 def _run(e: Experiment) -> Commits:
-    """What it commits in every round; an exact scheme the same, whoever is late."""
+    """What it commits in every round; an exact scheme whole gradients, whoever is late, mostly at its own model."""
     weights: Sequence[Decoding] = [None] * e.rounds
-    if not e.built_scheme.exact:
+    if not e.built_scheme.exact or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights

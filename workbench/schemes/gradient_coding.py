@@ -18,13 +18,15 @@ from workbench.base.settings import SettingError, setting, within
 from workbench.codes import GradientCode, cyclic, fractional, mds
 from workbench.codes.checks import groups_divide
 from workbench.codes.cyclic import Construction
-from workbench.core.odds import Draws, Odds, star_odds
+from workbench.core.odds import Draws, Odds, Waited, star_odds, waited
+from workbench.core.plan import MASTER
 from workbench.core.programs import (
     Combine,
     Got,
     at_least,
     coded_program,
     one_of_each,
+    patient_program,
     weighted_sum,
 )
 from workbench.core.protocol import Node, Program
@@ -38,6 +40,10 @@ Matrix = tuple[tuple[float, ...], ...]
 
 class GC(Coded):
     """Gradient coding on a star: every part is held by S+1 workers, any N-S answers give the full gradient.
+
+    With a `tolerance` mu, the master waits as in sequential gradient coding (`SRSGC`): for 1 + mu times what the
+    fastest worker takes, then for all, unless those who are late may be dropped. Their simulator's GC of load
+    (s+1)/n drops s-1 at most; it is our GC with stragglers = s-1, whose load is s/n.
 
     >>> GC(stragglers=2).loads(workers=6, samples=60).tolist()
     [30, 30, 30, 30, 30, 30]
@@ -56,6 +62,11 @@ class GC(Coded):
     code_seed: int = setting(0, "seed of the cyclic code's random numbers", ge=0)
     matrix: Matrix | None = setting(
         None, "encoding matrix of your own, one row per worker; empty = made for you"
+    )
+    tolerance: float | None = setting(
+        None,
+        "wait for 1 + tolerance times the fastest, then drop who is late or wait for all; empty = go on with enough",
+        ge=0,
     )
     least_digits: int = kept_digits()
 
@@ -101,13 +112,24 @@ class GC(Coded):
         else:
             rule = at_least(n - self.stragglers)
         combine = decoder(lambda: self.build_code(n), first=1)
+        if self.tolerance is not None and node.rank == MASTER:
+            return patient_program(node, rule, self.tolerance, combine)
         return coded_program(node, rule, combine)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
-        """The (N-S)-th answer; for groups, the last of the groups' first answers."""
+        """The (N-S)-th answer; for groups, the last of the groups' first answers; with a tolerance, its moment."""
+        if self.tolerance is not None:
+            return self._patient_odds(waited(draws, self.tolerance), draws)
         if self._grouped:
             return star_odds(draws, self._answers_until_covered)
         return star_odds(draws, workers - self.stragglers)
+
+    def _patient_odds(self, wait: Waited, draws: Draws) -> Odds:
+        size = self.stragglers + 1 if self._grouped else wait.late.shape[1]
+        most = self.stragglers  # of each group, where there are some, all but one
+        drop = (np.count_nonzero(wait.late.reshape(len(wait.late), -1, size), axis=2) <= most).all(axis=1)
+        combined = wait.late.shape[1] - np.where(drop, np.count_nonzero(wait.late, axis=1), 0)
+        return wait.odds(draws, drop, combined)
 
     def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
         place = np.empty_like(order)

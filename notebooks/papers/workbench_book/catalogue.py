@@ -1,5 +1,7 @@
 """The entries of the book by name: one for every figure and table of the five papers, and for the misprints.
 
+Of papers that came after, an entry is one comparison.
+
 To add some, add a module that says its `PLACE` in the book and its `ENTRIES`; nothing else needs an edit.
 """
 
@@ -21,6 +23,7 @@ PAPERS = {
     3: "Adaptive worker grouping for communication-efficient and straggler-tolerant distributed SGD (G-CADA)",
     4: "Approximate gradient coding for heterogeneous nodes (AGC)",
     5: "Gradient coding with clustering and multi-message communication (GC-MMC)",
+    6: "Sequential gradient coding for straggler mitigation (SR-SGC, M-SGC): one comparison",
 }
 
 

@@ -26,6 +26,10 @@ class Replay(DelayModel):
     round and round. Experiments recorded different tasks: with several, each is scaled to the median of the first.
     A row that does not say whose time it is, or that says what another has said, is refused with its line.
 
+    `as_recorded`: nothing is drawn and nothing follows the load. Worker i takes the i-th recorded worker's seconds,
+    from the first iteration on, whatever it has to do; at the end of its recording it begins again. More workers than
+    were recorded are refused, and so are several experiments.
+
     >>> import tempfile
     >>> table = Path(tempfile.mkdtemp()) / "times.csv"
     >>> _ = table.write_text("worker,iteration,seconds\n1,0,0.5\n1,1,0.7\n")
@@ -51,9 +55,15 @@ class Replay(DelayModel):
         False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
     )
 
+    as_recorded: bool = setting(
+        False, "worker i takes recorded worker i's seconds from the first on, as they are, whatever the load"
+    )
+
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Recorded seconds, one per worker."""
-        times, lengths = recorded(self.path, self.experiment)
+        times, lengths = recorded(self.path, self.experiment, scaled=not self.as_recorded)
+        if self.as_recorded:
+            return self._own(times, lengths, round, workers)
         rng = keyed.rng(-1)
         repeats = -(-workers // len(times))
         row = np.concatenate([rng.permutation(len(times)) for _ in range(repeats)])[:workers]
@@ -64,25 +74,42 @@ class Replay(DelayModel):
         start = np.floor((share[0] if self.together else share) * lengths[row]).astype(int)
         return times[row, (start + round) % lengths[row]][None]
 
+    def _own(self, times: Array, lengths: NDArray[np.int64], round: int, workers: int) -> Array:
+        """Each worker's own recorded seconds of a round."""
+        if workers > len(times):
+            raise SettingError(
+                f"delays.as_recorded: {workers} workers, and {self.path!r} has {len(times)}; take {len(times)}"
+                " workers or fewer, or as_recorded = false"
+            )
+        rows = np.arange(workers)
+        return times[rows, round % lengths[rows]][None]
+
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: recorded seconds * scale * samples / recorded samples."""
+        """Seconds: recorded seconds * scale * samples / recorded samples; as recorded: * scale."""
+        if self.as_recorded:
+            return np.broadcast_to(draw[0] * self.scale, np.shape(samples)).copy()
         return np.asarray(draw[0] * (self.scale / self.samples) * samples)
 
 
-def recorded(path: str, experiment: str | None = None) -> tuple[Array, NDArray[np.int64]]:
+def recorded(
+    path: str, experiment: str | None = None, scaled: bool = True
+) -> tuple[Array, NDArray[np.int64]]:
     """Read a table of recorded times: (seconds, lengths), one row a recorded worker, padded with NaN.
 
+    `scaled`: several experiments are brought to one median; without it, several are refused.
     Raises `SettingError` where the table is missing or does not fit.
     """
     file = user_path(path, "delays.path")
     if not file.is_file():
         raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
     state = file.stat()
-    return _recorded(path, experiment, (state.st_mtime_ns, state.st_size))
+    return _recorded(path, experiment, scaled, (state.st_mtime_ns, state.st_size))
 
 
 @lru_cache(maxsize=8)
-def _recorded(path: str, experiment: str | None, stamp: tuple[int, int]) -> tuple[Array, NDArray[np.int64]]:
+def _recorded(
+    path: str, experiment: str | None, scaled: bool, stamp: tuple[int, int]
+) -> tuple[Array, NDArray[np.int64]]:
     """The same, read again once the file has changed."""
     table = _table(path)
     if "experiment" not in table:
@@ -95,6 +122,11 @@ def _recorded(path: str, experiment: str | None, stamp: tuple[int, int]) -> tupl
                 f"delays.experiment = {experiment!r}: not in {path!r}; it has {', '.join(known)}"
             )
     medians = table.groupby("experiment")["seconds"].median()
+    if len(medians) > 1 and not scaled:
+        raise SettingError(
+            f"delays.as_recorded: {path!r} has {len(medians)} experiments; name one in delays.experiment:"
+            f" {', '.join(map(str, medians.index[:8]))}"
+        )
     if len(medians) > 1:
         _check_medians(path, table, medians)
         table = table.assign(seconds=table["seconds"] / table["experiment"].map(medians) * medians.iloc[0])

@@ -394,7 +394,7 @@ class RankEngine:
         if kind == MODEL and self.port is not None:
             self.port.sent_down(effect.round, arrives, to)
         words = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
-        self.post.send(to, named(Envelope, words), effect.value, newest=kind == MODEL)
+        self.post.send(to, named(Envelope, words), effect.value, newest=kind == MODEL and not effect.every)
 
     def _way(self, effect: Send, floats: int) -> float:
         """Seconds until a message is at the receiver's port, or, of a model, until the receiver has it."""

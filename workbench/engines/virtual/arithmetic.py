@@ -52,11 +52,18 @@ class Coefficients:
         known = self._rows.get(id(work))
         if known is None:
             weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
-            weights[..., work.parts] = work.coefficients
-            row = self._spread(weights)
-            row.flags.writeable = False
-            known = self._rows[id(work)] = (work, row)
-        return known[1] if self.plan.versions == 1 else Mixed({effect.model: known[1]})
+            if work.coefficients.ndim == 1:
+                weights[work.parts] = work.coefficients
+            else:  # two rows may take the same part, each at a place of its own
+                for row, own in zip(weights, work.coefficients, strict=True):
+                    row += np.bincount(work.parts, own, self.plan.parts)
+            spread = self._spread(weights)
+            spread.flags.writeable = False
+            known = self._rows[id(work)] = (work, spread)
+        if isinstance(models := effect.model, tuple):
+            place = np.array(models).reshape(-1, *[1] * (known[1].ndim - 1))
+            return Mixed({version: known[1] * (place == version) for version in set(models)})
+        return known[1] if self.plan.versions == 1 else Mixed({models: known[1]})
 
     def _spread(self, weights: Array) -> Array:
         """Weights (..., parts) as a value of p numbers; see the module's docstring."""
@@ -123,11 +130,21 @@ class Numbers:
         if isinstance(work, Blend):
             return self._blended(work, effect.model)
         if work.coefficients.ndim == 2:
-            rows = [effect._replace(work=Work(work.parts, row, work.samples)) for row in work.coefficients]
-            return np.stack([self.compute(rank, row) for row in rows])
+            return self._rows_of(rank, effect)
         if effect.batch is not None and effect.batch < work.samples:
             return self._batch(rank, effect, effect.batch)
         return self.problem.gradient(self._slices(work), effect.model)
+
+    def _rows_of(self, rank: int, effect: Compute) -> Array:
+        """A sum for each row of coefficients, at a model of its own where there are several."""
+        work, models = effect.work, effect.model
+        several = models if isinstance(models, tuple) else (models,) * len(work.coefficients)
+        sums = []
+        for row, model in zip(work.coefficients, several, strict=True):
+            taken = np.flatnonzero(row) if several is models else slice(None)
+            own = Work(work.parts[taken], row[taken], work.samples)
+            sums.append(self.compute(rank, effect._replace(work=own, model=model)))
+        return np.stack(sums)
 
     @property
     def _quadratic(self) -> Quadratic:
