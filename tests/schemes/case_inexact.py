@@ -1,0 +1,25 @@
+"""How hypothesis draws the inexact schemes."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.schemes.case_approximate import Case, _end
+
+
+@st.composite
+def is_gc(draw: st.DrawFn) -> Case:
+    size = draw(st.integers(1, 4))
+    kind = draw(st.sampled_from(["cyclic", "fractional"]))
+    workers = size * draw(st.integers(1, 5)) + (draw(st.integers(0, 3)) if kind == "cyclic" else 0)
+    args = {"replication": size, "placement": kind, "code_seed": draw(st.integers(0, 9))}
+    return {**args, **_end(draw, workers)}, workers
+
+
+@st.composite
+def late(draw: st.DrawFn) -> Case:
+    workers = draw(st.integers(1, 14))
+    return {"stragglers": draw(st.integers(0, workers - 1))}, workers
+
+
+CASES = {"IS-GC": is_gc(), "PGC": late()}
