@@ -22,4 +22,12 @@ def late(draw: st.DrawFn) -> Case:
     return {"stragglers": draw(st.integers(0, workers - 1))}, workers
 
 
-CASES = {"IS-GC": is_gc(), "PGC": late()}
+@st.composite
+def dsag(draw: st.DrawFn) -> Case:
+    workers = draw(st.integers(1, 12))
+    tolerance = draw(st.sampled_from([0.0, 0.02, 0.5]))
+    args = {"pieces": draw(st.integers(1, 4)), "tolerance": tolerance}
+    return {**args, "wait_for": draw(st.none() | st.integers(1, workers))}, workers
+
+
+CASES = {"IS-GC": is_gc(), "PGC": late(), "DSAG": dsag()}
