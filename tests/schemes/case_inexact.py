@@ -30,4 +30,12 @@ def dsag(draw: st.DrawFn) -> Case:
     return {**args, "wait_for": draw(st.none() | st.integers(1, workers))}, workers
 
 
-CASES = {"IS-GC": is_gc(), "PGC": late(), "DSAG": dsag()}
+@st.composite
+def ggc(draw: st.DrawFn) -> Case:
+    degree = draw(st.integers(1, 5))
+    parts = draw(st.integers(degree + 1, 9).filter(lambda parts: parts * degree % 2 == 0))
+    workers = parts * degree // 2
+    return {"replication": degree, "code_seed": draw(st.integers(0, 9)), **_end(draw, workers)}, workers
+
+
+CASES = {"GGC": ggc(), "IS-GC": is_gc(), "PGC": late(), "DSAG": dsag()}

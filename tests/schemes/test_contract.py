@@ -16,7 +16,7 @@ from workbench.checking.scheme import LAWS
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.running.simulated import timeline
 
-LEAST_SQUARES = ["BGC", "CRC", "ErasureHead", "FRC", "SGC", "SGD"]
+LEAST_SQUARES = ["BGC", "CRC", "ErasureHead", "FRC", "GGC", "SGC", "SGD"]
 
 
 def test_every_scheme_has_a_case() -> None:
