@@ -38,4 +38,10 @@ def ggc(draw: st.DrawFn) -> Case:
     return {"replication": degree, "code_seed": draw(st.integers(0, 9)), **_end(draw, workers)}, workers
 
 
-CASES = {"GGC": ggc(), "IS-GC": is_gc(), "PGC": late(), "DSAG": dsag()}
+@st.composite
+def drop_compute(draw: st.DrawFn) -> Case:
+    threshold = draw(st.none() | st.sampled_from([1e-3, 0.017, 0.33, 3.1, 47.0]))
+    return {"micro_batches": draw(st.integers(1, 6)), "threshold": threshold}, draw(st.integers(1, 10))
+
+
+CASES = {"DropCompute": drop_compute(), "GGC": ggc(), "IS-GC": is_gc(), "PGC": late(), "DSAG": dsag()}

@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 CASES: list[
     tuple[str, dict[str, Any], dict[str, Any]]
 ] = [  # numbers that leave some behind, and that wait for all
+    ("DropCompute", {"threshold": 1e-3}, {"micro_batches": 5}),
+    ("GGC", {"replication": 3, "wait_for": 4}, {"replication": 3, "wait_for": 6}),
     ("IS-GC", {"replication": 2, "wait_for": 3}, {"replication": 2, "wait_for": 6}),
     ("PGC", {"stragglers": 2}, {"stragglers": 0}),
     ("DSAG", {"wait_for": 3, "pieces": 2}, {"wait_for": 6, "pieces": 2}),
