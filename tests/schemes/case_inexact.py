@@ -44,4 +44,24 @@ def drop_compute(draw: st.DrawFn) -> Case:
     return {"micro_batches": draw(st.integers(1, 6)), "threshold": threshold}, draw(st.integers(1, 10))
 
 
-CASES = {"DropCompute": drop_compute(), "GGC": ggc(), "IS-GC": is_gc(), "PGC": late(), "DSAG": dsag()}
+@st.composite
+def adaptive_k(draw: st.DrawFn) -> Case:
+    workers = draw(st.integers(1, 10))
+    args = {"start": draw(st.integers(1, workers)), "step": draw(st.integers(1, 3))}
+    return {**args, "threshold": draw(st.integers(0, 2)), "burn_in": draw(st.integers(0, 2))}, workers
+
+
+@st.composite
+def dbw(draw: st.DrawFn) -> Case:
+    return {"window": draw(st.integers(1, 5))}, draw(st.integers(1, 10))
+
+
+CASES = {
+    "AdaptiveK": adaptive_k(),
+    "DBW": dbw(),
+    "DSAG": dsag(),
+    "DropCompute": drop_compute(),
+    "GGC": ggc(),
+    "IS-GC": is_gc(),
+    "PGC": late(),
+}

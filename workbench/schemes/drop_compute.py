@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
@@ -94,7 +95,7 @@ class DropCompute(Scheme):
         seconds = [self._stops(draws, sizes, slice(start, start + at_once)) for start in starts]
         return star_odds(replace(draws, seconds=np.concatenate(seconds)), workers)
 
-    def _stops(self, draws: Draws, sizes: Array, which: slice) -> Array:
+    def _stops(self, draws: Draws, sizes: NDArray[np.int64], which: slice) -> Array:
         assert draws.progress is not None
         done = draws.progress(sizes, which)
         over = np.zeros(done.shape, dtype=bool) if self.threshold is None else done >= self.threshold - SAME
