@@ -58,6 +58,7 @@ def dbw(draw: st.DrawFn) -> Case:
 
 CASES = {
     "AdaptiveK": adaptive_k(),
+    "Backup": late(),
     "DBW": dbw(),
     "DSAG": dsag(),
     "DropCompute": drop_compute(),
