@@ -55,9 +55,8 @@ def graph(workers: int, degree: int = 4, late: float = 0.2) -> None:
     print(
         f"{workers} workers: made in {made:.2f} s, decoded in {decoded:.2f} s, three rounds in {run:.2f} s (CPU);"
     )
-    print(
-        f"normal equations off by {np.abs(miss[edges].sum(axis=1)).max():.2g}, largest weight {np.abs(weights).max():.3g}"
-    )
+    off = np.abs(miss[edges].sum(axis=1)).max()
+    print(f"normal equations off by {off:.2g}, largest weight {np.abs(weights).max():.3g}")
 
 
 def main() -> None:

@@ -44,10 +44,10 @@ class GraphCode:
     def totals(self, answered: Ints) -> Array:
         """What the best weights of some answers give each part, (parts,).
 
-        In a component of the surviving graph that has an odd cycle: 1. In one with the sides L and R: on L
-        1 - (|L| - |R|) / (|L| + |R|), on R as much above 1. In the double cover, with an edge from u to the copy of v
-        and from v to the copy of u for each one between u and v, sides are components of their own and odd cycles join
-        what they cover twice; so both are 2 |copies| / (|vertices| + |copies|) of the component that a vertex is in.
+        In a component of the surviving graph that has an odd cycle: 1. In one with l vertices on one side and r on the
+        other: on the first 1 - (l - r) / (l + r), on the other as much above 1. In the double cover, with an edge from
+        u to the copy of v and from v to the copy of u for each one between u and v, a component with sides falls apart
+        and one with an odd cycle does not; so both are 2 c / (o + c), o originals and c copies being with a vertex.
         """
         from scipy.sparse import coo_array  # here, so that importing the workbench stays quick
         from scipy.sparse.csgraph import connected_components

@@ -4,8 +4,8 @@
   communication-efficient distributed learning", arXiv 2208.03134, 2022: the algorithm with the sign of inner products.
 * C. Xu, G. Neglia, N. Sebastianelli, "Dynamic backup workers for parallel machine learning", arXiv 2004.14696, 2020.
 
-The texts of the two were at hand as far as their introductions. The master adds up the first k answers, scales the sum
-by n/k, and tells the others the next model, so nobody's time depends on the k of the round before.
+After their abstracts and introductions, as the rest was not at hand. The master adds up the first k answers, scales the
+sum by n/k, and tells the others the next model, so nobody's time depends on the k of the round before.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class Turns(Choice):
 class DBW(FastestK):
     """Dynamic backup workers: the k with the largest expected decrease of the loss per second.
 
-    With step eta, smoothness L of the mean loss, gradient g and variance V of one answer, k answers lessen the loss by
-    (eta - L eta^2 / 2) |g|^2 - L eta^2 V / (2 k) at least, on average. |g|^2 and V are means over the last iterations,
+    With step eta, smoothness L of the mean loss, squared gradient G and variance V of one answer, k answers lessen the
+    loss by (eta - L eta^2 / 2) G - L eta^2 V / (2 k) at least, on average. G and V are means over the last iterations,
     the time of the k-th answer over all. As a scheme here is told neither the step nor losses, eta is how far the model
     went over the estimate's length, and L, which the paper estimates from losses, the data's own. Where nothing is
     gained, and at first, all are waited for.
@@ -177,7 +177,7 @@ class Gain(Choice):
 
     def __init__(self, workers: int, samples: int, smoothness: float, window: int) -> None:
         self.k, self.workers, self.samples, self.smoothness = workers, workers, samples, smoothness
-        self._lately: deque[tuple[float, float]] = deque(maxlen=window)  # |g|^2, V
+        self._lately: deque[tuple[float, float]] = deque(maxlen=window)  # G, V
         self._seconds, self._times = np.zeros(workers), np.zeros(workers)
 
     def saw(self, round: Round) -> None:
