@@ -3,6 +3,7 @@
 from workbench.codes.base import Decoding, GradientCode, Span
 from workbench.codes.cyclic import cyclic
 from workbench.codes.fractional import fractional
+from workbench.codes.graph import GraphCode, random_regular
 from workbench.codes.lagrange import Lagrange, lagrange
 from workbench.codes.mds import mds
 from workbench.codes.multi_message import MultiMessage, correlated, uncorrelated
@@ -13,6 +14,7 @@ from workbench.codes.ye_abbe import YeAbbe, ye_abbe
 __all__ = [
     "Decoding",
     "GradientCode",
+    "GraphCode",
     "Lagrange",
     "MultiMessage",
     "Span",
@@ -26,6 +28,7 @@ __all__ = [
     "lagrange",
     "mds",
     "measured_error",
+    "random_regular",
     "report",
     "uncorrelated",
     "warning",

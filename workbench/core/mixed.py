@@ -5,7 +5,7 @@ Version v is the model after v commits. A plan says how many of them may be in u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,51 @@ class Mixed:
         found = [(v, p, row[p]) for v, row in sorted(self.rows.items()) for p in np.flatnonzero(row)]
         versions, parts, weights = zip(*found, strict=True) if found else ((), (), ())
         return Stale(np.array(versions, int), np.array(parts, int), np.array(weights, float))
+
+
+class Few:
+    """Value of a message in a plan of very many parts: the weights of the few that are in it; a part may stand twice.
+
+    >>> import numpy as np
+    >>> value = 0.5 * Few(np.array([7, 2]), np.ones(2)) + Few(np.array([2]), np.ones(1))
+    >>> value.dense(parts=9).tolist()
+    [0.0, 0.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0]
+    """
+
+    __slots__ = ("parts", "weights")
+    __array_ufunc__ = None
+
+    def __init__(self, parts: NDArray[np.int64], weights: Array) -> None:
+        self.parts, self.weights = parts, weights
+
+    @classmethod
+    def total(cls, factors: Array, values: Sequence[Few]) -> Few:
+        """Sum of factor * value."""
+        many = np.repeat(factors, [len(value.parts) for value in values])
+        parts = np.concatenate([value.parts for value in values])
+        return cls(parts, many * np.concatenate([value.weights for value in values]))
+
+    def __add__(self, other: Few | float) -> Few:
+        if not isinstance(other, Few):
+            return self if other == 0 else NotImplemented
+        return Few.total(np.ones(2), [self, other])
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: float) -> Few:
+        return Few(self.parts, self.weights * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Few:
+        return self * (1.0 / divisor)
+
+    def __sub__(self, other: Few | float) -> Few:
+        return self + other * -1.0
+
+    def dense(self, parts: int) -> Array:
+        """Weight of every part, (parts,)."""
+        return np.asarray(np.bincount(self.parts, self.weights, minlength=parts), dtype=float)
 
 
 @dataclass(frozen=True)

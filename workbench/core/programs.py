@@ -16,7 +16,7 @@ import numpy as np
 from workbench.base.blas import one_thread
 from workbench.base.errors import QuorumLost
 from workbench.base.types import Array
-from workbench.core.mixed import Mixed
+from workbench.core.mixed import Few, Mixed
 from workbench.core.plan import MASTER
 from workbench.core.protocol import (
     CODED,
@@ -210,6 +210,8 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     """
     if isinstance(values[0], Mixed):
         return cast(Array, sum(v * w for w, v in zip(weights.tolist(), values, strict=True)))
+    if isinstance(values[0], Few):
+        return cast(Array, Few.total(weights, cast(Sequence[Few], values)))
     if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
         return _one_by_one(weights, values)
     few = max(FEW, CACHED // max(values[0].nbytes, 1))
@@ -237,6 +239,8 @@ def plain_sum(values: Sequence[Any]) -> Any:
     """
     if not values:
         return 0
+    if isinstance(values[0], Few):
+        return Few.total(np.ones(len(values)), values)
     total = values[0] if isinstance(values[0], Mixed) else np.array(values[0])
     for value in values[1:]:
         total += value

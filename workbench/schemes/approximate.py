@@ -64,8 +64,8 @@ class Approximate(Coded):
         for field, value in (("replication", self.replication), ("wait_for", self.wait_for or 1)):
             between(f"scheme_args.{field}", value, 1, workers, f"there are {workers} workers")
 
-    def weigh(self, code: GradientCode, answered: tuple[int, ...]) -> Decoding:
-        """Weights of some rows' answers: the optimal decoding of the paper's equation 2."""
+    def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
+        """Weights of some rows' answers in a round: the optimal decoding of the paper's equation 2."""
         return code.decode(answered)
 
     def waits_for(self, workers: int) -> int:
@@ -99,7 +99,7 @@ class Approximate(Coded):
         places = np.arange(code.workers) if rows is None else rows
         values = {int(places[src - 1]): message.value for (src, _), message in got.items()}
         answered = tuple(sorted(values))
-        weights, residual = self.weigh(code, answered)
+        weights, residual = self.weigh(code, answered, round)
         return weighted_sum(weights, [values[row] for row in answered]), residual
 
     def odds(self, draws: Draws, workers: int) -> Odds:

@@ -96,7 +96,7 @@ class SGC(Shuffled):
             p = 1 - self.waits_for(workers) / workers if self.deadline is None else 0.0
         return scattered(workers, self.replication, 1 / (self.replication * (1 - p)), self.code_seed)
 
-    def weigh(self, code: GradientCode, answered: tuple[int, ...]) -> Decoding:
+    def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
         """Weights 1, or the optimal ones."""
         return plain_sum(code, answered, 1.0) if self.decoding == "sum" else code.decode(answered)
 
@@ -122,7 +122,7 @@ class BGC(Shuffled):
         """Draw the sparse random matrix."""
         return sparse(workers, self.replication, self.code_seed, self.cover)
 
-    def weigh(self, code: GradientCode, answered: tuple[int, ...]) -> Decoding:
+    def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
         """One-step weights, or the optimal ones."""
         if self.decoding == "optimal":
             return code.decode(answered)

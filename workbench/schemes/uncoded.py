@@ -1,7 +1,8 @@
-"""Uncoded master and workers: UMW waits for all, SGD for the first N-S.
+"""Uncoded master and workers: UMW waits for all, SGD and Backup for the first N-S.
 
 A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
-aggregation in distributed learning", section IV-A: the baselines.
+aggregation in distributed learning", section IV-A: the baselines UMW and SGD. J. Chen, X. Pan, R. Monga, S. Bengio,
+R. Jozefowicz, "Revisiting distributed synchronous SGD", 2016: backup workers.
 """
 
 from __future__ import annotations
@@ -80,6 +81,29 @@ class SGD(UMW):
     def waits_for(self, workers: int) -> int:
         """How many answers the master waits for."""
         return workers - self.stragglers
+
+
+class Backup(SGD):
+    """Backup workers: SGD, scaled by N/(N-S), so that every part has the weight 1 on average over who is late.
+
+    The paper has N + b workers and takes the mean of the first N gradients; b is S here, and workers have shards of
+    their own, which they go through as a whole.
+
+    >>> Backup(stragglers=2).loads(workers=6, samples=60).tolist()
+    [10, 10, 10, 10, 10, 10]
+    """
+
+    name: ClassVar[str] = "Backup"
+    title: ClassVar[str] = "Backup workers"
+    paper: ClassVar[str] = "Chen et al. 2016"
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        if node.rank != MASTER:
+            return super().program(node)
+        n, k = node.plan.workers, self.waits_for(node.plan.workers)
+        scale, residual = n / k, k * (n / k - 1) ** 2 + n - k
+        return parent_program(node, at_least(k), lambda r, got: (scale * total(got), residual))
 
 
 def total(got: Got) -> Any:

@@ -17,13 +17,14 @@ import numpy as np
 
 from workbench.base.types import Array
 from workbench.core.delays import Keyed
-from workbench.core.mixed import Decoding, Mixed
+from workbench.core.mixed import Decoding, Few, Mixed
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Blend, Plan, Work
 from workbench.core.programs import plain_sum
 from workbench.core.protocol import Compute
 from workbench.problems.base import Problem, Quadratic, Slice
 
+MANY = 2**26  # weights of all messages of a round, 8 bytes each, above which only those of few parts are kept
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
 BATCHES = 1  # random stream of mini-batches; delays have stream 0
 
@@ -38,6 +39,7 @@ class Coefficients:
         self.plan = plan
         self.weights: list[Decoding] = []  # per round
         self._rows: dict[int, tuple[Work, Array]] = {}
+        self._thin = plan.ranks * plan.parts > MANY and plan.versions == plan.coordinates == 1
         self._residual = 0.0  # of the newest round
         m = plan.coordinates
         self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
@@ -49,6 +51,8 @@ class Coefficients:
     def compute(self, rank: int, effect: Compute) -> Any:
         """Row (or rows) of the encoding matrix."""
         work = effect.work
+        if self._thin and work.coefficients.ndim == 1:
+            return Few(work.parts, work.coefficients)
         known = self._rows.get(id(work))
         if known is None:
             weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
@@ -91,6 +95,7 @@ class Coefficients:
         b: of each part the weight, that of all versions together.
         """
         if round == len(self.weights):
+            gradient = gradient.dense(self.plan.parts) if isinstance(gradient, Few) else gradient
             stale = gradient.stale() if isinstance(gradient, Mixed) else None
             own = stale is None or (stale.versions == round).all()
             total = gradient if stale is None else stale.total(self.plan.parts)

@@ -1,0 +1,73 @@
+"""DropCompute: who stops when, beside a plain loop over the drawn times; what is left out, and what that is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.schemes.approximate_runs import simulated
+from workbench.core.delays import DelayStream
+
+N, M = 5, 6
+LAW = {"kind": "shifted_exponential", "shift": 0.5, "rate": 2.0, "per": "part"}
+
+
+def experiment(rounds: int = 40, **args: Any) -> wb.Experiment:
+    return wb.Experiment(
+        scheme="DropCompute",
+        scheme_args={"micro_batches": M, **args},
+        workers=N,
+        rounds=rounds,
+        problem="unit",
+        problem_args={"samples": N * M},
+        delays=LAW,
+    )
+
+
+def drawn(e: wb.Experiment, round: int) -> np.ndarray[Any, Any]:
+    """When each worker would be through with each micro-batch, (workers, micro-batches)."""
+    return DelayStream(e.delays, e.seed, N).progress(round, np.ones((N, M)))
+
+
+def test_nobody_begins_a_micro_batch_after_the_threshold() -> None:
+    e = experiment(threshold=3.5)
+    line, commits = simulated(e)
+    left_out = 0
+    for r, weights in enumerate(commits.weights):
+        done = drawn(e, r)
+        begun = np.hstack([np.zeros((N, 1)), done[:, :-1]])
+        computed = begun < 3.5
+        left_out += int((~computed).sum())
+        wanted = computed * (N * M / computed.sum())
+        np.testing.assert_allclose(np.ones(N * M) if weights is None else weights, wanted.ravel(), atol=1e-12)
+        last = done[computed].max()
+        assert line.times[r] - (line.times[r - 1] if r else 0.0) == pytest.approx(last)
+    assert 40 < left_out < N * M * 40 * 0.5
+
+
+def test_without_a_threshold_it_is_the_uncoded_scheme() -> None:
+    e = experiment(9).replace(delays={"kind": "exponential", "mean": 1.0})
+    line, commits = simulated(e)
+    assert line.times == simulated(e.replace(scheme="UMW", scheme_args={}))[0].times
+    assert commits.weights == [None] * 9
+
+
+def test_a_threshold_pays_where_few_are_slow() -> None:
+    """Micro-batches a second, the authors' effective speedup: a straggler stops after its first one."""
+    law = {"kind": "heterogeneous", "shift": 0.1, "slow": 0.0, "active_straggles": 0.1, "factor": 10.0}
+    rates = []
+    for threshold in (0.65, None):
+        line, _ = simulated(experiment(200, threshold=threshold).replace(delays=law))
+        assert set(np.diff(line.times, prepend=0).round(9)) == {0.6, 6.0 if threshold is None else 1.0}
+        rates.append(sum(line.samples) / line.times[-1])
+    assert rates[0] > 2 * rates[1]
+
+
+def test_wrong_numbers_are_one_sentence() -> None:
+    with pytest.raises(wb.SettingError, match="threshold"):
+        experiment(threshold=0.0)
+    with pytest.raises(wb.SettingError, match="micro_batches"):
+        experiment(micro_batches=0)

@@ -1,0 +1,103 @@
+"""DropCompute: everybody computes micro-batches until some seconds have passed; what is not there yet is left out.
+
+N. Giladi, S. Gottlieb, M. Shkolnik, A. Karnieli, R. Banner, E. Hoffer, K. Y. Levy, D. Soudry, "DropCompute: simple and
+more robust distributed synchronous training via compute variance reduction", 2023, and its public program
+(paper-submissions/dropcompute: `compute_timer.py`, `run_pretraining.py`). A worker looks at the clock between two
+micro-batches, as the program does; a first one is always computed. The sum is divided by what was computed.
+
+The authors add up by all-reduce. Here a master does, as in the schemes that it is compared with: a message has to say
+of how many micro-batches it is the sum, for which an all-reduce would need one more number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.settings import setting
+from workbench.base.types import Array
+from workbench.core.odds import BATCH, Draws, Odds, star_odds
+from workbench.core.plan import MASTER, Plan, Work, even_sizes, star_plan
+from workbench.core.programs import Got, Rule, parent_program, plain_sum, worker_program
+from workbench.core.protocol import CODED, MODEL, SAME, Compute, Message, Node, Program, Send, one_moment
+from workbench.core.scheme import Scheme
+from workbench.schemes.uncoded import total
+
+
+class DropCompute(Scheme):
+    """Synchronous and uncoded, but nobody begins a micro-batch later than the threshold.
+
+    A commit is scaled to stand for all micro-batches. Those that a worker comes to last are left out most often, so its
+    weights average to one over the micro-batches together and not over each; with the data in random order that is
+    the same.
+
+    >>> DropCompute(micro_batches=5).loads(workers=6, samples=60).tolist()
+    [10, 10, 10, 10, 10, 10]
+    """
+
+    name: ClassVar[str] = "DropCompute"
+    title: ClassVar[str] = "Drop compute"
+    paper: ClassVar[str] = "Giladi et al. 2023"
+    exact: ClassVar[bool] = False
+    micro_batches: int = setting(12, "micro-batches that a worker's part is cut into (M)", ge=1)
+    threshold: float | None = setting(
+        None,
+        "seconds of a round after which no micro-batch is begun (tau); empty = all are computed",
+        "s",
+        gt=0,
+    )
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """None: a threshold is in seconds, which nobody knows before the cluster and the data are known."""
+        return []
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Micro-batches are parts, each of one worker."""
+        return star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        if node.rank != MASTER:
+            pieces = node.work.split(node.plan.sizes)
+            return worker_program(node, lambda node, job: self._answer(node, job, pieces))
+        n = node.plan.workers
+        everybody = Rule(lambda got, start, now: len({rank for rank, _ in got}) >= n)
+        return parent_program(node, everybody, lambda r, got: self._mean(n * self.micro_batches, got))
+
+    def _answer(self, node: Node, job: Message, pieces: list[Work]) -> Program:
+        """Micro-batch after micro-batch, then their sum; its number says how many there are in it."""
+        sums, begun = [], node.clock()
+        for piece in pieces:
+            sums.append((yield Compute(piece, job.value, job.round, unless={MODEL: job.round + 1})))
+            if sums[-1] is None:
+                return
+            if self.threshold is not None:
+                over, now = begun + self.threshold, node.clock()
+                if now >= over or one_moment(now, over):
+                    break
+        yield Send(node.parent, CODED, job.round, plain_sum(sums), number=len(sums))
+
+    def _mean(self, parts: int, got: Got) -> tuple[Any, float]:
+        """All micro-batches over those that were computed, times their sum."""
+        computed = sum(number for _, number in got)
+        scale = parts / computed
+        return scale * total(got), computed * (scale - 1) ** 2 + parts - computed
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The last of all, who stops after the micro-batch that the threshold falls into."""
+        sizes = even_sizes(draws.samples, workers * self.micro_batches).reshape(workers, self.micro_batches)
+        at_once = max(1, BATCH // sizes.size)
+        starts = range(0, len(draws.seconds), at_once)
+        seconds = [self._stops(draws, sizes, slice(start, start + at_once)) for start in starts]
+        return star_odds(replace(draws, seconds=np.concatenate(seconds)), workers)
+
+    def _stops(self, draws: Draws, sizes: NDArray[np.int64], which: slice) -> Array:
+        assert draws.progress is not None
+        done = draws.progress(sizes, which)
+        over = np.zeros(done.shape, dtype=bool) if self.threshold is None else done >= self.threshold - SAME
+        over[:, :, -1] = True
+        return np.asarray(np.take_along_axis(done, over.argmax(axis=2)[:, :, None], axis=2)[:, :, 0])

@@ -1,0 +1,88 @@
+"""Graph codes, GGC: a worker holds the two parts that its edge of a regular graph joins; decoding takes linear time.
+
+M. Glasgow, M. Wootters, "Approximate gradient coding with optimal decoding", 2021; N. Raviv, I. Tamo, R. Tandon,
+A. G. Dimakis, "Gradient coding from cyclic MDS codes and expander graphs", 2018. The graph is a random regular one,
+which is an expander with high probability. See `codes.graph` for the weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from workbench.base.settings import setting
+from workbench.codes import GradientCode, GraphCode, random_regular
+from workbench.codes.graph import graph_fits
+from workbench.core.plan import MASTER, Plan, even_sizes
+from workbench.core.programs import Got, parent_program, weighted_sum, worker_program
+from workbench.core.protocol import Node, Program
+from workbench.core.scheme import divisors
+from workbench.schemes.approximate import Approximate
+
+
+class GGC(Approximate):
+    """Approximate gradient coding on a random regular graph, for very many workers.
+
+    What is committed is the least-squares estimate, as in all approximate schemes here. Weights of single answers may
+    grow with the graph, to thousands with 100 000 workers, which costs as many digits of the 16.
+
+    >>> GGC(replication=3).loads(workers=6, samples=60).tolist()
+    [30, 30, 30, 30, 30, 30]
+    """
+
+    name: ClassVar[str] = "GGC"
+    title: ClassVar[str] = "Graph-coded gradients"
+    paper: ClassVar[str] = "Glasgow, Wootters 2021"
+    code_seed: int = setting(0, "seed of the graph", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Every number of holders up to eight that makes a graph."""
+        fits = [d for d in divisors(2 * workers) if 1 < d <= 8 and 2 * workers // d > d]
+        waits = sorted({workers - max(1, workers // share) for share in (12, 4, 2)} - {0})
+        return [{"replication": d, "wait_for": k} for d in fits for k in waits]
+
+    def check(self, workers: int) -> None:
+        """Workers are the edges of a graph whose vertices have as many edges as a part has holders."""
+        graph_fits("scheme_args.replication", self.replication, workers)
+        super().check(workers)
+
+    def graph(self, workers: int) -> GraphCode:
+        """The code."""
+        return random_regular(workers, self.replication, self.code_seed)
+
+    def build_code(self, workers: int) -> GradientCode:
+        """The same as a matrix, which very many workers have no room for."""
+        return GradientCode(self.graph(workers).matrix(), 0)
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """Nothing is factored, so nothing is to be judged beforehand."""
+        return []
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """A part per vertex."""
+        graph = self.graph(workers)
+        return Plan(
+            sizes=even_sizes(samples, graph.parts),
+            indptr=np.concatenate([[0], 2 * np.arange(workers + 1)]),
+            indices=graph.edges.ravel(),
+            coefficients=np.ones(2 * workers),
+            parent=np.array([-1] + [MASTER] * workers),
+        )
+
+    def program(self, node: Node) -> Program:
+        """Master or worker."""
+        if node.rank != MASTER:
+            return worker_program(node, self._answer)
+        workers = node.plan.workers
+        graph = self.graph(workers)
+        return parent_program(node, self.rule(workers), lambda r, got: _combined(graph, got))
+
+
+def _combined(graph: GraphCode, got: Got) -> tuple[Any, float]:
+    if not got:
+        return 0.0, float(graph.parts)
+    keys = sorted(got)
+    weights, residual = graph.decode(tuple(rank - 1 for rank, _ in keys))
+    return weighted_sum(weights, [got[key].value for key in keys]), residual
