@@ -74,7 +74,7 @@ class Experiment(Settings):
     @field_validator("scheme_args", "problem_args", "optimiser_args")
     @classmethod
     def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
-        """Lists become tuples, NumPy's numbers Python's, functions names: what comes back from JSON equals what went in."""
+        """Make lists tuples, NumPy's numbers Python's, functions names, so that what JSON gives back equals this."""
         return {
             name: name_of(value, name) if callable(value) else _tuples(value) for name, value in args.items()
         }
@@ -109,6 +109,11 @@ class Experiment(Settings):
     def problem_spec(self) -> ProblemArgs:
         """Validated arguments of the problem."""
         return _within("problem_args", problems.get(self.problem), self.problem_args)
+
+    @property
+    def line(self) -> Link:
+        """The link with the length of the problem's numbers."""
+        return self.link.carrying(self.problem_spec.width)
 
     @cached_property
     def plan(self) -> Plan:

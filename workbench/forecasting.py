@@ -77,7 +77,7 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
         draws = Draws(
             seconds,
             _sender(stream, chosen, floats),
-            e.link,
+            e.line,
             floats,
             _ties(stream, chosen),
             e.decode_rate,

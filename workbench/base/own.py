@@ -83,7 +83,9 @@ def name_of(value: Any, field: str) -> str:
         return value
     name = getattr(value, "__name__", "")
     if not (callable(value) and name.isidentifier()):
-        raise SettingError(f"{field} = {value!r:.60}: has no name to be found by; define it with def or class")
+        raise SettingError(
+            f"{field} = {value!r:.60}: has no name to be found by; define it with def or class"
+        )
     module = sys.modules.get(value.__module__)
     if module is not None and getattr(module, name, None) is value:
         if not is_own(value):
@@ -142,7 +144,9 @@ def _in_file(name: str, field: str, what: str) -> Any:
     text, _, wanted = name.rpartition(":")
     file = user_path(text, field).resolve()
     if not file.is_file():
-        raise SettingError(f"{field} = {name!r}: there is no file {text!r}; write FILE.py:{what[-5:].upper()}")
+        raise SettingError(
+            f"{field} = {name!r}: there is no file {text!r}; write FILE.py:{what[-5:].upper()}"
+        )
     state = file.stat()
     try:
         module = _module(str(file), (state.st_mtime_ns, state.st_size))

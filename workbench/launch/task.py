@@ -199,7 +199,7 @@ def unpacked(task: Task) -> Unpacked:
         rounds=spec["rounds"],
         floats=len(model),
         delays=DelayStream(law_of(spec["delays"]), spec["seed"], spec["workers"]),
-        link=Link(**spec["link"]),
+        link=Link(**spec["link"]).carrying(args.width),
         emulate=task.emulate,
         decode_rate=spec["decode_rate"],
         first=task.first,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ValidationInfo
 
-from workbench.base.own import name_of, thing_of
+from workbench.base.own import name_of
 from workbench.base.plugins import Catalogue, Family
 from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.plan import Plan
@@ -32,7 +32,6 @@ class ProblemArgs(Family):
     """
 
     name: ClassVar[str] = ""
-    width: ClassVar[int] = BYTES_PER_FLOAT  # of a number in a message
     catalogue: ClassVar[Catalogue[ProblemArgs]] = Catalogue(
         "problem", "workbench.problems", "workbench.problems"
     )
@@ -48,6 +47,11 @@ class ProblemArgs(Family):
     @abstractmethod
     def size(self, plan: Plan | None) -> int:
         """Number of parameters p."""
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number in a message."""
+        return BYTES_PER_FLOAT
 
     def own(self) -> dict[str, Any]:
         """Functions and classes that fields name, by the fields."""

@@ -121,7 +121,7 @@ class Network:
         """Weighted sum of the slices' gradients, shape (p,), in the network's precision."""
         kept = [(a, b, w) for a, b, w in slices if b > a]
         if not kept:
-            return np.zeros(self.size)
+            return np.zeros_like(self.slope.cpu().numpy())
         rows = np.concatenate([np.arange(a, b) for a, b, _ in kept])
         return self._pass(model, rows, np.repeat([w for *_, w in kept], [b - a for a, b, _ in kept]))[2]
 
@@ -198,7 +198,7 @@ class Network:
         for group in np.unique(rows // TOGETHER).tolist():
             first, here = group * TOGETHER, rows // TOGETHER == group
             all_ = np.arange(first, min(first + TOGETHER, self.samples))
-            yield group, all_, np.bincount(rows[here] - first, weights[here], len(all_))
+            yield group, all_, np.bincount(rows[here] - first, weights[here], len(all_)).astype(float)
 
     def _put(self, model: Array) -> None:
         if self.device.type == "cpu":
@@ -348,7 +348,9 @@ def samples_of(make: Callable[[], Any]) -> tuple[Any, Any]:
         pairs = [found[i] for i in range(len(found))]
         found = tuple(t.stack([t.as_tensor(part) for part in column]) for column in zip(*pairs, strict=True))
     if len(found) != 2 or len(found[0]) != len(found[1]):
-        raise DataError("problem_args.dataset: give as many samples as targets: pairs (x, y), or arrays (X, y)")
+        raise DataError(
+            "problem_args.dataset: give as many samples as targets: pairs (x, y), or arrays (X, y)"
+        )
     return found[0], found[1]
 
 
@@ -362,16 +364,19 @@ class TorchArgs(OnData):
 
     name: ClassVar[str] = "torch"
     module: Named = setting(
-        ..., "what makes the network: a class or function of yours, or 'FILE.py:NAME'; it is called without arguments"
+        ...,
+        "what makes the network: a class or function of yours, or 'FILE.py:NAME'; it is called without arguments",
     )
     loss: Named = setting(
-        "cross_entropy", "'cross_entropy', 'mse', or yours: of outputs and targets, a loss a sample; or 'FILE.py:NAME'"
+        "cross_entropy",
+        "'cross_entropy', 'mse', or yours: of outputs and targets, a loss a sample; or 'FILE.py:NAME'",
     )
     dataset: Named | None = setting(
         None, "instead of data: what makes your samples, a Dataset of pairs or two arrays; or 'FILE.py:NAME'"
     )
     targets: Literal["classes", "numbers"] | None = setting(
-        None, "what is learnt of the data; empty = numbers under 'mse' or where they are no classes, else classes"
+        None,
+        "what is learnt of the data; empty = numbers under 'mse' or where they are no classes, else classes",
     )
     precision: Precision = setting("float32", "numbers that the network computes with and messages carry")
     device: Device = setting("auto", "where; auto = CUDA where there is one")
@@ -405,7 +410,11 @@ class TorchArgs(OnData):
         """The task that the data are prepared for."""
         info = catalogue().get(self.data)
         numbers = self.loss == "mse" or (info is not None and "multiclass" not in info.tasks)
-        return "regression" if (self.targets or ("numbers" if numbers else "classes")) == "numbers" else "multiclass"
+        return (
+            "regression"
+            if (self.targets or ("numbers" if numbers else "classes")) == "numbers"
+            else "multiclass"
+        )
 
     def prepared(self) -> DataSet | None:
         """The data of the workbench; None where the samples are the user's own."""

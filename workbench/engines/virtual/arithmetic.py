@@ -19,9 +19,9 @@ from workbench.base.types import Array
 from workbench.core.delays import Keyed
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Blend, Plan, Work
+from workbench.core.problem import in_round
 from workbench.core.programs import plain_sum
 from workbench.core.protocol import Compute
-from workbench.core.problem import in_round
 from workbench.problems.base import Problem, Quadratic, Slice
 
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
