@@ -38,23 +38,23 @@ KEPT = 2**26  # bytes of samples that are turned into tensors once and for all
 MIXING = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")  # how such layers' names begin
 
 
-def torch(problem: str = "torch", extra: str = "torch") -> Any:
+def pytorch(problem: str = "torch") -> Any:
     """PyTorch; raises `SettingError` where it is not installed."""
     try:
         return import_module("torch")
     except ImportError:
         raise SettingError(
-            f"problem = {problem!r}: PyTorch is not installed; pip install 'straggler-workbench[{extra}]', or take"
+            f"problem = {problem!r}: PyTorch is not installed; pip install 'straggler-workbench[{problem}]', or take"
             " problem = 'softmax', whose round times are the same for the same numbers of samples and parameters"
         ) from None
 
 
 def device_of(name: str) -> Any:
     """The device of that name, "auto" being CUDA where it is; raises `SettingError` for CUDA without one."""
-    there = torch().cuda.is_available()
+    there = pytorch().cuda.is_available()
     if name == "cuda" and not there:
         raise SettingError("problem_args.device = 'cuda': PyTorch finds no CUDA device; take 'cpu' or 'auto'")
-    return torch().device("cuda" if name != "cpu" and there else "cpu")
+    return pytorch().device("cuda" if name != "cpu" and there else "cpu")
 
 
 def all_digits(t: Any) -> Any:
@@ -84,7 +84,7 @@ class Network:
         at_once: int = 256,
         init_seed: int = 0,
     ) -> None:
-        self.torch = t = torch()
+        self.torch = t = pytorch()
         self.device, self.kind, self.step = device_of(device), getattr(t, precision), STEPS[precision]
         self.loss, self.l2, self.at_once, self.seed = loss, l2, at_once, init_seed
         self.round: int | None = None  # whose draws are taken; None: nothing is drawn
@@ -282,7 +282,7 @@ def seed_of(seed: int, round: int, group: int) -> int:
 
 def made(make: Callable[[], Any], seed: int) -> Any:
     """The module, its draws from `seed`; raises `SettingError` for what cannot be trained by sums over samples."""
-    t = torch()
+    t = pytorch()
     with forked(t, True):
         t.manual_seed(seed)
         module = make()
@@ -328,7 +328,7 @@ def hits(out: Any, y: Any) -> float | None:
 
 def cross_entropy(out: Any, y: Any) -> Any:
     """Of scores (samples, classes, ...) and labels (samples, ...)."""
-    return torch().nn.functional.cross_entropy(out, y, reduction="none")
+    return pytorch().nn.functional.cross_entropy(out, y, reduction="none")
 
 
 def mse(out: Any, y: Any) -> Any:
@@ -342,7 +342,7 @@ LOSSES = {"cross_entropy": cross_entropy, "mse": mse}
 @lru_cache(maxsize=4)
 def samples_of(make: Callable[[], Any]) -> tuple[Any, Any]:
     """What a data set of the user's own holds, as two tensors or arrays."""
-    t, found = torch(), make()
+    t, found = pytorch(), make()
     found = getattr(found, "tensors", found)
     if not isinstance(found, tuple):
         pairs = [found[i] for i in range(len(found))]
@@ -448,7 +448,7 @@ class TorchArgs(OnData):
 
     def build(self, plan: Plan) -> Problem:
         """Make the network and open the data; raises `SettingError` without PyTorch, or for what cannot be summed."""
-        torch()  # before the data are prepared
+        pytorch()  # before the data are prepared
         X, y = self._samples()
         own, more = self.own(), (self.l2, self.precision, self.device, self.at_once, self.init_seed)
         return Network(own["module"], own["loss"], X, y, *more)
