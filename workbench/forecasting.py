@@ -77,7 +77,7 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
         return Draws(
             np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen]),
             _sender(stream, chosen, floats),
-            e.link,
+            e.line,
             floats,
             _ties(stream, chosen),
             e.decode_rate,

@@ -13,14 +13,15 @@ import linecache
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import sha256
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from workbench.base.settings import SettingError, user_path
@@ -29,17 +30,24 @@ LOOSE = "own_"  # begins the name of a loose file's module
 MOST = 20 * 2**20  # bytes of a definition with all that it holds
 
 
+_named: dict[str, Any] = {}  # functions and classes that settings hold by a bare name, the newest of each
+_came: dict[str, Any] = {}  # the same in a rank: what its task brought, whatever the rank's own code calls so
+
+
 @dataclass(frozen=True)
 class Source:
-    """Where a class is defined: `text` of the whole cell or file, and a hash of the class alone, comments apart."""
+    """Where a class or function is defined: `text` of the whole cell or file, and a hash, comments apart.
+
+    The hash of a class is its own; that of a function is also of what it names in the same text.
+    """
 
     name: str
     text: str
     digest: str
 
 
-def is_own(cls: type) -> bool:
-    """Is a class defined in a cell, a script or a loose file, so that other processes cannot import it?
+def is_own(cls: Any) -> bool:
+    """Is a class or function defined in a cell, a script or a loose file, so that others cannot import it?
 
     >>> is_own(Source)
     False
@@ -62,15 +70,83 @@ def _installed(file: str) -> bool:
     return any(Path(file).resolve().is_relative_to(Path(path).resolve()) for path in paths)
 
 
+def name_of(value: Any, field: str) -> str:
+    """Name that stands for a function or class in settings, which hold text only: `thing_of` finds it again by it.
+
+    What a cell defines is remembered by its bare name; running the cell again puts the new one in its place. Raises
+    `SettingError` for what has no name.
+
+    >>> name_of(name_of, "problem_args.loss")
+    'workbench.base.own:name_of'
+    """
+    if isinstance(value, str):
+        return value
+    name = getattr(value, "__name__", "")
+    if not (callable(value) and name.isidentifier()):
+        raise SettingError(
+            f"{field} = {value!r:.60}: has no name to be found by; define it with def or class"
+        )
+    module = sys.modules.get(value.__module__)
+    if module is not None and getattr(module, name, None) is value:
+        if not is_own(value):
+            return f"{module.__name__}:{name}"
+        if module.__name__.startswith(LOOSE):
+            return f"{module.__file__}:{name}"
+    _named[name] = value
+    return name
+
+
+def thing_of(name: str, field: str) -> Any:
+    """What `name_of` gave a name to, or "mine.py:Net", or "package.module:Net"; raises `SettingError`."""
+    if name in _came:
+        return _came[name]
+    if ".py:" in name:
+        return _in_file(name, field, "function or class")
+    if ":" in name:
+        return _imported(name, field)
+    newest, known = vars(sys.modules["__main__"]).get(name), _named.get(name)
+    if callable(newest) and (known is None or known.__module__ == "__main__"):
+        return newest
+    if known is None:
+        raise SettingError(
+            f"{field} = {name!r}: nothing of that name is defined here; run the cell that does, or write"
+            ' "FILE.py:NAME"'
+        )
+    return known
+
+
+def came(things: Mapping[str, Any]) -> None:
+    """Keep what a run's task has brought to this rank, by its names."""
+    _came.update(things)
+
+
+def _imported(name: str, field: str) -> Any:
+    module, _, wanted = name.partition(":")
+    try:
+        return getattr(import_module(module), wanted)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingError(f"{field} = {name!r}: cannot be imported ({error}); write MODULE:NAME") from error
+
+
 def class_of(name: str, field: str) -> type:
     """Class of a loose file, named as in ``"mine.py:Half"``; the file is read again once it has changed.
 
     Raises `SettingError` where file or class are not there, or the file cannot be run, with its line.
     """
+    found = _in_file(name, field, "class")
+    if not isinstance(found, type):
+        text, _, wanted = name.rpartition(":")
+        raise SettingError(f"{field} = {name!r}: {text!r} defines no class {wanted!r}")
+    return found
+
+
+def _in_file(name: str, field: str, what: str) -> Any:
     text, _, wanted = name.rpartition(":")
     file = user_path(text, field).resolve()
     if not file.is_file():
-        raise SettingError(f"{field} = {name!r}: there is no file {text!r}; write FILE.py:CLASS")
+        raise SettingError(
+            f"{field} = {name!r}: there is no file {text!r}; write FILE.py:{what[-5:].upper()}"
+        )
     state = file.stat()
     try:
         module = _module(str(file), (state.st_mtime_ns, state.st_size))
@@ -81,8 +157,8 @@ def class_of(name: str, field: str) -> type:
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise SettingError(f"{field} = {name!r}: line {line} of the file cannot be run ({why})") from error
     found = getattr(module, wanted, None)
-    if not isinstance(found, type):
-        raise SettingError(f"{field} = {name!r}: {text!r} defines no class {wanted!r}")
+    if not callable(found):
+        raise SettingError(f"{field} = {name!r}: {text!r} defines no {what} {wanted!r}")
     return found
 
 
@@ -112,46 +188,61 @@ def own_line(error: BaseException) -> str | None:
     return found
 
 
-def source_of(cls: type) -> Source:
-    """Source of a class, wherever its methods were compiled; raises `SettingError` where no text is known."""
-    for code in _codes(cls):
+def source_of(thing: Any) -> Source:
+    """Source of a class or function, wherever it was compiled; raises `SettingError` where no text is known."""
+    for code in (function.__code__ for function in _functions(thing)):
         text = "".join(linecache.getlines(code.co_filename))
-        for node in ast.walk(ast.parse(text)) if text else ():
-            if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and _within(code, node):
-                return Source(cls.__name__, text, _digest(node))
-    raise SettingError(f"{cls.__name__}: its source is not to be had; define it in a cell or a file")
+        tree = ast.parse(text)
+        for node in _definitions(tree, thing.__name__):
+            if _first_line(node) <= code.co_firstlineno <= (node.end_lineno or node.lineno):
+                return Source(thing.__name__, text, _digest(node, tree))
+    raise SettingError(f"{thing.__name__}: its source is not to be had; define it in a cell or a file")
 
 
 def digest_in(text: str, name: str) -> str:
-    """Hash of the class of that name in a source text, the last one; empty where there is none."""
-    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef) and n.name == name]
-    return _digest(found[-1]) if found else ""
+    """Hash of the class or function of that name in a source text, the last one; empty where there is none."""
+    tree = ast.parse(text)
+    found = _definitions(tree, name)
+    return _digest(found[-1], tree) if found else ""
 
 
-def _digest(node: ast.ClassDef) -> str:
-    return sha256(ast.unparse(node).encode()).hexdigest()
+_Definition = ast.ClassDef | ast.FunctionDef
 
 
-def _within(code: CodeType, node: ast.ClassDef) -> bool:
-    return node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)
+def _definitions(tree: ast.Module, name: str) -> list[_Definition]:
+    return [node for node in ast.walk(tree) if isinstance(node, _Definition) and node.name == name]
 
 
-def _codes(cls: type) -> Iterator[CodeType]:
-    return (function.__code__ for function in _functions(cls))
+def _first_line(node: _Definition) -> int:
+    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
 
 
-def _functions(cls: type) -> Iterator[Any]:
-    """The class's own functions, whatever they are wrapped in."""
-    for value in vars(cls).values():
+def _digest(node: _Definition, tree: ast.Module) -> str:
+    texts, left = {}, [node]
+    while left:
+        each = left.pop()
+        texts[each.name] = ast.unparse(each)
+        if isinstance(node, ast.FunctionDef):  # it may only say what to make of others
+            names = {used.id for used in ast.walk(each) if isinstance(used, ast.Name)} - set(texts)
+            left += [d for d in tree.body if isinstance(d, _Definition) and d.name in names]
+    return sha256("\n".join(text for _, text in sorted(texts.items())).encode()).hexdigest()
+
+
+def _functions(thing: Any) -> Iterator[Any]:
+    """A function itself, or a class's own functions, whatever they are wrapped in."""
+    for value in vars(thing).values() if isinstance(thing, type) else [thing]:
         inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
         if inspect.isfunction(inner):
             yield inspect.unwrap(inner)
 
 
-def sent(classes: Sequence[type]) -> str:
-    """Classes by value, as text; raises `SettingError` that names the variable which cannot be sent."""
+def sent(classes: Sequence[Any]) -> str:
+    """Classes and functions by value, as text; raises `SettingError` that names what cannot be sent."""
     import cloudpickle
 
+    names = [each.__name__ for each in classes]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SettingError(f"{twice[0]}: two definitions of this run have that name; rename one of them")
     with _by_value(classes):
         try:
             data = cloudpickle.dumps(list(classes))
@@ -165,16 +256,16 @@ def sent(classes: Sequence[type]) -> str:
     return base64.b64encode(data).decode()
 
 
-def received(code: str) -> list[type]:
-    """The classes of `sent`. Only for what the own client wrote: loading it runs it."""
+def received(code: str) -> list[Any]:
+    """The classes and functions of `sent`. Only for what the own client wrote: loading it runs it."""
     import cloudpickle
 
-    found: list[type] = cloudpickle.loads(base64.b64decode(code))
+    found: list[Any] = cloudpickle.loads(base64.b64decode(code))
     return found
 
 
 @contextmanager
-def _by_value(classes: Sequence[type]) -> Iterator[None]:
+def _by_value(classes: Sequence[Any]) -> Iterator[None]:
     """Loose files are as unknown to other processes as the classes in them: by value, for as long as this lasts."""
     import cloudpickle
 
@@ -188,7 +279,7 @@ def _by_value(classes: Sequence[type]) -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _loose(module: ModuleType, classes: Sequence[type]) -> bool:
+def _loose(module: ModuleType, classes: Sequence[Any]) -> bool:
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
     if _ours(name.partition(".")[0]) or name == "__main__" or file is None or name not in sys.modules:
         return False
@@ -197,7 +288,7 @@ def _loose(module: ModuleType, classes: Sequence[type]) -> bool:
     return not _installed(file) and any(str(Path(file).parent) == folder for folder in folders)
 
 
-def _unsendable(classes: Sequence[type], error: Exception) -> SettingError:
+def _unsendable(classes: Sequence[Any], error: Exception) -> SettingError:
     found = _blamed(classes, _fails)
     where = f"{found[0]} holds {found[1]}" if found else " ".join(str(error).split())
     return SettingError(
@@ -205,7 +296,7 @@ def _unsendable(classes: Sequence[type], error: Exception) -> SettingError:
     )
 
 
-def _largest(classes: Sequence[type]) -> str:
+def _largest(classes: Sequence[Any]) -> str:
     import cloudpickle
 
     found = _blamed(classes, lambda value: len(cloudpickle.dumps(value)) > MOST // 2)
@@ -222,7 +313,7 @@ def _fails(value: Any) -> bool:
     return False
 
 
-def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str, str] | None:
+def _blamed(classes: Sequence[Any], wrong: Callable[[Any], bool]) -> tuple[str, str] | None:
     """The variable that is the cause, and what it holds in words."""
     seen: set[int] = set()
 
@@ -239,13 +330,17 @@ def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str,
         return None
 
     for cls in classes:
-        for name, value in vars(cls).items():
+        for name, value in vars(cls).items():  # a function has none, as a rule
             if not callable(value) and not name.startswith("_") and wrong(value):
                 return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
         for function in _functions(cls):
-            if found := look(function, f"{cls.__name__}.{function.__name__}"):
+            own = f"{cls.__name__}." if isinstance(cls, type) else ""
+            if found := look(function, own + function.__name__):
                 return found
     return None
 
 
-__all__ = ["Source", "class_of", "digest_in", "is_own", "own_line", "received", "sent", "source_of"]
+__all__ = [
+    "Source", "came", "class_of", "digest_in", "is_own", "name_of", "own_line", "received", "sent", "source_of",
+    "thing_of",
+]  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.types import Array
-from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.links import Link
 from workbench.core.protocol import NEAR
 from workbench.core.ring import ring_finish
 
@@ -117,7 +117,7 @@ def star_odds(
     count = needed(order(arrivals, draws.ties)) if callable(needed) else np.full(len(arrivals), needed)
     end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
     sent = count.astype(np.float64)
-    return Odds(end + draws.decode(count), sent, sent * (BYTES_PER_FLOAT * length))
+    return Odds(end + draws.decode(count), sent, sent * (link.width * length))
 
 
 def order(arrivals: Array, ties: Ties) -> NDArray[np.int64]:
@@ -151,7 +151,7 @@ def deadline_odds(draws: Draws, deadline: float) -> Odds:
     through = port(draws.arrivals(floats), draws.link.transfer(floats))
     count = np.count_nonzero(through <= deadline * NEAR, axis=1).astype(np.float64)
     end = np.full(len(count), deadline) + draws.decode(count)
-    return Odds(end, count, count * (BYTES_PER_FLOAT * floats))
+    return Odds(end, count, count * (draws.link.width * floats))
 
 
 class Waited(NamedTuple):
@@ -167,7 +167,7 @@ class Waited(NamedTuple):
         """Rounds that drop who is late where they may, and else wait for all; of `combined` answers."""
         count = np.where(drop, self.messages, self.all).astype(float)
         seconds = np.where(drop, self.seconds, self.last) + draws.decode(combined)
-        return Odds(seconds, count, count * (BYTES_PER_FLOAT * draws.floats))
+        return Odds(seconds, count, count * (draws.link.width * draws.floats))
 
 
 def waited(draws: Draws, tolerance: float, number: int = 1) -> Waited:
@@ -244,7 +244,7 @@ def tree_odds(draws: Draws, children: int, layers: int, needed: int) -> Odds:
         for through, taken in kept
     )
     count = np.asarray(messages, dtype=float)
-    return Odds(end + draws.decode(needed), count, count * BYTES_PER_FLOAT * draws.floats)
+    return Odds(end + draws.decode(needed), count, count * link.width * draws.floats)
 
 
 def ring_odds(draws: Draws) -> Odds:
@@ -266,5 +266,5 @@ def ring_odds(draws: Draws) -> Odds:
         ends[r + 1] = free.max()
     steps = 2 * (n - 1)
     messages = np.full(rounds, float(n * steps))
-    size = np.full(rounds, float(steps * draws.floats * BYTES_PER_FLOAT))
+    size = np.full(rounds, float(steps * draws.floats * draws.link.width))
     return Odds(np.diff(ends), messages, size, (free, ports))

@@ -204,7 +204,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     told = float(now.sum() / trace.columns["time"][-1])
     shares = e.built_scheme.loads(e.workers, e.problem_spec.count()) * e.workers / e.problem_spec.count()
     names = [_named(i) for i in range(e.workers)]
-    even = Steps(run.seconds / shares, names, e.link, e.shape()[1], e.decode_rate)
+    even = Steps(run.seconds / shares, names, e.line, e.shape()[1], e.decode_rate)
     return Diagnosis(
         name=trace.label,
         slowdown=float(now.sum() / mended.sum()),

@@ -64,7 +64,7 @@ class Rounds:
         seconds = self.seconds.copy()
         seconds[:, workers] = np.minimum(seconds[:, workers], np.median(self.seconds, axis=1, keepdims=True))
         samples, floats = e.shape()
-        link = e.link.model_copy(update={"bandwidth": None}) if PORT in causes else e.link
+        link = e.line.model_copy(update={"bandwidth": None}) if PORT in causes else e.line
 
         def progress(portions: NDArray[np.int64], which: slice) -> Array:
             done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)

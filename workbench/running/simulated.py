@@ -64,7 +64,7 @@ def timeline(
         rounds=e.rounds,
         floats=floats,
         delays=e.built_scheme.stream(e.delays, e.seed, e.workers, e.rounds),
-        link=e.link,
+        link=e.line,
         decode_rate=e.decode_rate,
         deaths={fault.worker: fault.round for fault in e.faults},
         record=events,

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from workbench.base.settings import setting
 from workbench.base.types import Array
 from workbench.codes.checks import between
-from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.odds import Draws, Odds, order, port
 from workbench.core.plan import MASTER, Plan, even_sizes, star_plan
 from workbench.core.programs import Lost, plain_sum
@@ -151,7 +150,7 @@ class DSAG(Scheme):
             ends.append(at.now)
             taken.append(count)
         messages = np.array(taken, dtype=float)
-        return Odds(np.diff(ends), messages, messages * (BYTES_PER_FLOAT * draws.floats), at)
+        return Odds(np.diff(ends), messages, messages * (draws.link.width * draws.floats), at)
 
     def _round(self, draws: Draws, k: int, at: _Underway, sizes: NDArray[np.int64]) -> tuple[_Underway, int]:
         """One round; returns what is under way at its end, and the answers taken."""

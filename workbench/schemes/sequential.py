@@ -23,7 +23,6 @@ import numpy as np
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.codes import GradientCode, cyclic
-from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.odds import Draws, Odds, Waited, waited
 from workbench.core.plan import MASTER, Plan, Work, even_sizes, star_plan
 from workbench.core.programs import Lost, patient_answers, plain_sum, weighted_sum
@@ -109,7 +108,7 @@ class Sequential(Scheme):
         left: Iterator[tuple[float, float]]
         left = draws.carry or _jobs(self.steps(draws, workers), draws)
         seconds, messages = np.array([next(left) for _ in draws.seconds]).T
-        return Odds(seconds, messages, messages * (BYTES_PER_FLOAT * draws.floats), left)
+        return Odds(seconds, messages, messages * (draws.link.width * draws.floats), left)
 
 
 def _jobs(steps: Iterator[Step], draws: Draws) -> Iterator[tuple[float, float]]:

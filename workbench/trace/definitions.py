@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from workbench.base.files import atomic_write
 from workbench.base.own import Source, digest_in, is_own, source_of
@@ -13,18 +14,19 @@ from workbench.experiment import Experiment
 from workbench.trace.layout import OWN, SPEC
 
 
-def classes_of(e: Experiment) -> list[type]:
-    """Classes of an experiment that other processes cannot import: of a cell, a script or a loose file."""
-    found = [type(part) for part in (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser())]
-    return [cls for cls in found if is_own(cls)]
+def definitions_of(e: Experiment) -> list[Any]:
+    """Classes and functions of an experiment that others cannot import: of a cell, a script or a loose file."""
+    parts = (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser())
+    found = [*map(type, parts), *e.problem_spec.own().values()]
+    return [thing for thing in dict.fromkeys(found) if is_own(thing)]
 
 
 def sources_of(e: Experiment) -> list[Source]:
     """Their sources; what was typed where no text is kept has none."""
     found = []
-    for cls in classes_of(e):
+    for thing in definitions_of(e):
         with suppress(SettingError):
-            found.append(source_of(cls))
+            found.append(source_of(thing))
     return found
 
 
@@ -69,4 +71,4 @@ def check_same(e: Experiment, before: Mapping[str, str]) -> None:
             )
 
 
-__all__ = ["check_same", "classes_of", "experiment_of", "keep", "sources_of"]
+__all__ = ["check_same", "definitions_of", "experiment_of", "keep", "sources_of"]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from workbench.base.types import Array
 from workbench.core.mixed import Decoding, Stale
 from workbench.core.optimisers import Optimiser, State
+from workbench.core.problem import in_round
 from workbench.problems.base import Evaluation, Problem, Request
 
 Progress = Callable[[int], None]
@@ -111,7 +112,8 @@ class _Trajectory:
         weights = self.commits.weights[t] if t < len(self.commits.weights) else None
         if t == len(self.commits.weights) or isinstance(weights, Stale):
             return Request(self.learnt.model, gradient=False)
-        return Request(self.learnt.model, None if weights is None else np.repeat(weights, self.commits.sizes))
+        by_sample = None if weights is None else np.repeat(weights, self.commits.sizes)
+        return Request(self.learnt.model, by_sample, round=t)
 
     def take(self, t: int, evaluation: Evaluation) -> None:
         if t == 0:
@@ -132,7 +134,7 @@ class _Trajectory:
     def _gradient(self, weighted: Sequence[tuple[int, float]], version: int) -> Array:
         """Sum of weight * gradient of some parts at an older model."""
         slices = [(self.bounds[part], self.bounds[part + 1], weight) for part, weight in weighted]
-        return self.problem.gradient(slices, self.models[version])
+        return in_round(self.problem, version).gradient(slices, self.models[version])
 
 
 def last_uses(weights: Sequence[Decoding]) -> dict[int, int]:

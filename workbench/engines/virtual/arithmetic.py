@@ -20,6 +20,7 @@ from workbench.core.delays import Keyed
 from workbench.core.mixed import Decoding, Few, Mixed
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Blend, Plan, Work
+from workbench.core.problem import in_round
 from workbench.core.programs import plain_sum
 from workbench.core.protocol import Compute
 from workbench.problems.base import Problem, Quadratic, Slice
@@ -138,7 +139,7 @@ class Numbers:
             return self._rows_of(rank, effect)
         if effect.batch is not None and effect.batch < work.samples:
             return self._batch(rank, effect, effect.batch)
-        return self.problem.gradient(self._slices(work), effect.model)
+        return in_round(self.problem, effect.round).gradient(self._slices(work), effect.model)
 
     def _rows_of(self, rank: int, effect: Compute) -> Array:
         """A sum for each row of coefficients, at a model of its own where there are several."""
@@ -177,7 +178,7 @@ class Numbers:
         chosen = self._keyed.rng(effect.round, rank).choice(len(places), size, replace=False)
         scale = effect.work.samples / size
         picked = [(int(places[i]), int(places[i]) + 1, float(weights[i]) * scale) for i in np.sort(chosen)]
-        return self.problem.gradient(picked, effect.model)
+        return in_round(self.problem, effect.round).gradient(picked, effect.model)
 
     def smoothness(self, work: Work) -> float:
         """Smoothness of the mean loss over the work's samples."""
