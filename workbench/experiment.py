@@ -21,7 +21,7 @@ from workbench.base.settings import (
     within,
 )
 from workbench.base.text import dump, read_yaml
-from workbench.core.delays import Delays, ShiftedExponential
+from workbench.core.delays import DelayModel, Delays, ShiftedExponential
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser, optimiser_class
 from workbench.core.plan import Plan
@@ -99,7 +99,28 @@ class Experiment(Settings):
 
     def build_optimiser(self) -> Optimiser:
         """Make the optimiser."""
+        return self._optimiser
+
+    @cached_property
+    def _optimiser(self) -> Optimiser:
         return _within("optimiser_args", optimiser_class(self.optimiser), self.optimiser_args)
+
+    def current(self) -> Experiment:
+        """The experiment with the classes that its names stand for now: itself, unless a cell was run again.
+
+        Raises `SettingError` where its numbers do not fit a class any more.
+
+        >>> e = Experiment(scheme="UMW")
+        >>> e.current() is e
+        True
+        """
+        made = (self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays)
+        kind = type(self.delays).model_fields["kind"].default
+        law = DelayModel.catalogue.get(kind, type(self.delays))
+        now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser), law)
+        if all(type(part) is cls for part, cls in zip(made, now, strict=True)):
+            return self
+        return self.replace(delays={**self.delays.model_dump(exclude_unset=True), "kind": kind})
 
     @cached_property
     def problem_spec(self) -> ProblemArgs:

@@ -125,7 +125,7 @@ def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) 
         raise SettingError(f"seed = {seed!r}: take a whole number, 0 or more")
     if experiment.faults:
         raise SettingError("faults: a forecast knows no deaths; take faults = (), or run the experiment")
-    return experiment
+    return experiment.current()
 
 
 def _sender(stream: DelayStream, rounds: range, floats: int) -> Callable[[float], Array | float]:

@@ -1,53 +1,39 @@
-"""Definitions of a user's own, from a notebook's cell or a file: their source as text, and themselves by value.
-
-By value (`sent`, `received`) code goes from its owner's kernel to the owner's ranks only, in a task's words, which lie
-in the pool's private folder until they are taken. Nothing that is kept holds any: a run's folder keeps the source.
-"""
+"""Which definitions are a user's own, of a notebook's cell, a script or a loose file, and where they fail."""
 
 from __future__ import annotations
 
-import ast
-import base64
 import inspect
 import linecache
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from workbench.base.settings import SettingError, user_path
 
 LOOSE = "own_"  # begins the name of a loose file's module
-MOST = 20 * 2**20  # bytes of a definition with all that it holds
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a class is defined: `text` of the whole cell or file, and a hash of the class alone, comments apart."""
+def is_own(thing: Any) -> bool:
+    """Is a class, function or module of a cell, a script or a loose file, so that other processes cannot import it?
 
-    name: str
-    text: str
-    digest: str
-
-
-def is_own(cls: type) -> bool:
-    """Is a class defined in a cell, a script or a loose file, so that other processes cannot import it?
-
-    >>> is_own(Source)
-    False
+    >>> is_own(is_own), is_own(int)
+    (False, False)
     """
-    top = cls.__module__.partition(".")[0]
-    if _ours(top):
+    name = (
+        thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or "builtins"
+    )
+    top = name.partition(".")[0]
+    if _ours(top) or (top in sys.stdlib_module_names and top != "__main__"):
         return False
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    files = [getattr(sys.modules.get(known), "__file__", None) for known in (name, top)]
+    file = files[0] or files[1]
     return top == "__main__" or file is None or not _installed(file)
 
 
@@ -112,35 +98,7 @@ def own_line(error: BaseException) -> str | None:
     return found
 
 
-def source_of(cls: type) -> Source:
-    """Source of a class, wherever its methods were compiled; raises `SettingError` where no text is known."""
-    for code in _codes(cls):
-        text = "".join(linecache.getlines(code.co_filename))
-        for node in ast.walk(ast.parse(text)) if text else ():
-            if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and _within(code, node):
-                return Source(cls.__name__, text, _digest(node))
-    raise SettingError(f"{cls.__name__}: its source is not to be had; define it in a cell or a file")
-
-
-def digest_in(text: str, name: str) -> str:
-    """Hash of the class of that name in a source text, the last one; empty where there is none."""
-    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef) and n.name == name]
-    return _digest(found[-1]) if found else ""
-
-
-def _digest(node: ast.ClassDef) -> str:
-    return sha256(ast.unparse(node).encode()).hexdigest()
-
-
-def _within(code: CodeType, node: ast.ClassDef) -> bool:
-    return node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)
-
-
-def _codes(cls: type) -> Iterator[CodeType]:
-    return (function.__code__ for function in _functions(cls))
-
-
-def _functions(cls: type) -> Iterator[Any]:
+def functions_of(cls: type) -> Iterator[Any]:
     """The class's own functions, whatever they are wrapped in."""
     for value in vars(cls).values():
         inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
@@ -148,104 +106,4 @@ def _functions(cls: type) -> Iterator[Any]:
             yield inspect.unwrap(inner)
 
 
-def sent(classes: Sequence[type]) -> str:
-    """Classes by value, as text; raises `SettingError` that names the variable which cannot be sent."""
-    import cloudpickle
-
-    with _by_value(classes):
-        try:
-            data = cloudpickle.dumps(list(classes))
-        except Exception as error:  # whatever it meets
-            raise _unsendable(classes, error) from error
-        if len(data) > MOST:
-            raise SettingError(
-                f"{classes[0].__name__}: holds {len(data) / 2**20:.0f} MB with all that it uses, and at most"
-                f" {MOST // 2**20} MB are sent to real processes; {_largest(classes)}"
-            )
-    return base64.b64encode(data).decode()
-
-
-def received(code: str) -> list[type]:
-    """The classes of `sent`. Only for what the own client wrote: loading it runs it."""
-    import cloudpickle
-
-    found: list[type] = cloudpickle.loads(base64.b64decode(code))
-    return found
-
-
-@contextmanager
-def _by_value(classes: Sequence[type]) -> Iterator[None]:
-    """Loose files are as unknown to other processes as the classes in them: by value, for as long as this lasts."""
-    import cloudpickle
-
-    loose = [module for module in list(sys.modules.values()) if _loose(module, classes)]
-    for module in loose:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in loose:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def _loose(module: ModuleType, classes: Sequence[type]) -> bool:
-    name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
-    if _ours(name.partition(".")[0]) or name == "__main__" or file is None or name not in sys.modules:
-        return False
-    beside = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in classes}
-    folders = {str(Path(f).parent) for f in beside if f} | {str(Path.cwd())}
-    return not _installed(file) and any(str(Path(file).parent) == folder for folder in folders)
-
-
-def _unsendable(classes: Sequence[type], error: Exception) -> SettingError:
-    found = _blamed(classes, _fails)
-    where = f"{found[0]} holds {found[1]}" if found else " ".join(str(error).split())
-    return SettingError(
-        f"{classes[0].__name__}: cannot be sent to real processes, as {where}; make it in the method"
-    )
-
-
-def _largest(classes: Sequence[type]) -> str:
-    import cloudpickle
-
-    found = _blamed(classes, lambda value: len(cloudpickle.dumps(value)) > MOST // 2)
-    return f"{found[0]} holds {found[1]}; make or load it in the method" if found else "make them smaller"
-
-
-def _fails(value: Any) -> bool:
-    import cloudpickle
-
-    try:
-        cloudpickle.dumps(value)
-    except Exception:
-        return True
-    return False
-
-
-def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str, str] | None:
-    """The variable that is the cause, and what it holds in words."""
-    seen: set[int] = set()
-
-    def look(function: Any, where: str) -> tuple[str, str] | None:
-        if id(function) in seen:
-            return None
-        seen.add(id(function))
-        names = inspect.getclosurevars(function)
-        for name, value in {**names.globals, **names.nonlocals}.items():
-            if inspect.ismodule(value) or not wrong(value):
-                continue
-            inner = look(value, name) if inspect.isfunction(value) else None
-            return inner or (f"the variable {name!r} of {where}", f"a {type(value).__name__}")
-        return None
-
-    for cls in classes:
-        for name, value in vars(cls).items():
-            if not callable(value) and not name.startswith("_") and wrong(value):
-                return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
-        for function in _functions(cls):
-            if found := look(function, f"{cls.__name__}.{function.__name__}"):
-                return found
-    return None
-
-
-__all__ = ["Source", "class_of", "digest_in", "is_own", "own_line", "received", "sent", "source_of"]
+__all__ = ["class_of", "functions_of", "is_own", "own_line"]

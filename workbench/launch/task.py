@@ -12,8 +12,8 @@ from typing import Any
 
 from workbench import problems, schemes
 from workbench.base.arrays import from_bytes, to_bytes
+from workbench.base.byvalue import received, sent
 from workbench.base.files import sha256
-from workbench.base.own import received, sent
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream, law_of

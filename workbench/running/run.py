@@ -110,7 +110,7 @@ class Run:
 
 
 def checked(experiments: object) -> list[Experiment]:
-    """Experiments as a list, one alone as well; raises `SettingError` for anything else."""
+    """Experiments as a list, one alone as well, as they are defined now; raises `SettingError` for anything else."""
     alone = not isinstance(experiments, Iterable) or isinstance(experiments, Experiment | str | Mapping)
     found: list[Any] = [experiments] if alone else list(experiments)  # type: ignore[call-overload]
     for e in found:
@@ -118,7 +118,7 @@ def checked(experiments: object) -> list[Experiment]:
             raise SettingError(
                 f"experiment = {e!r:.60}: give a wb.Experiment (of a preset, preset['CR'] or another)"
             )
-    return found
+    return [e.current() for e in found]
 
 
 def in_background(work: Callable[[], None], name: str) -> None:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from workbench.base.files import atomic_write
-from workbench.base.own import Source, digest_in, is_own, source_of
+from workbench.base.own import is_own
 from workbench.base.settings import SettingError
+from workbench.base.sources import Source, digest_in, source_of
 from workbench.experiment import Experiment
 from workbench.trace.layout import OWN, SPEC
 
@@ -21,20 +22,25 @@ def classes_of(e: Experiment) -> list[type]:
 
 def sources_of(e: Experiment) -> list[Source]:
     """Their sources; what was typed where no text is kept has none."""
-    found = []
+    found: list[Source] = []
     for cls in classes_of(e):
+        if cls.__name__ in (source.name for source in found):
+            raise SettingError(
+                f"{cls.__name__}: two classes of the experiment are called so; rename one of them"
+            )
         with suppress(SettingError):
             found.append(source_of(cls))
     return found
 
 
 def keep(folder: Path, e: Experiment) -> list[str]:
-    """Write the sources into a run folder; names of the files."""
+    """Write the sources into a run folder, unless its run began with them; names of the files."""
     names = []
     for source in sources_of(e):
         names.append(OWN.format(source.name))
-        with atomic_write(folder / names[-1], "w") as out:
-            out.write(source.text)
+        if not (folder / names[-1]).is_file():
+            with atomic_write(folder / names[-1], "w") as out:
+                out.write(source.text)
     return names
 
 
