@@ -105,7 +105,7 @@ import workbench as wb
 shell = InteractiveShell.instance()
 cell = {cell!r}
 def run(text):
-    shell.run_cell(text).raise_error()
+    shell.run_cell(text, store_history=True).raise_error()
 run(cell)
 run("import workbench as wb; e = wb.Experiment(scheme='Half', **{small!r})")
 run("a = wb.run(e, engine='mpi', folder={folder!r})")

@@ -50,6 +50,12 @@ def received(code: str) -> list[type]:
     return [cls for cls, _ in found]
 
 
+def adopt(path: str) -> None:
+    """Register the classes of `sent` that lie in a file of the own user's, in place of what has their names."""
+    for cls in received(Path(path).read_text()):
+        cls.catalogue.replace(cls)  # type: ignore[attr-defined]
+
+
 def _source(cls: type) -> Source | None:
     with suppress(SettingError):
         return source_of(cls)
@@ -131,4 +137,4 @@ def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str,
     return None
 
 
-__all__ = ["received", "sent"]
+__all__ = ["adopt", "received", "sent"]

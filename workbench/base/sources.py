@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from symtable import SymbolTable, symtable
 from textwrap import dedent
 from types import CodeType, ModuleType
 from typing import Any
@@ -182,17 +183,23 @@ def _beyond(cls: type, home: _Place) -> Iterator[str]:
 
 def _used(place: _Place) -> Iterator[tuple[str, Any]]:
     """Names that a definition looks up, of modules of the user's own their attributes, and the values."""
-    nodes = list(ast.walk(place.node))
-    counters = {name for n in nodes if isinstance(n, ast.Global) for name in n.names}  # change as it runs
-    loaded = {n.id for n in nodes if isinstance(n, ast.Name)} - counters - _imported(place.text)
-    for name in sorted(loaded & place.names.keys()):
+    looked_up = _free(symtable(place.segment, place.file, "exec")) - _imported(place.text)
+    for name in sorted(looked_up & place.names.keys()):
         value = place.names[name]
         if not isinstance(value, ModuleType):
             yield name, _bare(value)
         elif is_own(value):
-            for n in nodes:
+            for n in ast.walk(place.node):
                 if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name:
                     yield n.attr, _bare(getattr(value, n.attr, None))
+
+
+def _free(table: SymbolTable) -> set[str]:
+    """Names that a piece of code does not define itself, without those that it changes as it runs."""
+    symbols = table.get_symbols()
+    found = {symbol.get_name() for symbol in symbols if symbol.is_global() and symbol.is_referenced()}
+    found = found.union(*map(_free, table.get_children()))
+    return found - {symbol.get_name() for symbol in symbols if symbol.is_declared_global()}
 
 
 def _imported(text: str) -> set[str]:
