@@ -53,6 +53,14 @@ class DelayModel(Family):
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds to go through `samples` samples, per worker."""
 
+    def expected(self, samples: int) -> float | None:
+        """Mean seconds for so many samples, over workers and rounds; None: the law does not declare it."""
+        return None
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Seconds that a share q of the draws for so many samples stays below; None: the law does not declare it."""
+        return None
+
     def sending(self, draw: Array, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""
         return None
