@@ -224,13 +224,13 @@ class Slower(Heterogeneous):
 
 
 class Rarer(Markov):
-    """Says that it is slow half as often as it is."""
+    """Says that it is slow a tenth as often as it is."""
 
     enter: float = setting(0.1, "chance", gt=0, le=1)
 
     @property
     def _share(self) -> float:
-        return 0.5 * super()._share
+        return 0.1 * super()._share
 
 
 @pytest.mark.parametrize(
