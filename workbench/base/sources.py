@@ -13,6 +13,7 @@ import linecache
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from symtable import SymbolTable, symtable
 from textwrap import dedent
@@ -55,7 +56,7 @@ def source_of(cls: type) -> Source:
 
 def digest_in(text: str, name: str) -> str:
     """Hash of the class of that name in a source text, and of what it uses there; empty where there is none."""
-    tree = ast.parse(text)
+    tree = _tree(text)
     found = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == name]
     if not found:
         return ""
@@ -68,6 +69,14 @@ def digest_in(text: str, name: str) -> str:
         for other in (s for known in _names(node) for s in bound.get(known, ())):
             reached += [] if other in reached else [other]
     return sha256("\n".join(sorted(map(ast.unparse, reached))).encode()).hexdigest()
+
+
+@lru_cache(maxsize=64)  # threads that parse disturb each other: the text of a run is parsed where it is started
+def _tree(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SystemError:  # Python 3.11, while another thread parses
+        return ast.parse(text)
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -142,7 +151,7 @@ def _found(
 ) -> _Place | None:
     """The definition of that name, last of them or on that line; for a lambda the statement that holds it."""
     try:
-        tree = ast.parse(text)
+        tree = _tree(text)
     except SyntaxError:  # magic commands of a notebook
         return None
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -204,7 +213,7 @@ def _free(table: SymbolTable) -> set[str]:
 
 def _imported(text: str) -> set[str]:
     """Names that a text imports from what is installed: their values are not the user's."""
-    found = (n for n in ast.parse(text).body if isinstance(n, ast.ImportFrom) and n.module)
+    found = (n for n in _tree(text).body if isinstance(n, ast.ImportFrom) and n.module)
     return {name for n in found if not is_own(sys.modules.get(str(n.module), ast)) for name in _binds(n)}
 
 
@@ -217,7 +226,7 @@ def _bare(value: Any) -> Any:
 def _told(text: str) -> dict[str, Any]:
     """Values that a text gives to names of its module, as far as one reads them there."""
     found: dict[str, Any] = {}
-    for statement in ast.parse(text).body:
+    for statement in _tree(text).body:
         values: Any = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
         for name in _binds(statement):
             try:
