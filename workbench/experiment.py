@@ -10,6 +10,7 @@ from pydantic import field_validator, model_validator
 
 from workbench import problems, schemes
 from workbench.base.files import atomic_write
+from workbench.base.own import told
 from workbench.base.settings import (
     SettingError,
     Settings,
@@ -79,12 +80,17 @@ class Experiment(Settings):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         scheme = self.built_scheme
-        scheme.check(self.workers)
+        try:
+            scheme.check(self.workers)
+        except SettingError:
+            raise
+        except Exception as error:  # of a scheme of the user's own
+            raise SettingError(f"scheme = {self.scheme!r}: {told(error)}") from error
         self.build_optimiser()
-        told = self.problem_spec.told()
+        samples = self.problem_spec.told()
         scheme.check_problem(self.problem)
-        if told is not None:  # else whoever opens the data finds out
-            scheme.check_samples(self.workers, told)
+        if samples is not None:  # else whoever opens the data finds out
+            scheme.check_samples(self.workers, samples)
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")

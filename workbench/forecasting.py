@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream
@@ -62,6 +63,14 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     (10,)
     """
     e = _forecastable(experiment, rounds, seed)
+    try:
+        return _forecast(e, rounds, seed)
+    except Exception as error:
+        error = told(error)
+        raise error from error.__cause__
+
+
+def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
     samples, floats = e.shape()
     workers, scheme = e.workers, e.built_scheme
     loads = scheme.loads(workers, samples)

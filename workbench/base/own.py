@@ -12,9 +12,10 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
 
+from workbench.base.errors import RunError, WorkbenchError
 from workbench.base.settings import SettingError, user_path
 
 LOOSE = "own_"  # begins the name of a loose file's module
@@ -83,19 +84,46 @@ def _module(file: str, stamp: tuple[int, int]) -> ModuleType:
     return module
 
 
-def own_line(error: BaseException) -> str | None:
-    """Where in a user's own code an error arose, innermost: file (or cell) and line; None where none took part."""
-    found, trace = None, error.__traceback__
+class Fault(NamedTuple):
+    """Where an error arose in a user's own code: what of it was called first, and the innermost line."""
+
+    code: CodeType
+    line: str  # file (or cell) and line
+    why: str  # the error in words
+
+    @property
+    def sentence(self) -> str:
+        """What failed, why and where."""
+        return f"`{self.code.co_qualname}` failed: {self.why} ({self.line})"
+
+
+def fault_of(error: BaseException) -> Fault | None:
+    """Where in a user's own code an error arose; None where none took part, or where it is an error of ours."""
+    codes, line, trace = [], "", error.__traceback__
     while trace is not None:
         code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
-        if not (
-            _ours(module.partition(".")[0])
-            or _installed(code.co_filename)
-            or code.co_filename[:7] == "<frozen"
-        ):
-            found = f"{code.co_filename}, line {trace.tb_lineno}"
+        file = code.co_filename
+        if not (_ours(module.partition(".")[0]) or _installed(file) or file.startswith("<frozen")):
+            codes.append(code)
+            line = f"{file}, line {trace.tb_lineno}"
         trace = trace.tb_next
-    return found
+    if (
+        not codes
+        or isinstance(error, WorkbenchError | SettingError)
+        or _ours(type(error).__module__.partition(".")[0])
+    ):
+        return None
+    return Fault(codes[0], line, " ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def told(error: Exception) -> Exception:
+    """An error, as a sentence where it arose in a user's own code."""
+    fault = fault_of(error)
+    if fault is None:
+        return error
+    new = RunError(fault.sentence)
+    new.__cause__ = error
+    return new
 
 
 def functions_of(cls: type) -> Iterator[Any]:
@@ -106,4 +134,4 @@ def functions_of(cls: type) -> Iterator[Any]:
             yield inspect.unwrap(inner)
 
 
-__all__ = ["class_of", "functions_of", "is_own", "own_line"]
+__all__ = ["Fault", "class_of", "fault_of", "functions_of", "is_own", "told"]

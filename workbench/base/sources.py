@@ -71,7 +71,9 @@ def digest_in(text: str, name: str) -> str:
     return sha256("\n".join(sorted(map(ast.unparse, reached))).encode()).hexdigest()
 
 
-@lru_cache(maxsize=64)  # threads that parse disturb each other: the text of a run is parsed where it is started
+@lru_cache(
+    maxsize=64
+)  # threads that parse disturb each other: the text of a run is parsed where it is started
 def _tree(text: str) -> ast.Module:
     try:
         return ast.parse(text)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
 from workbench.running.precision import lost_digits
@@ -101,8 +102,8 @@ class Run:
         self._close(state, note)
 
     def _fail(self, error: Exception) -> None:
-        self.error = error
-        self._close("failed", str(error))
+        self.error = told(error)
+        self._close("failed", str(self.error))
 
     def _close(self, state: State, note: str) -> None:
         self.note, self._state = note, state
