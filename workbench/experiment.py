@@ -10,7 +10,7 @@ from pydantic import field_validator, model_validator
 
 from workbench import problems, schemes
 from workbench.base.files import atomic_write
-from workbench.base.own import told
+from workbench.base.own import name_of, told
 from workbench.base.settings import (
     SettingError,
     Settings,
@@ -74,8 +74,10 @@ class Experiment(Settings):
     @field_validator("scheme_args", "problem_args", "optimiser_args")
     @classmethod
     def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
-        """Lists become tuples, and NumPy's numbers Python's, so that what comes back from JSON equals what went in."""
-        return {name: _tuples(value) for name, value in args.items()}
+        """Make lists tuples, NumPy's numbers Python's, functions names, so that what JSON gives back equals this."""
+        return {
+            name: name_of(value, name) if callable(value) else _tuples(value) for name, value in args.items()
+        }
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -87,6 +89,7 @@ class Experiment(Settings):
         except Exception as error:  # of a scheme of the user's own
             raise SettingError(f"scheme = {self.scheme!r}: {told(error)}") from error
         self.build_optimiser()
+        self.problem_spec.own()  # what is named is there
         samples = self.problem_spec.told()
         scheme.check_problem(self.problem)
         if samples is not None:  # else whoever opens the data finds out
@@ -132,6 +135,11 @@ class Experiment(Settings):
     def problem_spec(self) -> ProblemArgs:
         """Validated arguments of the problem."""
         return _within("problem_args", problems.get(self.problem), self.problem_args)
+
+    @property
+    def line(self) -> Link:
+        """The link with the length of the problem's numbers."""
+        return self.link.carrying(self.problem_spec.width)
 
     @cached_property
     def plan(self) -> Plan:

@@ -86,7 +86,7 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
         draws = Draws(
             seconds,
             _sender(stream, chosen, floats),
-            e.link,
+            e.line,
             floats,
             _ties(stream, chosen),
             e.decode_rate,

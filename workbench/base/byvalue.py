@@ -15,17 +15,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workbench.base.own import functions_of, is_own
+from workbench.base.own import came, functions_of, is_own
 from workbench.base.settings import SettingError
 from workbench.base.sources import KEPT, Source, source_of
 
 MOST = 20 * 2**20  # bytes of a definition with all that it holds
 
 
-def sent(classes: Sequence[type]) -> str:
-    """Classes by value, as text; raises `SettingError` that names the variable which cannot be sent."""
+def sent(classes: Sequence[Any]) -> str:
+    """Classes and functions by value, as text; raises `SettingError` that names what cannot be sent."""
     import cloudpickle
 
+    names = [each.__name__ for each in classes]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SettingError(f"{twice[0]}: two definitions of this run have that name; rename one of them")
     with _by_value(classes):
         try:
             data = cloudpickle.dumps([(cls, _source(cls)) for cls in classes])
@@ -39,31 +42,39 @@ def sent(classes: Sequence[type]) -> str:
     return base64.b64encode(data).decode()
 
 
-def received(code: str) -> list[type]:
-    """The classes of `sent`. Only for what the own client wrote: loading it runs it."""
+def received(code: str) -> list[Any]:
+    """The classes and functions of `sent`. Only for what the own client wrote: loading it runs it."""
     import cloudpickle
 
-    found: list[tuple[type, Source | None]] = cloudpickle.loads(base64.b64decode(code))
+    found: list[tuple[Any, Source | None]] = cloudpickle.loads(base64.b64decode(code))
     for cls, source in found:
         if source is not None:
             setattr(cls, KEPT, source)
     return [cls for cls, _ in found]
 
 
-def adopt(path: str) -> None:
-    """Register the classes of `sent` that lie in a file of the own user's, in place of what has their names."""
-    for cls in received(Path(path).read_text()):
-        cls.catalogue.replace(cls)  # type: ignore[attr-defined]
+def adopt(code: str) -> None:
+    """Let what was `sent` stand for its names in this process, whatever had them."""
+    things = received(code)
+    for thing in things:
+        if (family := getattr(thing, "catalogue", None)) is not None:
+            family.replace(thing)
+    came({thing.__name__: thing for thing in things})
 
 
-def _source(cls: type) -> Source | None:
+def adopt_file(path: str) -> None:
+    """The same for what lies in a file of the own user's."""
+    adopt(Path(path).read_text())
+
+
+def _source(cls: Any) -> Source | None:
     with suppress(SettingError):
         return source_of(cls)
     return None
 
 
 @contextmanager
-def _by_value(classes: Sequence[type]) -> Iterator[None]:
+def _by_value(classes: Sequence[Any]) -> Iterator[None]:
     """Loose files are as unknown to other processes as the classes in them: by value, for as long as this lasts."""
     import cloudpickle
 
@@ -77,7 +88,7 @@ def _by_value(classes: Sequence[type]) -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _loose(module: ModuleType, classes: Sequence[type]) -> bool:
+def _loose(module: ModuleType, classes: Sequence[Any]) -> bool:
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
     if name == "__main__" or file is None or name not in sys.modules or not is_own(module):
         return False
@@ -86,7 +97,7 @@ def _loose(module: ModuleType, classes: Sequence[type]) -> bool:
     return str(Path(file).parent) in folders
 
 
-def _unsendable(classes: Sequence[type], error: Exception) -> SettingError:
+def _unsendable(classes: Sequence[Any], error: Exception) -> SettingError:
     found = _blamed(classes, _fails)
     where = f"{found[0]} holds {found[1]}" if found else " ".join(str(error).split())
     return SettingError(
@@ -94,7 +105,7 @@ def _unsendable(classes: Sequence[type], error: Exception) -> SettingError:
     )
 
 
-def _largest(classes: Sequence[type]) -> str:
+def _largest(classes: Sequence[Any]) -> str:
     import cloudpickle
 
     found = _blamed(classes, lambda value: len(cloudpickle.dumps(value)) > MOST // 2)
@@ -111,7 +122,7 @@ def _fails(value: Any) -> bool:
     return False
 
 
-def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str, str] | None:
+def _blamed(classes: Sequence[Any], wrong: Callable[[Any], bool]) -> tuple[str, str] | None:
     """The variable that is the cause, and what it holds in words."""
     seen: set[int] = set()
 
@@ -128,13 +139,14 @@ def _blamed(classes: Sequence[type], wrong: Callable[[Any], bool]) -> tuple[str,
         return None
 
     for cls in classes:
-        for name, value in vars(cls).items():
+        for name, value in vars(cls).items():  # a function has none, as a rule
             if not callable(value) and not name.startswith("_") and wrong(value):
                 return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
         for function in functions_of(cls):
-            if found := look(function, f"{cls.__name__}.{function.__name__}"):
+            own = f"{cls.__name__}." if isinstance(cls, type) else ""
+            if found := look(function, own + function.__name__):
                 return found
     return None
 
 
-__all__ = ["adopt", "received", "sent"]
+__all__ = ["adopt", "adopt_file", "received", "sent"]

@@ -7,9 +7,10 @@ import linecache
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -19,6 +20,9 @@ from workbench.base.errors import RunError, WorkbenchError
 from workbench.base.settings import SettingError, user_path
 
 LOOSE = "own_"  # begins the name of a loose file's module
+
+_named: dict[str, Any] = {}  # functions and classes that settings hold by a bare name, the newest of each
+_came: dict[str, Any] = {}  # the same in a rank: what its task brought, whatever the rank's own code calls so
 
 
 def is_own(thing: Any) -> bool:
@@ -49,15 +53,83 @@ def _installed(file: str) -> bool:
     return any(Path(file).resolve().is_relative_to(Path(path).resolve()) for path in paths)
 
 
+def name_of(value: Any, field: str) -> str:
+    """Name that stands for a function or class in settings, which hold text only: `thing_of` finds it again by it.
+
+    What a cell defines is remembered by its bare name; running the cell again puts the new one in its place. Raises
+    `SettingError` for what has no name.
+
+    >>> name_of(name_of, "problem_args.loss")
+    'workbench.base.own:name_of'
+    """
+    if isinstance(value, str):
+        return value
+    name = getattr(value, "__name__", "")
+    if not (callable(value) and name.isidentifier()):
+        raise SettingError(
+            f"{field} = {value!r:.60}: has no name to be found by; define it with def or class"
+        )
+    module = sys.modules.get(value.__module__)
+    if module is not None and getattr(module, name, None) is value:
+        if not is_own(value):
+            return f"{module.__name__}:{name}"
+        if module.__name__.startswith(LOOSE):
+            return f"{module.__file__}:{name}"
+    _named[name] = value
+    return name
+
+
+def thing_of(name: str, field: str) -> Any:
+    """What `name_of` gave a name to, or "mine.py:Net", or "package.module:Net"; raises `SettingError`."""
+    if name in _came:
+        return _came[name]
+    if ".py:" in name:
+        return _in_file(name, field, "function or class")
+    if ":" in name:
+        return _imported(name, field)
+    newest, known = vars(sys.modules["__main__"]).get(name), _named.get(name)
+    if callable(newest) and (known is None or known.__module__ == "__main__"):
+        return newest
+    if known is None:
+        raise SettingError(
+            f"{field} = {name!r}: nothing of that name is defined here; run the cell that does, or write"
+            ' "FILE.py:NAME"'
+        )
+    return known
+
+
+def came(things: Mapping[str, Any]) -> None:
+    """Keep what a run's task has brought to this rank, by its names."""
+    _came.update(things)
+
+
+def _imported(name: str, field: str) -> Any:
+    module, _, wanted = name.partition(":")
+    try:
+        return getattr(import_module(module), wanted)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingError(f"{field} = {name!r}: cannot be imported ({error}); write MODULE:NAME") from error
+
+
 def class_of(name: str, field: str) -> type:
     """Class of a loose file, named as in ``"mine.py:Half"``; the file is read again once it has changed.
 
     Raises `SettingError` where file or class are not there, or the file cannot be run, with its line.
     """
+    found = _in_file(name, field, "class")
+    if not isinstance(found, type):
+        text, _, wanted = name.rpartition(":")
+        raise SettingError(f"{field} = {name!r}: {text!r} defines no class {wanted!r}")
+    return found
+
+
+def _in_file(name: str, field: str, what: str) -> Any:
     text, _, wanted = name.rpartition(":")
     file = user_path(text, field).resolve()
     if not file.is_file():
-        raise SettingError(f"{field} = {name!r}: there is no file {text!r}; write FILE.py:CLASS")
+        raise SettingError(
+            f"{field} = {name!r}: there is no file {text!r}; write FILE.py:{what[-5:].upper()}"
+        )
     state = file.stat()
     try:
         module = _module(str(file), (state.st_mtime_ns, state.st_size))
@@ -68,8 +140,8 @@ def class_of(name: str, field: str) -> type:
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise SettingError(f"{field} = {name!r}: line {line} of the file cannot be run ({why})") from error
     found = getattr(module, wanted, None)
-    if not isinstance(found, type):
-        raise SettingError(f"{field} = {name!r}: {text!r} defines no class {wanted!r}")
+    if not callable(found):
+        raise SettingError(f"{field} = {name!r}: {text!r} defines no {what} {wanted!r}")
     return found
 
 
@@ -126,12 +198,14 @@ def told(error: Exception) -> Exception:
     return new
 
 
-def functions_of(cls: type) -> Iterator[Any]:
-    """The class's own functions, whatever they are wrapped in."""
-    for value in vars(cls).values():
+def functions_of(thing: Any) -> Iterator[Any]:
+    """A function itself, or a class's own functions, whatever they are wrapped in."""
+    for value in vars(thing).values() if isinstance(thing, type) else [thing]:
         inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
         if inspect.isfunction(inner):
             yield inspect.unwrap(inner)
 
 
-__all__ = ["Fault", "class_of", "fault_of", "functions_of", "is_own", "told"]
+__all__ = [
+    "Fault", "came", "class_of", "fault_of", "functions_of", "is_own", "name_of", "thing_of", "told"
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Source of a user's own classes as text, with all of the user's own that they use, and a hash of just that.
+"""Source of a user's own classes and functions as text, with all of the user's own that they use, and its hash.
 
 A class comes with the whole cell or file that defines it. What it reaches beyond that is written below: functions and
 classes of other cells and files, and numbers, text, tuples and arrays whose values that text does not tell. What a
@@ -29,20 +29,21 @@ BESIDE = "\n\n# ---- used of other cells and files, and values that are not told
 KEPT = "_workbench_source"  # where a class that came by value has its source
 HELD = "held: "  # begins a note on a value, which stands as a string
 SHOWN = 2_000  # characters of a value; of larger ones there is a hash
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = (bool, int, float, complex, str, bytes, tuple, type(None))
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a class is defined: the `text`, and a hash of the class with what it uses of it, comments apart."""
+    """Where a class or function is defined: the `text`, and a hash of it with what it uses there, comments apart."""
 
     name: str
     text: str
     digest: str
 
 
-def source_of(cls: type) -> Source:
-    """Source of a class, wherever its methods were compiled; raises `SettingError` where no text is known."""
+def source_of(cls: Any) -> Source:
+    """Source of a class or function, wherever it was compiled; raises `SettingError` where no text is known."""
     if isinstance(kept := vars(cls).get(KEPT), Source):  # came by value: its text stayed behind
         return kept
     home = _home(cls)
@@ -55,9 +56,9 @@ def source_of(cls: type) -> Source:
 
 
 def digest_in(text: str, name: str) -> str:
-    """Hash of the class of that name in a source text, and of what it uses there; empty where there is none."""
+    """Hash of the class or function of that name in a source text, and of what it uses there; empty: there is none."""
     tree = _tree(text)
-    found = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == name]
+    found = [n for n in ast.walk(tree) if isinstance(n, _DEFINITIONS) and n.name == name]
     if not found:
         return ""
     bound: dict[str, list[ast.stmt]] = {}
@@ -89,7 +90,7 @@ def _names(node: ast.AST) -> set[str]:
 
 def _binds(statement: ast.stmt) -> set[str]:
     """The names of a module that a statement gives values to."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(statement, _DEFINITIONS):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {each.asname or each.name.partition(".")[0] for each in statement.names}
@@ -156,8 +157,7 @@ def _found(
         tree = _tree(text)
     except SyntaxError:  # magic commands of a notebook
         return None
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [n for n in ast.walk(tree) if isinstance(n, kinds) and n.name == name and _spans(n, line)]
+    found = [n for n in ast.walk(tree) if isinstance(n, _DEFINITIONS) and n.name == name and _spans(n, line)]
     nodes: list[ast.stmt] = [*found, *(n for n in tree.body if line is not None and _spans(n, line))]
     node = nodes[-1] if line is None and nodes else nodes[0] if nodes else None
     return None if node is None else _Place(file, text, node, names)
@@ -174,11 +174,11 @@ def _first(node: ast.stmt) -> int:
 # ---------------------------------------------------------------- what a definition uses beyond its text
 
 
-def _beyond(cls: type, home: _Place) -> Iterator[str]:
+def _beyond(thing: Any, home: _Place) -> Iterator[str]:
     """Definitions that are reached and stand elsewhere, and values that the text does not tell, as text."""
     told = _told(home.text)
-    queue, seen, values = [home], {id(cls)}, set[str]()
-    queue += [place for base in cls.__mro__[1:] if is_own(base) and (place := _home(base))]
+    queue, seen, values = [home], {id(thing)}, set[str]()
+    queue += [place for base in getattr(thing, "__mro__", ())[1:] if is_own(base) and (place := _home(base))]
     for place in queue:
         if place.file != home.file:
             yield place.segment

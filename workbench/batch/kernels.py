@@ -20,7 +20,7 @@ from typing import Any
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from workbench.base.byvalue import adopt
+from workbench.base.byvalue import adopt_file
 from workbench.base.errors import RunError
 from workbench.base.notebooks import socket_folder
 from workbench.batch.nursery import end
@@ -204,7 +204,9 @@ class Kernels:
     @property
     def arguments(self) -> list[str]:
         """What a kernel is told besides where its sockets are: to take in the classes of the user's own."""
-        words = f"__import__({adopt.__module__!r}, fromlist=['']).adopt({str(self.folder / CODE)!r})"
+        words = (
+            f"__import__({adopt_file.__module__!r}, fromlist=['']).adopt_file({str(self.folder / CODE)!r})"
+        )
         return [f"--IPKernelApp.exec_lines={words}"] if self.code_sent else []
 
     def code(self, name: str) -> int | None:

@@ -26,7 +26,7 @@ from workbench.batch.kernels import Kernels
 from workbench.batch.page import rehearse, write_script
 from workbench.batch.sweeps import KEY, Item, Sweep
 from workbench.experiment import Experiment
-from workbench.trace.definitions import classes_of
+from workbench.trace.definitions import definitions_of
 from workbench.trace.layout import PLAN
 from workbench.trace.status import Status, alone, is_run, read_plan, write_plan
 from workbench.trace.table import Runs, runs
@@ -147,13 +147,13 @@ def sweep(
 
 
 def _own(items: Iterable[Item]) -> str:
-    """Classes of the user's own that kernels cannot read from a file by themselves, by value; none: empty."""
-    classes: dict[type, None] = {}
+    """Definitions of the user's own that kernels cannot read from a file by themselves, by value; none: empty."""
+    found: dict[Any, None] = {}
     for e in (item.experiment for item in items):
         parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
         read = {type(part) for name, part in parts.items() if ".py:" in name}
-        classes |= dict.fromkeys(cls for cls in classes_of(e) if cls not in read)
-    return sent(list(classes)) if classes else ""
+        found |= dict.fromkeys(thing for thing in definitions_of(e) if thing not in read)
+    return sent(list(found)) if found else ""
 
 
 def _check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:

@@ -6,6 +6,10 @@ receiver's port, which takes one message at a time (paper 1, section III-C) whil
 
 from __future__ import annotations
 
+from typing import Self
+
+from pydantic import PrivateAttr
+
 from workbench.base.settings import Settings, setting
 
 BYTES_PER_FLOAT = 8
@@ -24,6 +28,23 @@ class Link(Settings):
     )
     downloads: bool = setting(False, "charge the model's way down too (the papers ignore it)")
 
+    _width: int = PrivateAttr(BYTES_PER_FLOAT)
+
+    def carrying(self, width: int) -> Self:
+        """The link for numbers of so many bytes, which the problem says: float32 has 4.
+
+        >>> Link(bandwidth=8e5).carrying(4).transfer(5000)
+        0.025
+        """
+        link = self.model_copy()
+        link._width = width
+        return link
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number in a message."""
+        return self._width
+
     def transfer(self, floats: float) -> float:
-        """Seconds for which a message of that many float64 occupies the receiver's port."""
-        return 0.0 if self.bandwidth is None else BYTES_PER_FLOAT * floats / self.bandwidth
+        """Seconds for which a message of that many numbers occupies the receiver's port."""
+        return 0.0 if self.bandwidth is None else self.width * floats / self.bandwidth

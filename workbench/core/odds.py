@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.types import Array
-from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.links import Link
 from workbench.core.protocol import NEAR
 from workbench.core.ring import ring_finish
 
@@ -109,7 +109,7 @@ def star_odds(
     count = needed(order(arrivals, draws.ties)) if callable(needed) else np.full(len(arrivals), needed)
     end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
     sent = count.astype(np.float64)
-    return Odds(end + draws.decode(count), sent, sent * (BYTES_PER_FLOAT * length))
+    return Odds(end + draws.decode(count), sent, sent * (link.width * length))
 
 
 def order(arrivals: Array, ties: Ties) -> NDArray[np.int64]:
@@ -143,7 +143,7 @@ def deadline_odds(draws: Draws, deadline: float) -> Odds:
     through = port(draws.arrivals(floats), draws.link.transfer(floats))
     count = np.count_nonzero(through <= deadline * NEAR, axis=1).astype(np.float64)
     end = np.full(len(count), deadline) + draws.decode(count)
-    return Odds(end, count, count * (BYTES_PER_FLOAT * floats))
+    return Odds(end, count, count * (draws.link.width * floats))
 
 
 def earlier(one: Odds, other: Odds) -> Odds:
@@ -195,7 +195,7 @@ def tree_odds(draws: Draws, children: int, layers: int, needed: int) -> Odds:
         for through, taken in kept
     )
     count = np.asarray(messages, dtype=float)
-    return Odds(end + draws.decode(needed), count, count * BYTES_PER_FLOAT * draws.floats)
+    return Odds(end + draws.decode(needed), count, count * link.width * draws.floats)
 
 
 def ring_odds(draws: Draws) -> Odds:
@@ -217,5 +217,5 @@ def ring_odds(draws: Draws) -> Odds:
         ends[r + 1] = free.max()
     steps = 2 * (n - 1)
     messages = np.full(rounds, float(n * steps))
-    size = np.full(rounds, float(steps * draws.floats * BYTES_PER_FLOAT))
+    size = np.full(rounds, float(steps * draws.floats * draws.link.width))
     return Odds(np.diff(ends), messages, size, (free, ports))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from workbench.base.types import Array
 
@@ -30,7 +30,8 @@ class Evaluation:
 class Request:
     """One model at which to evaluate, with a weight for every sample (None: all ones).
 
-    `weights`: one a sample, or None. `gradient`: False where only the loss is wanted.
+    `weights`: one a sample, or None. `gradient`: False where only the loss is wanted. `round`: whose draws the gradient
+    takes, of a problem that draws; None: none.
 
     >>> import numpy as np
     >>> Request(np.zeros(3), weights=np.ones(10)).gradient
@@ -40,6 +41,7 @@ class Request:
     model: Array
     weights: Array | None = None
     gradient: bool = True  # False: only the loss is wanted
+    round: int | None = None
 
 
 class Problem(Protocol):
@@ -67,6 +69,25 @@ class Problem(Protocol):
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Lipschitz constant of the gradient of the objective (of the mean loss over some slices, with l2)."""
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """A problem whose gradient has a random part, dropout say, drawn anew every round and by sample."""
+
+    def at(self, round: int) -> Problem:
+        """The problem with what it draws in a round."""
+
+
+def in_round(problem: Problem, round: int) -> Problem:
+    """The problem as gradients of a round are taken of it.
+
+    >>> import workbench as wb
+    >>> problem = wb.Experiment(problem="least_squares").build_problem()
+    >>> in_round(problem, 3) is problem
+    True
+    """
+    return problem.at(round) if isinstance(problem, Drawn) else problem
 
 
 class Quadratic(Protocol):

@@ -25,15 +25,17 @@ def slice_sizes(floats: int, n: int) -> Array:
     return even_sizes(floats, n).astype(float)
 
 
-def bytes_sent(floats: int, n: int, place: int) -> int:
+def bytes_sent(floats: int, n: int, place: int, width: int = BYTES_PER_FLOAT) -> int:
     """Bytes that the node at a place sends in one all-reduce: all slices twice, but for one each way.
+
+    `width`: bytes of a number.
 
     >>> [bytes_sent(5, 2, place) for place in (0, 1)]
     [40, 40]
     """
     size, rest = divmod(floats, n)  # see `slice_sizes`, which would make a simulated round quadratic in n
     spared = 2 * size + ((place + 1) % n < rest) + ((place + 2) % n < rest)
-    return BYTES_PER_FLOAT * (2 * floats - spared)
+    return width * (2 * floats - spared)
 
 
 def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tuple[Array, Array]:
@@ -48,7 +50,7 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     ):  # every step hands a maximum on, and the last has seen all
         last = np.full(n, max(entry.max(), port_free.max()))
         return last, last.copy()
-    transfer = BYTES_PER_FLOAT * slice_sizes(floats, n) / (link.bandwidth or np.inf)
+    transfer = link.width * slice_sizes(floats, n) / (link.bandwidth or np.inf)
     wrapped = np.concatenate([transfer, transfer])
     ring = np.empty(n + 1)  # ring[i + 1] = when node i is ready; ring[0] repeats the last node
     ring[1:] = entry

@@ -12,8 +12,9 @@ from typing import Any
 
 from workbench import problems, schemes
 from workbench.base.arrays import from_bytes, to_bytes
-from workbench.base.byvalue import received, sent
+from workbench.base.byvalue import adopt, sent
 from workbench.base.files import sha256
+from workbench.base.own import is_own
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream, law_of
@@ -25,7 +26,7 @@ from workbench.experiment import Experiment
 from workbench.problems import OnData, problem_from
 from workbench.problems.base import Problem
 from workbench.problems.data import PREPARED, catalogue
-from workbench.trace.definitions import classes_of
+from workbench.trace.definitions import definitions_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Task:
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
-    code: str = ""  # classes of the user's own, by value, see `base.own`; kept nowhere
+    code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
 
     def words(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
@@ -72,25 +73,27 @@ def task_of(
         model, state = problem.start(), e.build_optimiser().start(problem)
     crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
     arrays = pack(e.plan, model, state)
-    begun, own = begun_with(e), classes_of(e)
+    begun, own = begun_with(e), definitions_of(e)
     words = {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", **options}
     return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
 
 
 def _named(e: Experiment) -> dict[str, Any]:
-    """The experiment's fields, classes by their own names, also those of loose files, which ranks may not see."""
+    """The experiment's fields, definitions by their own names, also those of loose files, which ranks may not see."""
     spec = e.model_dump(mode="json")
     spec["delays"]["kind"] = type(e.delays).model_fields["kind"].default
+    sent_along = {f: thing.__name__ for f, thing in e.problem_spec.own().items() if is_own(thing)}
+    spec["problem_args"] = {**spec["problem_args"], **sent_along}
     own = (e.built_scheme.name, e.problem_spec.name, e.build_optimiser().name)
     return {**spec, **dict(zip(("scheme", "problem", "optimiser"), own, strict=True))}
 
 
 def begun_with(e: Experiment) -> dict[str, str]:
     """What a run begins with, for its checkpoints: the spec as JSON, hashes of the data and of recorded delays."""
-    args, times = e.problem_spec, getattr(e.delays, "path", None)
+    data, times = e.problem_spec.prepared(), getattr(e.delays, "path", None)
     return {
         "spec": e.model_dump_json(),
-        "data": args.open().digest if isinstance(args, OnData) else "",
+        "data": data.digest if data else "",
         "delays": sha256(Path(times).expanduser()) if times is not None else "",
     }
 
@@ -135,13 +138,13 @@ def data_of(e: Experiment) -> dict[str, Any] | None:
     `key`: name of their folder in a host's cache; `make`: problem and its arguments where any host can make the same
     data by itself, else None.
     """
-    args = e.problem_spec
-    if not isinstance(args, OnData):
+    args, data = e.problem_spec, e.problem_spec.prepared()
+    if data is None or not isinstance(args, OnData):
         return None
     known = catalogue().get(args.data)
-    makes = known is not None and known.bundled
+    makes = known is not None and known.bundled and not any(map(is_own, args.own().values()))
     make = {"problem": e.problem, "problem_args": e.problem_args} if makes else None
-    return {"key": args.open().folder.name, "make": make}
+    return {"key": data.folder.name, "make": make}
 
 
 def pack(plan: Plan, model: Array, state: State) -> bytes:
@@ -184,8 +187,8 @@ class Unpacked:
 def unpacked(task: Task) -> Unpacked:
     """Build scheme, plan, problem and delays; the experiment was checked before it was handed in."""
     spec = task.spec
-    for cls in received(task.code) if task.code else ():
-        cls.catalogue.replace(cls)  # type: ignore[attr-defined]
+    if task.code:
+        adopt(task.code)
     plan, model, state = unpack(task.arrays)
     args = problems.get(spec["problem"])(**{**spec["problem_args"], **_mapped(task)})
     setup = Setup(
@@ -194,7 +197,7 @@ def unpacked(task: Task) -> Unpacked:
         rounds=spec["rounds"],
         floats=len(model),
         delays=DelayStream(law_of(spec["delays"]), spec["seed"], spec["workers"]),
-        link=Link(**spec["link"]),
+        link=Link(**spec["link"]).carrying(args.width),
         emulate=task.emulate,
         decode_rate=spec["decode_rate"],
         first=task.first,

@@ -154,6 +154,10 @@ def _plain(workers: int) -> Iterator[Problem]:
 def _like(workers: int, like: Experiment) -> Iterator[Problem]:
     """The uncoded load, twice and four times as much; where columns can be left out, also an eighth of the model."""
     samples, floats = like.shape()
+    if like.problem_spec.own():  # made for its own data
+        for copies in {1: None, min(2, workers): None, min(4, workers): None}:
+            yield {"problem": like.problem, "problem_args": like.problem_args}, copies
+        return
     # The same problem on data that need no file; what is no number of the data stays.
     args = {name: value for name, value in like.problem_args.items() if name not in ("data", "scale")}
     few, *more = _features(like.problem, args, floats)

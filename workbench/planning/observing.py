@@ -39,6 +39,7 @@ class Observed:
     end: Array  # the answer was through the master's port
     commit: Array  # (rounds,)
     apart: bool = False  # clocks differ
+    width: int = BYTES_PER_FLOAT  # of a number in a message
 
     def drawn_again(self, rng: np.random.Generator) -> Observed:
         """Rounds drawn with replacement, neighbours together."""
@@ -52,7 +53,7 @@ class Observed:
     @property
     def answers(self) -> Messages:
         """The way up."""
-        return Messages(float(BYTES_PER_FLOAT * self.floats), self.sent, self.end)
+        return Messages(float(self.width * self.floats), self.sent, self.end)
 
     @property
     def after(self) -> Array:
@@ -71,7 +72,7 @@ class Observed:
 
     def seconds(self, port: PortFit, master: float) -> Array:
         """Times of the workers' tasks, (rounds, workers): see the module's text. `master`: its own part of a round."""
-        charged = port.latency + port.transfer(BYTES_PER_FLOAT * self.floats) if port.downloads else 0.0
+        charged = port.latency + port.transfer(self.width * self.floats) if port.downloads else 0.0
         whole = self.done - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
 
@@ -95,6 +96,7 @@ def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] =
     seen = Observed(
         samples=float(e.built_scheme.loads(e.workers, samples).mean()),
         floats=floats,
+        width=e.problem_spec.width,
         start=np.concatenate([[0.0], ends[:-1]]),
         left=table(down, "to", "start"),
         came=table(down, "to", "end"),

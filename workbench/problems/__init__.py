@@ -7,6 +7,7 @@ fields become the form and the help. Nothing else needs an edit.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from workbench.core.plan import Plan
 from workbench.problems.base import Evaluation, Problem, ProblemArgs, Request
@@ -45,10 +46,11 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
     >>> problem_from(get("logistic")(samples=50), uncoded_plan(4, 50)).samples
     50
     """
-    return _shared(args, args.open().digest) if isinstance(args, OnData) else args.build(plan)
+    identity = args.identity()
+    return _shared(args, identity) if identity else args.build(plan)
 
 
 @lru_cache(maxsize=4)
-def _shared(args: OnData, digest: str) -> Problem:
-    """One problem per settings and content: a file that was changed is read again."""
+def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
+    """One problem per settings and content: a file that was changed is read again, a cell's new definition used."""
     return args.build(None)  # type: ignore[arg-type]  # problems on data do not look at the plan

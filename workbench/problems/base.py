@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
+from pydantic import BeforeValidator, ValidationInfo
+
+from workbench.base.own import name_of
 from workbench.base.plugins import Catalogue, Family
+from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.plan import Plan
 from workbench.core.problem import Evaluation, Problem, Quadratic, Request, Slice
+from workbench.problems.data import DataSet
 
-__all__ = ["Evaluation", "Problem", "ProblemArgs", "Quadratic", "Request", "Slice"]
+__all__ = ["Evaluation", "Named", "Problem", "ProblemArgs", "Quadratic", "Request", "Slice"]
+
+
+def _named(value: Any, info: ValidationInfo) -> Any:
+    return value if value is None else name_of(value, str(info.field_name))
+
+
+Named = Annotated[str, BeforeValidator(_named)]  # a function or class, by its name: see `name_of`
 
 
 class ProblemArgs(Family):
     """Arguments of a problem; a subclass with a `name` is registered.
 
     >>> sorted(ProblemArgs.catalogue)
-    ['cnn', 'least_squares', 'logistic', 'softmax', 'unit']
+    ['cnn', 'least_squares', 'logistic', 'numpy', 'softmax', 'torch', 'unit']
     """
 
     name: ClassVar[str] = ""
@@ -35,6 +47,23 @@ class ProblemArgs(Family):
     @abstractmethod
     def size(self, plan: Plan | None) -> int:
         """Number of parameters p."""
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number in a message."""
+        return BYTES_PER_FLOAT
+
+    def own(self) -> dict[str, Any]:
+        """Functions and classes that fields name, by the fields."""
+        return {}
+
+    def identity(self) -> tuple[Any, ...]:
+        """What makes a problem besides its fields: those that agree in both are built once; empty: every time."""
+        return ()
+
+    def prepared(self) -> DataSet | None:
+        """The data, prepared once and mapped into memory; None: it needs none."""
+        return None
 
     @abstractmethod
     def build(self, plan: Plan) -> Problem:

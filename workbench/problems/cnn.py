@@ -9,8 +9,7 @@ PyTorch has it. Everything that schemes, optimisers and engines see is NumPy: a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from workbench.core.plan import Plan
 from workbench.problems.base import Evaluation, Problem, Request, Slice
 from workbench.problems.data import DataError, DataSet, catalogue
 from workbench.problems.on_data import OnData
+from workbench.problems.torch import Device, Precision, all_digits, device_of, pytorch
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10  # of CIFAR-10
 SHAPES = (  # weights and biases, layer by layer
@@ -30,26 +30,10 @@ SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
 BLOCK = 512  # samples in one pass through the network
 PROBED, POWER_STEPS = 512, 12  # samples and steps that the curvature is estimated with
 
-Precision = Literal["float32", "float64"]
-
 
 def torch() -> Any:
     """PyTorch; raises `SettingError` where it is not installed."""
-    try:
-        return import_module("torch")
-    except ImportError:
-        raise SettingError(
-            "problem = 'cnn': PyTorch is not installed; pip install 'straggler-workbench[cnn]', or take problem ="
-            " 'softmax', whose round times are the same for the same numbers of samples and parameters"
-        ) from None
-
-
-def device_of(name: str) -> Any:
-    """The device of that name, "auto" being CUDA where it is; raises `SettingError` for CUDA without one."""
-    there = torch().cuda.is_available()
-    if name == "cuda" and not there:
-        raise SettingError("problem_args.device = 'cuda': PyTorch finds no CUDA device; take 'cpu' or 'auto'")
-    return torch().device("cuda" if name != "cpu" and there else "cpu")
+    return pytorch("cnn")
 
 
 class Cnn:
@@ -174,11 +158,6 @@ class Cnn:
         return top
 
 
-def all_digits(t: Any) -> Any:
-    """A block in which CUDA's convolutions round as float32 does, and give the same numbers every time."""
-    return t.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
-
-
 def network(flat: Any, images: Any, t: Any) -> Any:
     """Scores (samples, 10) of the images (samples, 3, 32, 32) under a flat vector of parameters."""
     f = t.nn.functional
@@ -216,8 +195,8 @@ class CnnArgs(OnData):
         3072, "pixels of an image; the network takes 3 x 32 x 32", ge=3072, le=3072
     )
     held_out: int = setting(0, "samples kept apart for the metric test_accuracy", "samples", ge=0)
-    precision: Literal["float32", "float64"] = setting("float32", "numbers that the network computes with")
-    device: Literal["auto", "cpu", "cuda"] = setting("auto", "where; auto = CUDA where there is one")
+    precision: Precision = setting("float32", "numbers that the network computes with")
+    device: Device = setting("auto", "where; auto = CUDA where there is one")
     init_seed: int = setting(0, "seed of the start model", ge=0)
 
     def count(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from workbench.base.settings import at_most, setting
 from workbench.core.plan import Plan
@@ -44,12 +44,24 @@ class OnData(ProblemArgs):
     scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
     data_seed: int = setting(0, "seed of the synthetic data and of the rows' shuffling", ge=0)
 
+    def suits(self) -> str:
+        """The task that the data are prepared for."""
+        return self.task
+
+    def prepared(self) -> DataSet | None:
+        """The data, prepared once and mapped into memory."""
+        return self.open()
+
+    def identity(self) -> tuple[Any, ...]:
+        """The data's content."""
+        return (self.open().digest,)
+
     def open(self) -> DataSet:
         """Prepare the data once and map them into memory; raises `DataError`."""
         try:
             return load(
                 self.data,
-                self.task,
+                self.suits(),
                 samples=self.samples,
                 features=self.features,
                 intercept=self.intercept,
@@ -58,7 +70,7 @@ class OnData(ProblemArgs):
                 target=self.target,
             )
         except DataError as error:
-            raise DataError(_in_our_words(str(error), self.task, self.name)) from error
+            raise DataError(_in_our_words(str(error), self.suits(), self.name)) from error
 
     def known(self) -> tuple[int, int, int] | None:
         """(samples, columns, classes) where the arguments and the catalogue tell, else None."""

@@ -66,7 +66,7 @@ def timeline(
         rounds=e.rounds,
         floats=floats,
         delays=DelayStream(e.delays, e.seed, e.workers),
-        link=e.link,
+        link=e.line,
         decode_rate=e.decode_rate,
         deaths={fault.worker: fault.round for fault in e.faults},
         record=events,

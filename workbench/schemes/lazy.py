@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from workbench.base.types import Array
-from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.odds import Draws, Odds, port
 from workbench.core.plan import Work
 from workbench.core.programs import Got, Lost, worker_program
@@ -177,7 +176,7 @@ def lazy_odds(draws: Draws, groups: Groups) -> Odds:
     through = port(first, draws.link.transfer(draws.floats))
     count = np.full(len(arrivals), float(first.shape[1]))
     end = through[:, -1] + draws.decode(groups.additions(groups.number))
-    return Odds(end, count, count * (BYTES_PER_FLOAT * draws.floats))
+    return Odds(end, count, count * (draws.link.width * draws.floats))
 
 
 def kind_of(group: int) -> str:

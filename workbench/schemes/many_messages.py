@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.codes import MultiMessage
-from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.odds import BATCH, Draws, Odds, Ties, order, port
 from workbench.core.plan import Work
 from workbench.core.programs import Lost, weighted_sum, worker_program
@@ -230,7 +229,7 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
         pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return Odds(
-        end + draws.decode(combined), count.astype(float), count * float(BYTES_PER_FLOAT * draws.floats)
+        end + draws.decode(combined), count.astype(float), count * float(draws.link.width * draws.floats)
     )
 
 

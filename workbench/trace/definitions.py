@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from workbench.base.files import atomic_write
 from workbench.base.own import is_own
@@ -14,23 +15,20 @@ from workbench.experiment import Experiment
 from workbench.trace.layout import OWN, SPEC
 
 
-def classes_of(e: Experiment) -> list[type]:
-    """Classes of an experiment that other processes cannot import: of a cell, a script or a loose file."""
-    found = [type(part) for part in (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser())]
-    return [cls for cls in found if is_own(cls)]
+def definitions_of(e: Experiment) -> list[Any]:
+    """Classes and functions of an experiment that others cannot import: of a cell, a script or a loose file."""
+    parts = (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser())
+    found = [*map(type, parts), *e.problem_spec.own().values()]
+    return [thing for thing in dict.fromkeys(found) if is_own(thing)]
 
 
 def sources_of(e: Experiment) -> list[Source]:
     """Their sources; what was typed where no text is kept has none."""
-    found: list[Source] = []
-    for cls in classes_of(e):
-        if cls.__name__ in (source.name for source in found):
-            raise SettingError(
-                f"{cls.__name__}: two classes of the experiment are called so; rename one of them"
-            )
+    found: dict[str, Source] = {}
+    for thing in definitions_of(e):
         with suppress(SettingError):
-            found.append(source_of(cls))
-    return found
+            found.setdefault(thing.__name__, source_of(thing))
+    return list(found.values())
 
 
 def keep(folder: Path, e: Experiment) -> list[str]:
@@ -75,4 +73,4 @@ def check_same(e: Experiment, before: Mapping[str, str]) -> None:
             )
 
 
-__all__ = ["check_same", "classes_of", "experiment_of", "keep", "sources_of"]
+__all__ = ["check_same", "definitions_of", "experiment_of", "keep", "sources_of"]

@@ -105,7 +105,8 @@ class _Trajectory:
         if t == len(self.commits.weights):
             return Request(self.learnt.model, gradient=False)
         weights = self.commits.weights[t]
-        return Request(self.learnt.model, None if weights is None else np.repeat(weights, self.commits.sizes))
+        by_sample = None if weights is None else np.repeat(weights, self.commits.sizes)
+        return Request(self.learnt.model, by_sample, round=t)
 
     def take(self, t: int, evaluation: Evaluation) -> None:
         if t == 0:

@@ -21,10 +21,10 @@ TALLIES = (*COUNTS, "computed", "overrun", "rejected", "abandoned")
 
 
 class Ledger:
-    """Counts and events of one rank; `record`: keep the events."""
+    """Counts and events of one rank; `record`: keep the events; `width`: bytes of a number in a message."""
 
-    def __init__(self, rank: int, rounds: int, record: bool = True) -> None:
-        self.rank, self.rounds, self.record = rank, rounds, record
+    def __init__(self, rank: int, rounds: int, record: bool = True, width: int = BYTES_PER_FLOAT) -> None:
+        self.rank, self.rounds, self.record, self.width = rank, rounds, record, width
         self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in TALLIES}
         self.commits = np.full((rounds + 1, 2), np.nan)  # when, s; residual
         self.events: list[Event] = []
@@ -73,9 +73,9 @@ class Ledger:
         else:
             self.handled += 2
             counts["messages"][place] += 1
-            counts["bytes"][place] += BYTES_PER_FLOAT * floats
+            counts["bytes"][place] += self.width * floats
         if self.record:
-            what, bytes_ = "drop" if late else "send", BYTES_PER_FLOAT * floats
+            what, bytes_ = "drop" if late else "send", self.width * floats
             self.events.append((round, src, what, sent, begun, end, self.rank, bytes_, 1))
 
     def refused(self, sender: int, round: int, reason: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.protocol import MODEL
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.wire import WORDS, Envelope, Refused, Sheet, Unusable, Words, seal, unseal
@@ -29,8 +30,8 @@ BYE = "bye"
 class Sheets:
     """Sheets of one size, taken again once nobody holds a view of them."""
 
-    def __init__(self, floats: int) -> None:
-        self.floats = floats
+    def __init__(self, floats: int, width: int = BYTES_PER_FLOAT) -> None:
+        self.floats, self.width = floats, width
         self.all: list[Sheet] = []
         self.newest = 0
         self.idle = 0  # references that the interpreter counts of a sheet's memory, if nobody looks at it
@@ -46,7 +47,7 @@ class Sheets:
 
     def add(self) -> Sheet:
         """One more."""
-        sheet = Sheet(self.floats)
+        sheet = Sheet(self.floats, self.width)
         self.newest = len(self.all)
         self.all.append(sheet)
         self.idle = sys.getrefcount(sheet.words)
@@ -59,8 +60,8 @@ class Slots(Sheets):
     What has come is thus never copied; a slot is posted again once nobody holds a view of its sheet.
     """
 
-    def __init__(self, comm: MPI.Intracomm, peer: int, floats: int) -> None:
-        super().__init__(floats)
+    def __init__(self, comm: MPI.Intracomm, peer: int, floats: int, width: int) -> None:
+        super().__init__(floats, width)
         self.comm, self.peer = comm, peer
         self.receives: list[MPI.Prequest] = []
         self.seen = [0, 0]  # newest serial number: of what is no model, of models, which may be overtaken
@@ -111,7 +112,10 @@ _testsome = MPI.Request.Testsome
 
 
 class Post:
-    """One rank's post office in one run. `refused(sender, round, reason)` hears of messages that are no good."""
+    """One rank's post office in one run. `refused(sender, round, reason)` hears of messages that are no good.
+
+    `width`: bytes of a number.
+    """
 
     def __init__(
         self,
@@ -121,12 +125,13 @@ class Post:
         floats: int,
         refused: Callable[[int, int, str], None],
         bell: Bell | None = None,
+        width: int = BYTES_PER_FLOAT,
     ) -> None:
         self.comm, self.run, self.peers, self.refused = comm, run, list(peers), refused
         self.bell = bell or Bell()
         self.rank = comm.rank
-        self.sheets = Sheets(floats)
-        self.slots = [Slots(comm, peer, floats) for peer in self.peers]
+        self.sheets = Sheets(floats, width)
+        self.slots = [Slots(comm, peer, floats, width) for peer in self.peers]
         self.receives: list[Any] = [slots.post() for slots in self.slots]
         self.open = [True] * len(self.peers)  # a receive is posted
         self.dead: set[int] = set()

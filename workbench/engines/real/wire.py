@@ -1,4 +1,4 @@
-"""How a message looks on the wire: a header of fixed length, then float64 numbers.
+"""How a message looks on the wire: a header of fixed length, then numbers, float64 or float32.
 
 The header says whose message of which run and round this is, how long it is, and what its words add up to (see
 `Sheet.checksum`). So a receiver can refuse what is damaged, foreign or sent twice, and name the sender. Nothing is
@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from workbench.base.errors import WorkbenchError
 from workbench.base.types import Array
+from workbench.core.links import BYTES_PER_FLOAT
 
 # see `Envelope`; first the checksum of all that follows, then, before the kind, the magic number and what follows
 _FIELDS = struct.Struct("<QQqIIIIddIc27s")
 HEADER = _FIELDS.size  # bytes
 WORDS = HEADER // 8  # of 64 bits
-_EMPTY, _SCALAR, _VECTOR = b"n", b"s", b"d"
+_EMPTY, _SCALAR, _VECTOR = b"n", b"s", {8: b"d", 4: b"f"}  # by the bytes of a number
 _MAGIC = 0x57420004
 _SHORT = 256  # words of which a CRC costs less than sums
 _add = np.add.reduce
@@ -59,16 +60,22 @@ class Refused(WorkbenchError):
 class Sheet:
     """Room for a message of so many numbers: the same memory as 64-bit words and as numbers behind the header.
 
-    Whoever holds a vector of a message holds a reference to `words`.
+    `width`: bytes of a number; what is left over of the last word is nobody's. Whoever holds a vector of a message
+    holds a reference to `words`.
     """
 
-    __slots__ = ("header", "numbers", "table", "words")
+    __slots__ = ("header", "numbers", "table", "width", "words")
 
-    def __init__(self, floats: int) -> None:
-        self.words = np.zeros(WORDS + max(floats, 1), dtype=np.uint64)
-        self.numbers: Array = self.words[WORDS:].view(np.float64)
+    def __init__(self, floats: int, width: int = BYTES_PER_FLOAT) -> None:
+        self.width = width
+        self.words = np.zeros(self.end(max(floats, 1)), dtype=np.uint64)
+        self.numbers: Array = self.words[WORDS:].view(np.dtype(f"f{width}"))
         self.header = memoryview(self.words)  # type: ignore[arg-type]
         self.table = _table(self.words)
+
+    def end(self, floats: int) -> int:
+        """Number of words of a message of so many numbers."""
+        return WORDS - -floats * self.width // 8
 
     def checksum(self, end: int) -> int:
         """What tells the words from the second up to number `end` from others: 64 bits.
@@ -108,8 +115,8 @@ def seal(
     `run`, `serial`: instead of the envelope's.
     Raises ValueError for a value that is none of these or does not fit.
     """
-    code, floats = _shape(value)
-    end = WORDS + floats
+    code, floats = _shape(value, sheet.width)
+    end = sheet.end(floats)
     if end > len(sheet.words):
         raise ValueError(f"value: {floats} numbers do not fit into {len(sheet.numbers)}")
     run_, round, sender, number, serial_, _, sent, arrives, kind = envelope
@@ -122,14 +129,14 @@ def seal(
     return 8 * end
 
 
-def _shape(value: Any) -> tuple[bytes, int]:
+def _shape(value: Any, width: int) -> tuple[bytes, int]:
     """How a value is marked, and its numbers."""
     if value is None:
         return _EMPTY, 0
     dimensions = value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
     if dimensions > 1:
         raise ValueError(f"value: has {dimensions} dimensions; messages carry vectors")
-    return (_VECTOR, len(value)) if dimensions else (_SCALAR, 1)
+    return (_VECTOR[width], len(value)) if dimensions else (_SCALAR, 1)
 
 
 def unseal(sheet: Sheet, length: int | None, run: int, sender: int) -> tuple[Envelope, Any]:
@@ -141,8 +148,8 @@ def unseal(sheet: Sheet, length: int | None, run: int, sender: int) -> tuple[Env
         raise Refused("truncated")
     fields = _FIELDS.unpack_from(sheet.header, 0)
     checksum, run_, round, sender_, number, serial, floats, sent, arrives, magic, code, kind = fields
-    end = WORDS + floats
-    if magic != _MAGIC:
+    end = sheet.end(floats)
+    if magic != _MAGIC or code not in (_EMPTY, _SCALAR, _VECTOR[sheet.width]):
         raise Refused("damaged")
     if end > len(sheet.words) or (length is not None and 8 * end != length):
         raise Refused("truncated")

@@ -19,6 +19,7 @@ from workbench.base.types import Array
 from workbench.core.delays import Keyed
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Blend, Plan, Work
+from workbench.core.problem import in_round
 from workbench.core.programs import plain_sum
 from workbench.core.protocol import Compute
 from workbench.problems.base import Problem, Quadratic, Slice
@@ -116,7 +117,7 @@ class Numbers:
             return np.stack([self.compute(rank, row) for row in rows])
         if effect.batch is not None and effect.batch < work.samples:
             return self._batch(rank, effect, effect.batch)
-        return self.problem.gradient(self._slices(work), effect.model)
+        return in_round(self.problem, effect.round).gradient(self._slices(work), effect.model)
 
     @property
     def _quadratic(self) -> Quadratic:
@@ -144,7 +145,7 @@ class Numbers:
         chosen = self._keyed.rng(effect.round, rank).choice(len(places), size, replace=False)
         scale = effect.work.samples / size
         picked = [(int(places[i]), int(places[i]) + 1, float(weights[i]) * scale) for i in np.sort(chosen)]
-        return self.problem.gradient(picked, effect.model)
+        return in_round(self.problem, effect.round).gradient(picked, effect.model)
 
     def smoothness(self, work: Work) -> float:
         """Smoothness of the mean loss over the work's samples."""

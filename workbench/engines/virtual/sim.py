@@ -20,7 +20,7 @@ import numpy as np
 
 from workbench.base.errors import QuorumLost, RunError, Stalled
 from workbench.core.delays import DelayStream
-from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.links import Link
 from workbench.core.plan import Plan
 from workbench.core.protocol import (
     LOST,
@@ -111,7 +111,7 @@ class _Simulation:
         self.committed = [0] * world.rounds
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
         self.port_free = np.zeros(plan.workers)
-        self.latency = world.link.latency
+        self.latency, self.width = world.link.latency, world.link.width
         self.instant = world.delays.sending(0, 1.0) is None  # sending takes no time of its own
         self.transfers: dict[int, float] = {}  # seconds by floats
         self.pace = Pace(scheme, plan, world.delays)
@@ -364,14 +364,14 @@ class _Simulation:
             line.downloads[round] += floats > 0  # without one it is a mere word: stop, or the end
         else:
             line.messages[round] += 1
-            line.bytes[round] += BYTES_PER_FLOAT * floats
-        self.log((round, message.src, "send", sent, begun, self.now, to, BYTES_PER_FLOAT * floats, 1))
+            line.bytes[round] += self.width * floats
+        self.log((round, message.src, "send", sent, begun, self.now, to, self.width * floats, 1))
 
     def _drop(self, to: int, message: Message, sent: float, floats: int) -> None:
         if message.kind not in (MODEL, LOST):
             self.line.handled += 1
             self.line.stale[message.round] += 1
-            size = BYTES_PER_FLOAT * floats
+            size = self.width * floats
             self.log((message.round, message.src, "drop", sent, self.now, self.now, to, size, 1))
 
     def _recv(self, r: int, rank: _Rank, effect: Recv) -> Any:
@@ -413,8 +413,8 @@ class _Simulation:
         finish, self.port_free = ring_finish(entry, self.port_free, self.world.floats, self.world.link)
         total = self.arithmetic.ring_sum([entered[r][1] for r in order])
         n = len(order)
-        steps, size = 2 * (n - 1), self.world.floats * BYTES_PER_FLOAT
-        sent = [bytes_sent(self.world.floats, n, i) for i in range(n)]
+        steps, size = 2 * (n - 1), self.world.floats * self.width
+        sent = [bytes_sent(self.world.floats, n, i, self.width) for i in range(n)]
         self.line.messages[round] += n * steps
         self.line.bytes[round] += steps * size
         self.line.handled += 2 * n * steps

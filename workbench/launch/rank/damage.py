@@ -78,4 +78,4 @@ def unseal_any(sheet: Sheet, length: int, run: int, sender: int) -> tuple[Envelo
     try:
         return unseal(sheet, length, run, sender)
     except Unusable as spoilt:
-        return spoilt.envelope, sheet.numbers[: (length - HEADER) // 8]
+        return spoilt.envelope, sheet.numbers[: spoilt.envelope.floats]

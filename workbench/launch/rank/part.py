@@ -76,12 +76,14 @@ class Part:
     def __post_init__(self) -> None:
         task, setup, has = self.task, self.has.setup, self.has
         self.rank = rank = self.control.rank
-        self.ledger = Ledger(rank, setup.rounds, setup.record)
+        width = setup.link.width
+        self.ledger = Ledger(rank, setup.rounds, setup.record, width)
         self.learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
         near, bell = peers(setup.plan, rank), self.control.bell
-        self.post = _post(task, rank, self.ahead)(self.comm, task.run, near, setup.floats, self.refused, bell)
+        office = _post(task, rank, self.ahead)
+        self.post = office(self.comm, task.run, near, setup.floats, self.refused, bell, width)
         link = setup.link if task.emulate == "all" else None
-        self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link)
+        self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
         gathers = bool(setup.plan.children[rank])
         self.arrived = _arrivals(task, self.places, rank) if gathers else _nowhere
         self.engine = RankEngine(setup, self)
