@@ -13,7 +13,7 @@ from tests.browser.lab import Lab, Noise, Server
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.parametrize("name", ["01-straight-line", "03-look-inside", "04-plan", "05-yours", "run"])
+@pytest.mark.parametrize("name", ["01-straight-line", "03-look-inside", "04-plan", "run"])
 def test_a_notebook_runs_in_jupyterlab(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
