@@ -71,16 +71,16 @@ class Bowl:
 class BowlArgs(ProblemArgs):
     """A bowl."""
     name: ClassVar[str] = "bowl"
-    width: int = setting(4, "columns", ge=1, le=9)
+    columns: int = setting(4, "columns", ge=1, le=9)
 
     def count(self):
         return 40
 
     def size(self, plan):
-        return self.width
+        return self.columns
 
     def build(self, plan):
-        return Bowl(self.width)
+        return Bowl(self.columns)
 
 class Slowly(GradientDescent):
     """Half of every step."""

@@ -129,7 +129,7 @@ class Experiment(Settings):
         now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser), law)
         if all(type(part) is cls for part, cls in zip(made, now, strict=True)):
             return self
-        return self.replace(delays={**self.delays.model_dump(exclude_unset=True), "kind": kind})
+        return self.replace(delays={"kind": kind, **self.delays.model_dump(exclude_unset=True)})
 
     @cached_property
     def problem_spec(self) -> ProblemArgs:

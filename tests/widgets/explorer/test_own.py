@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.cells import CELL
 from tests.widgets.page import types
 from workbench.base.settings import setting
 from workbench.base.types import Array
@@ -70,16 +71,16 @@ def define_problem() -> None:
         """A bowl."""
 
         name: ClassVar[str] = "bowl"
-        width: int = setting(4, "columns", ge=1, le=9)
+        columns: int = setting(4, "columns", ge=1, le=9)
 
         def count(self) -> int:
             return 40
 
         def size(self, plan: Plan | None) -> int:
-            return self.width
+            return self.columns
 
         def build(self, plan: Plan) -> Any:
-            X = np.random.default_rng(0).standard_normal((40, self.width))
+            X = np.random.default_rng(0).standard_normal((40, self.columns))
             return Bowl(X, X.sum(axis=1), l2=0.0)
 
 
@@ -119,10 +120,10 @@ def test_what_a_cell_defines_is_in_the_menus_with_its_own_fields(tmp_path: Path,
     half = controls.schemes.forms[-1].form
     assert [line.name for line in half.lines] == ["share", "own"]
     assert [line.name for line in controls.delays.lines] == ["kind", "mean", "nap"]
-    assert [line.name for line in controls.problem.lines] == ["problem", "width"]
+    assert [line.name for line in controls.problem.lines] == ["problem", "columns"]
     assert "factor" in [line.name for line in controls.optimiser.lines]
     types(half, share="0.75")
-    types(controls.problem, width="5")
+    types(controls.problem, columns="5")
     assert [e.scheme for e in explorer.experiments] == ["UMW", "Half"]
     assert explorer.experiments[1].scheme_args == {"share": 0.75}
     assert explorer.preview.ahead[1].forecast is not None
@@ -182,3 +183,17 @@ def test_explorers_that_are_gone_are_not_told(tmp_path: Path) -> None:
     gc.collect()
     define_scheme()
     assert told() <= count
+
+
+def test_an_experiment_of_a_loose_file_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(CELL)
+    monkeypatch.chdir(tmp_path)
+    own = {"scheme": "mine.py:Half", "problem": "mine.py:BowlArgs", "optimiser": "mine.py:Slowly"}
+    explorer = explore(
+        wb.Experiment(**own, delays={"kind": "mine.py:Naps", "mean": 0.5}, workers=4), tmp_path
+    )
+    controls = explorer.controls
+    chosen = (controls.delays.chosen, controls.problem.chosen, controls.optimiser.chosen)
+    assert chosen == ("naps", "bowl", "slowly")
+    assert controls.delays.values["mean"] == "0.5"
+    assert explorer.preview.ahead[0].forecast is not None

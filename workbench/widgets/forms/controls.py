@@ -139,16 +139,16 @@ class Controls(w.VBox):
     # ---------------------------------------------------------------- filling them
 
     def show(self, experiments: Sequence[Experiment]) -> None:
-        """Write experiments into all forms."""
-        setup = setup_of(experiments)
+        """Write experiments into all forms; classes of loose files by their own names, as in the menus."""
+        setup, first = setup_of(experiments), experiments[0]
         common = dict(setup.common)
         self.shapes.show(shape_of(experiments), common["workers"])
         self.schemes.show(setup.entries)
-        delays = dict(common["delays"])
-        self.delays.choose(delays.pop("kind"), delays)
+        delays = {name: value for name, value in common["delays"].items() if name != "kind"}
+        self.delays.choose(type(first.delays).model_fields["kind"].default, delays)
         self.link.fill(_texts(common["link"]), fresh=True)
-        self.problem.choose(common["problem"], common["problem_args"])
-        self.optimiser.choose(common["optimiser"], common["optimiser_args"])
+        self.problem.choose(first.problem_spec.name, common["problem_args"])
+        self.optimiser.choose(first.build_optimiser().name, common["optimiser_args"])
         self.run.fill(_texts({name: common[name] for name in _RUN}), fresh=True)
 
 
