@@ -100,6 +100,7 @@ def test_a_part_that_counts_twice_is_found() -> None:
         wb.check(Twice, only="exact", case=row.case)
     assert "breaks" in str(checked)
     assert "✗" in checked._repr_html_()
+    assert "<code>odds</code>" in checked._repr_html_()
 
 
 def test_late_answers_taken_for_new_ones_are_found() -> None:
