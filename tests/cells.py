@@ -124,6 +124,19 @@ mine.stop()
 stopped = mine.result()
 assert 5 <= len(stopped.rounds) < 300, stopped
 assert other.result().same(stopped)
+
+def refused(what):
+    try:
+        what()
+    except wb.SettingError as error:
+        assert "Half: its definition is not what the run began with" in str(error), error
+    else:
+        raise AssertionError("nothing was refused")
+
+OTHER = CELL.replace("TIMES = 1.0", "TIMES = 0.5")  # what the class uses, not the class itself
+run(OTHER)
+refused(lambda: wb.resume(folder))
+run(CELL)
 whole = wb.resume(folder).result()
 assert len(whole.rounds) == 300
 sim = wb.run(e)
@@ -133,14 +146,9 @@ assert kept == {{"own-Half.py", "own-Naps.py", "own-BowlArgs.py", "own-Slowly.py
 for path in Path(folder).rglob("*"):
     assert not path.is_file() or b"cloudpickle" not in path.read_bytes(), path
 
-run(CELL.replace("TIMES = 1.0", "TIMES = 0.5"))
-for again in (wb.attach, wb.resume):
-    try:
-        again(folder)
-    except wb.SettingError as error:
-        assert "Half: its definition is not what the run began with" in str(error) or again is wb.resume, error
-    else:
-        raise AssertionError(again)
+run(OTHER)
+refused(lambda: wb.attach(folder))
+refused(sim.replay)
 second = wb.start(e.replace(rounds=20), engine="mpi", cluster=cluster)
 halved = second.result()
 assert second.pool is mine.pool or second.pool.places == mine.pool.places  # the same warm ranks
