@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
+from workbench.checking import Checked
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -90,6 +91,26 @@ def test_links_lead_somewhere(page: Path) -> None:
         if "://" not in target and not (page.parent / target).exists():
             missing.append(target)
     assert missing == []
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_the_page_on_schemes_of_ones_own_runs_and_all_it_checks_holds() -> None:
+    text, space, checked = (ROOT / "docs" / "yours.md").read_text(), {"__name__": "own_page"}, []
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        for node in ast.parse(block).body:
+            if isinstance(node, ast.Expr):
+                found = eval(
+                    compile(ast.Expression(node.value), "yours.md", "eval", dont_inherit=True), space
+                )
+                checked += [found] if isinstance(found, Checked) else []
+            else:
+                exec(compile(ast.Module([node], []), "yours.md", "exec", dont_inherit=True), space)
+    assert [each.name for each in checked] == ["Pairs", "Naps", "Naps", "Robust", "momentum"]
+    for each in checked:
+        assert each.ok, each
+    named = {row.law for each in checked[:1] for row in each.rows}
+    table = text[text.index("| law |") : text.index("A broken law")]
+    assert named <= set(re.findall(r"[a-z]+", table))
 
 
 def test_every_page_is_linked_from_another() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import workbench as wb
 from workbench.base import notebooks
+from workbench.base.own import name_of
 from workbench.widgets.explorer.explorer import EXAMPLE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,3 +70,56 @@ def test_the_first_notebook_begins_where_the_explorer_does() -> None:
 def test_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(papermill.PapermillExecutionError, match=r"scheme_args\.stragglers = 2"):
         execute(FIRST, tmp_path, **{**SMALL, "stragglers": 2})
+
+
+YOURS = ROOT / "notebooks" / "05-yours.ipynb"
+FEW: dict[str, Any] = {"workers": 4, "wait": 3, "rounds": 4, "nap": 0.01, "seeds": 1}
+
+
+def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
+    """What the notebook on schemes of one's own says, and the runs of its sweep."""
+    out = tmp_path / "sweep"
+    done = execute(YOURS, tmp_path, **{**FEW, **parameters, "out": str(out)})
+    outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
+    words = "".join(str(o) for o in outputs)
+    assert "Fastest keeps all laws that apply" in words
+    assert "Naps keeps all laws that apply" in words
+    assert any("application/vnd.plotly.v1+json" in o.get("data", {}) for o in outputs[-1:])
+    return words, [wb.Trace.load(path.parent) for path in sorted(out.glob("*/trace/spec.json"))]
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_the_notebook_on_yours_goes_on_without_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('none here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    define(YOURS)
+    words, traces = yours(tmp_path, engine="sim")
+    assert "PyTorch is not installed" in words
+    assert sorted(trace.experiment.scheme_args["k"] for trace in traces) == [2, 3, 4]
+    assert {trace.experiment.problem for trace in traces} == {"softmax"}
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.usefixtures("forgetful")
+def test_the_notebook_on_yours_with_a_network_on_real_processes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    define(YOURS)
+    words, traces = yours(tmp_path)
+    assert "PyTorch is not installed" not in words
+    assert {trace.experiment.problem for trace in traces} == {"torch"}
+    for folder in (tmp_path / "sweep").glob("*/trace"):
+        assert {path.name for path in folder.glob("own-*")} == {"own-Fastest.py", "own-Naps.py", "own-net.py"}
+
+
+def define(notebook: Path) -> None:
+    """Define here what a notebook's cells define, so that its runs can be read."""
+    space: dict[str, Any] = {"__name__": "own_notebook"}
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        if cell.cell_type == "code" and ("class " in cell.source or "def net" in cell.source):
+            source = cell.source.split("wb.check(")[0].split("\ncommon")[0]
+            exec(compile(source, "<cell>", "exec", dont_inherit=True), space)
+    if net := space.get("net"):
+        name_of(net, "problem_args.module")

@@ -10,7 +10,7 @@ from pydantic import field_validator, model_validator
 
 from workbench import problems, schemes
 from workbench.base.files import atomic_write
-from workbench.base.own import name_of
+from workbench.base.own import name_of, told
 from workbench.base.settings import (
     SettingError,
     Settings,
@@ -22,7 +22,7 @@ from workbench.base.settings import (
     within,
 )
 from workbench.base.text import dump, read_yaml
-from workbench.core.delays import Delays, ShiftedExponential
+from workbench.core.delays import DelayModel, Delays, ShiftedExponential
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser, optimiser_class
 from workbench.core.plan import Plan
@@ -82,13 +82,18 @@ class Experiment(Settings):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         scheme = self.built_scheme
-        scheme.check(self.workers)
+        try:
+            scheme.check(self.workers)
+        except SettingError:
+            raise
+        except Exception as error:  # of a scheme of the user's own
+            raise SettingError(f"scheme = {self.scheme!r}: {told(error)}") from error
         self.build_optimiser()
         self.problem_spec.own()  # what is named is there
-        told = self.problem_spec.told()
+        samples = self.problem_spec.told()
         scheme.check_problem(self.problem)
-        if told is not None:  # else whoever opens the data finds out
-            scheme.check_samples(self.workers, told)
+        if samples is not None:  # else whoever opens the data finds out
+            scheme.check_samples(self.workers, samples)
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")
@@ -103,7 +108,28 @@ class Experiment(Settings):
 
     def build_optimiser(self) -> Optimiser:
         """Make the optimiser."""
+        return self._optimiser
+
+    @cached_property
+    def _optimiser(self) -> Optimiser:
         return _within("optimiser_args", optimiser_class(self.optimiser), self.optimiser_args)
+
+    def current(self) -> Experiment:
+        """The experiment with the classes that its names stand for now: itself, unless a cell was run again.
+
+        Raises `SettingError` where its numbers do not fit a class any more.
+
+        >>> e = Experiment(scheme="UMW")
+        >>> e.current() is e
+        True
+        """
+        made = (self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays)
+        kind = type(self.delays).model_fields["kind"].default
+        law = DelayModel.catalogue.get(kind, type(self.delays))
+        now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser), law)
+        if all(type(part) is cls for part, cls in zip(made, now, strict=True)):
+            return self
+        return self.replace(delays={"kind": kind, **self.delays.model_dump(exclude_unset=True)})
 
     @cached_property
     def problem_spec(self) -> ProblemArgs:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream
@@ -64,6 +65,14 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     (10,)
     """
     e = _forecastable(experiment, rounds, seed)
+    try:
+        return _forecast(e, rounds, seed)
+    except Exception as error:
+        error = told(error)
+        raise error from error.__cause__
+
+
+def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
     samples, floats = e.shape()
     workers, scheme = e.workers, e.built_scheme
     loads = scheme.loads(workers, samples)
@@ -132,7 +141,7 @@ def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) 
         raise SettingError(f"seed = {seed!r}: take a whole number, 0 or more")
     if experiment.faults:
         raise SettingError("faults: a forecast knows no deaths; take faults = (), or run the experiment")
-    return experiment
+    return experiment.current()
 
 
 def _sender(stream: DelayStream, rounds: range, floats: int) -> Callable[[float], Array | float]:

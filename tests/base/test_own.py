@@ -1,9 +1,9 @@
-"""Classes of a cell or a loose file: their source, and themselves by value in another process."""
+"""Whose a class is: one of a cell, a script or a loose file, or one that other processes can import."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from workbench.base import own
-from workbench.base.own import is_own, received, sent, source_of
-from workbench.base.settings import SettingError
+from workbench.base.own import is_own
 
 pytestmark = pytest.mark.usefixtures("forgetful")
 
@@ -52,57 +51,7 @@ def module_of(path: Path, text: str = FILE) -> ModuleType:
 def test_who_is_ones_own(tmp_path: Path) -> None:
     assert is_own(module_of(tmp_path / "mine.py").Half)
     assert not is_own(np.ndarray)
-    assert not is_own(own.Source)
-
-
-def test_a_file_by_value_in_another_process(tmp_path: Path) -> None:
-    half = module_of(tmp_path / "mine.py").Half
-    (tmp_path / "mine.py").unlink()  # nothing is left that could be imported
-    program = (
-        "import sys; from workbench.base.own import received;"
-        "cls, = received(sys.stdin.read()); print(cls(share=0.25).waits_for(12), cls.__name__)\n"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", program], input=sent([half]), capture_output=True, text=True, cwd=tmp_path
-    )
-    assert told.stdout.split() == ["9", "Half"], told.stderr
-
-
-def test_the_source_is_the_whole_file_and_the_hash_the_class_alone(tmp_path: Path) -> None:
-    one = source_of(module_of(tmp_path / "a.py").Half)
-    assert one.text == FILE
-    assert one.name == "Half"
-    assert (
-        source_of(module_of(tmp_path / "b.py", FILE.replace("  # a comment", "")).Half).digest == one.digest
-    )
-    assert source_of(module_of(tmp_path / "c.py", FILE.replace("0.5", "0.6")).Half).digest != one.digest
-
-
-def test_a_class_without_text_says_so() -> None:
-    space: dict[str, type] = {}
-    exec("class Lost:\n    def program(self):\n        pass\n", space)
-    with pytest.raises(SettingError, match="Lost: its source is not to be had"):
-        source_of(space["Lost"])
-
-
-def test_what_cannot_be_sent_is_named(tmp_path: Path) -> None:
-    text = FILE.replace("LATE = 3", "import threading\nLOCK = threading.Lock()\nLATE = 3")
-    text = text.replace("return max(", "LOCK.acquire(); return max(")
-    with pytest.raises(SettingError, match=r"Half: cannot be sent .* variable 'LOCK' of waits holds a lock"):
-        sent([module_of(tmp_path / "locked.py", text).Half])
-
-
-def test_what_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "MOST", 2**20)
-    text = FILE.replace("LATE = 3", "LATE = np.ones(300_000)").replace(
-        "workers - LATE", "workers - len(LATE)"
-    )
-    with pytest.raises(SettingError, match=r"Half: holds 2 MB .* variable 'LATE' of waits holds a ndarray"):
-        sent([module_of(tmp_path / "large.py", text).Half])
-
-
-def test_what_is_sent_comes_back_here_too(tmp_path: Path) -> None:
-    half = module_of(tmp_path / "mine.py").Half
-    (again,) = received(sent([half]))
-    assert again is not half or again.__name__ == "Half"
-    assert again(share=0.25).share == 0.25
+    assert is_own(module_of(tmp_path / "more.py"))
+    assert is_own(module_of(tmp_path / "further.py").waits)
+    for known in (own.is_own, own, int, len, np, np.linalg.norm, functools.partial, pytest.raises):
+        assert not is_own(known), known

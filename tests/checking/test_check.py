@@ -11,7 +11,16 @@ import workbench as wb
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.checking import Broken
-from workbench.core.delays import Constant, DelayModel, Exponential, Keyed, delay_models
+from workbench.core.delays import (
+    Constant,
+    DelayModel,
+    Exponential,
+    Heterogeneous,
+    Keyed,
+    Markov,
+    Pareto,
+    delay_models,
+)
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.optimisers import GradientDescent
 from workbench.core.plan import MASTER, Plan, uncoded_plan
@@ -39,8 +48,21 @@ def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(delay_models()) - {"replay"}))
-def test_delay_laws_keep_theirs(name: str) -> None:
-    assert wb.check(name).ok
+def test_delay_laws_keep_theirs_and_follow_what_they_declare(name: str) -> None:
+    checked = wb.check(name, examples=20)
+    assert checked.ok, checked
+    verdicts = {row.law: row.verdict for row in checked.rows}
+    assert (verdicts["mean"], verdicts["quantiles"]) == ("holds", "holds")
+
+
+def test_a_tail_without_variance_declares_no_mean() -> None:
+    rows = {row.law: row.verdict for row in wb.check(Pareto(shape=1.5), examples=10).rows}
+    assert (rows["mean"], rows["quantiles"]) == ("does not apply", "holds")
+
+
+@pytest.mark.parametrize("law", [Heterogeneous(slow=0.001), Markov(enter=1e-3, leave=1e-2)])
+def test_rare_events_break_no_law(law: DelayModel) -> None:
+    assert wb.check(law, only=["mean", "quantiles"], examples=20).ok
 
 
 @pytest.mark.parametrize("name", ["gd", "nesterov", "inverse_time", "amsgrad"])
@@ -78,6 +100,7 @@ def test_a_part_that_counts_twice_is_found() -> None:
         wb.check(Twice, only="exact", case=row.case)
     assert "breaks" in str(checked)
     assert "✗" in checked._repr_html_()
+    assert "<code>odds</code>" in checked._repr_html_()
 
 
 def test_late_answers_taken_for_new_ones_are_found() -> None:
@@ -194,9 +217,32 @@ class Declared(Exponential):
         return float(-np.log1p(-q) * self.mean)
 
 
+class Slower(Heterogeneous):
+    """Says a tenth more than its mean."""
+
+    def expected(self, samples: int) -> float:
+        return 1.1 * super().expected(samples)
+
+
+class Rarer(Markov):
+    """Says that it is slow a tenth as often as it is."""
+
+    enter: float = setting(0.1, "chance", gt=0, le=1)
+
+    @property
+    def _share(self) -> float:
+        return 0.1 * super()._share
+
+
 @pytest.mark.parametrize(
     ("law", "wrong"),
-    [(FirstComes, {"order"}), (Backwards, {"growing", "memory"}), (Declared, {"mean"})],
+    [
+        (FirstComes, {"order"}),
+        (Backwards, {"growing", "memory"}),
+        (Declared, {"mean"}),
+        (Slower, {"mean"}),
+        (Rarer, {"quantiles"}),
+    ],
 )
 def test_wrong_delay_laws_are_found(law: type[DelayModel], wrong: set[str]) -> None:
     assert wrong <= broken(law)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
+from tests.cells import THROUGH, good, program
 from workbench.base.settings import SettingError
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi"), pytest.mark.usefixtures("forgetful")]
@@ -105,7 +106,7 @@ import workbench as wb
 shell = InteractiveShell.instance()
 cell = {cell!r}
 def run(text):
-    shell.run_cell(text).raise_error()
+    shell.run_cell(text, store_history=True).raise_error()
 run(cell)
 run("import workbench as wb; e = wb.Experiment(scheme='Half', **{small!r})")
 run("a = wb.run(e, engine='mpi', folder={folder!r})")
@@ -126,6 +127,10 @@ def test_a_cell_run_again_replaces_the_old_definition_in_warm_ranks(tmp_path: Pa
     assert "TIMES = 1.0" in (folder / "own-Half.py").read_text()
     with pytest.raises(SettingError, match=r"'Half': no such name.*kept in .*own-Half.py; run that first"):
         wb.Trace.load(folder)
+
+
+def test_a_cell_is_started_watched_stopped_and_gone_on_with(tmp_path: Path) -> None:
+    good(program(THROUGH, cluster="local", folder=str(tmp_path / "run")))
 
 
 def test_what_cannot_be_sent_ends_the_run_before_it_begins(tmp_path: Path) -> None:

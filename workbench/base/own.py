@@ -1,61 +1,44 @@
-"""Definitions of a user's own, from a notebook's cell or a file: their source as text, and themselves by value.
-
-By value (`sent`, `received`) code goes from its owner's kernel to the owner's ranks only, in a task's words, which lie
-in the pool's private folder until they are taken. Nothing that is kept holds any: a run's folder keeps the source.
-"""
+"""Which definitions are a user's own, of a notebook's cell, a script or a loose file, and where they fail."""
 
 from __future__ import annotations
 
-import ast
-import base64
 import inspect
 import linecache
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
 
+from workbench.base.errors import RunError, WorkbenchError
 from workbench.base.settings import SettingError, user_path
 
 LOOSE = "own_"  # begins the name of a loose file's module
-MOST = 20 * 2**20  # bytes of a definition with all that it holds
-
 
 _named: dict[str, Any] = {}  # functions and classes that settings hold by a bare name, the newest of each
 _came: dict[str, Any] = {}  # the same in a rank: what its task brought, whatever the rank's own code calls so
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a class or function is defined: `text` of the whole cell or file, and a hash, comments apart.
+def is_own(thing: Any) -> bool:
+    """Is a class, function or module of a cell, a script or a loose file, so that other processes cannot import it?
 
-    The hash of a class is its own; that of a function is also of what it names in the same text.
+    >>> is_own(is_own), is_own(int)
+    (False, False)
     """
-
-    name: str
-    text: str
-    digest: str
-
-
-def is_own(cls: Any) -> bool:
-    """Is a class or function defined in a cell, a script or a loose file, so that others cannot import it?
-
-    >>> is_own(Source)
-    False
-    """
-    top = cls.__module__.partition(".")[0]
-    if _ours(top):
+    name = (
+        thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or "builtins"
+    )
+    top = name.partition(".")[0]
+    if _ours(top) or (top in sys.stdlib_module_names and top != "__main__"):
         return False
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    files = [getattr(sys.modules.get(known), "__file__", None) for known in (name, top)]
+    file = files[0] or files[1]
     return top == "__main__" or file is None or not _installed(file)
 
 
@@ -173,62 +156,49 @@ def _module(file: str, stamp: tuple[int, int]) -> ModuleType:
     return module
 
 
-def own_line(error: BaseException) -> str | None:
-    """Where in a user's own code an error arose, innermost: file (or cell) and line; None where none took part."""
-    found, trace = None, error.__traceback__
+class Fault(NamedTuple):
+    """Where an error arose in a user's own code: what of it was called first, and the innermost line."""
+
+    code: CodeType
+    line: str  # file (or cell) and line
+    why: str  # the error in words
+
+    @property
+    def sentence(self) -> str:
+        """What failed, why and where."""
+        return f"`{self.code.co_qualname}` failed: {self.why} ({self.line})"
+
+
+def fault_of(error: BaseException) -> Fault | None:
+    """Where in a user's own code an error arose; None where none took part, or where it is an error of ours."""
+    codes, line, trace = [], "", error.__traceback__
     while trace is not None:
         code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
-        if not (
-            _ours(module.partition(".")[0])
-            or _installed(code.co_filename)
-            or code.co_filename[:7] == "<frozen"
-        ):
-            found = f"{code.co_filename}, line {trace.tb_lineno}"
+        file = code.co_filename
+        if not (_ours(module.partition(".")[0]) or _installed(file) or file.startswith("<frozen")):
+            codes.append(code)
+            line = f"{file}, line {trace.tb_lineno}"
         trace = trace.tb_next
-    return found
+    if (
+        not codes
+        or isinstance(error, WorkbenchError | SettingError)
+        or _ours(type(error).__module__.partition(".")[0])
+    ):
+        return None
+    return Fault(codes[0], line, " ".join(f"{type(error).__name__}: {error}".split()))
 
 
-def source_of(thing: Any) -> Source:
-    """Source of a class or function, wherever it was compiled; raises `SettingError` where no text is known."""
-    for code in (function.__code__ for function in _functions(thing)):
-        text = "".join(linecache.getlines(code.co_filename))
-        tree = ast.parse(text)
-        for node in _definitions(tree, thing.__name__):
-            if _first_line(node) <= code.co_firstlineno <= (node.end_lineno or node.lineno):
-                return Source(thing.__name__, text, _digest(node, tree))
-    raise SettingError(f"{thing.__name__}: its source is not to be had; define it in a cell or a file")
+def told(error: Exception) -> Exception:
+    """An error, as a sentence where it arose in a user's own code."""
+    fault = fault_of(error)
+    if fault is None:
+        return error
+    new = RunError(fault.sentence)
+    new.__cause__ = error
+    return new
 
 
-def digest_in(text: str, name: str) -> str:
-    """Hash of the class or function of that name in a source text, the last one; empty where there is none."""
-    tree = ast.parse(text)
-    found = _definitions(tree, name)
-    return _digest(found[-1], tree) if found else ""
-
-
-_Definition = ast.ClassDef | ast.FunctionDef
-
-
-def _definitions(tree: ast.Module, name: str) -> list[_Definition]:
-    return [node for node in ast.walk(tree) if isinstance(node, _Definition) and node.name == name]
-
-
-def _first_line(node: _Definition) -> int:
-    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
-
-
-def _digest(node: _Definition, tree: ast.Module) -> str:
-    texts, left = {}, [node]
-    while left:
-        each = left.pop()
-        texts[each.name] = ast.unparse(each)
-        if isinstance(node, ast.FunctionDef):  # it may only say what to make of others
-            names = {used.id for used in ast.walk(each) if isinstance(used, ast.Name)} - set(texts)
-            left += [d for d in tree.body if isinstance(d, _Definition) and d.name in names]
-    return sha256("\n".join(text for _, text in sorted(texts.items())).encode()).hexdigest()
-
-
-def _functions(thing: Any) -> Iterator[Any]:
+def functions_of(thing: Any) -> Iterator[Any]:
     """A function itself, or a class's own functions, whatever they are wrapped in."""
     for value in vars(thing).values() if isinstance(thing, type) else [thing]:
         inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
@@ -236,111 +206,6 @@ def _functions(thing: Any) -> Iterator[Any]:
             yield inspect.unwrap(inner)
 
 
-def sent(classes: Sequence[Any]) -> str:
-    """Classes and functions by value, as text; raises `SettingError` that names what cannot be sent."""
-    import cloudpickle
-
-    names = [each.__name__ for each in classes]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise SettingError(f"{twice[0]}: two definitions of this run have that name; rename one of them")
-    with _by_value(classes):
-        try:
-            data = cloudpickle.dumps(list(classes))
-        except Exception as error:  # whatever it meets
-            raise _unsendable(classes, error) from error
-        if len(data) > MOST:
-            raise SettingError(
-                f"{classes[0].__name__}: holds {len(data) / 2**20:.0f} MB with all that it uses, and at most"
-                f" {MOST // 2**20} MB are sent to real processes; {_largest(classes)}"
-            )
-    return base64.b64encode(data).decode()
-
-
-def received(code: str) -> list[Any]:
-    """The classes and functions of `sent`. Only for what the own client wrote: loading it runs it."""
-    import cloudpickle
-
-    found: list[Any] = cloudpickle.loads(base64.b64decode(code))
-    return found
-
-
-@contextmanager
-def _by_value(classes: Sequence[Any]) -> Iterator[None]:
-    """Loose files are as unknown to other processes as the classes in them: by value, for as long as this lasts."""
-    import cloudpickle
-
-    loose = [module for module in list(sys.modules.values()) if _loose(module, classes)]
-    for module in loose:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in loose:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def _loose(module: ModuleType, classes: Sequence[Any]) -> bool:
-    name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
-    if _ours(name.partition(".")[0]) or name == "__main__" or file is None or name not in sys.modules:
-        return False
-    beside = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in classes}
-    folders = {str(Path(f).parent) for f in beside if f} | {str(Path.cwd())}
-    return not _installed(file) and any(str(Path(file).parent) == folder for folder in folders)
-
-
-def _unsendable(classes: Sequence[Any], error: Exception) -> SettingError:
-    found = _blamed(classes, _fails)
-    where = f"{found[0]} holds {found[1]}" if found else " ".join(str(error).split())
-    return SettingError(
-        f"{classes[0].__name__}: cannot be sent to real processes, as {where}; make it in the method"
-    )
-
-
-def _largest(classes: Sequence[Any]) -> str:
-    import cloudpickle
-
-    found = _blamed(classes, lambda value: len(cloudpickle.dumps(value)) > MOST // 2)
-    return f"{found[0]} holds {found[1]}; make or load it in the method" if found else "make them smaller"
-
-
-def _fails(value: Any) -> bool:
-    import cloudpickle
-
-    try:
-        cloudpickle.dumps(value)
-    except Exception:
-        return True
-    return False
-
-
-def _blamed(classes: Sequence[Any], wrong: Callable[[Any], bool]) -> tuple[str, str] | None:
-    """The variable that is the cause, and what it holds in words."""
-    seen: set[int] = set()
-
-    def look(function: Any, where: str) -> tuple[str, str] | None:
-        if id(function) in seen:
-            return None
-        seen.add(id(function))
-        names = inspect.getclosurevars(function)
-        for name, value in {**names.globals, **names.nonlocals}.items():
-            if inspect.ismodule(value) or not wrong(value):
-                continue
-            inner = look(value, name) if inspect.isfunction(value) else None
-            return inner or (f"the variable {name!r} of {where}", f"a {type(value).__name__}")
-        return None
-
-    for cls in classes:
-        for name, value in vars(cls).items():  # a function has none, as a rule
-            if not callable(value) and not name.startswith("_") and wrong(value):
-                return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
-        for function in _functions(cls):
-            own = f"{cls.__name__}." if isinstance(cls, type) else ""
-            if found := look(function, own + function.__name__):
-                return found
-    return None
-
-
 __all__ = [
-    "Source", "came", "class_of", "digest_in", "is_own", "name_of", "own_line", "received", "sent", "source_of",
-    "thing_of",
+    "Fault", "came", "class_of", "fault_of", "functions_of", "is_own", "name_of", "thing_of", "told"
 ]  # fmt: skip

@@ -16,13 +16,14 @@ where the ranks are. What cannot be imported is left out, with a `PluginWarning`
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pkgutil import iter_modules
 from threading import RLock
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakMethod
 
 from workbench.base.own import LOOSE, class_of
 from workbench.base.settings import SettingError, Settings, unknown_name
@@ -68,6 +69,11 @@ class Catalogue(Mapping[str, type[T]]):
         self.field, self.package, self.group = field, package, group
         self._classes: dict[str, type[T]] = {}
         self._lock, self._found = RLock(), False
+        self._heard: list[WeakMethod[Callable[[], None]]] = []
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        """Call a method, for as long as its object lives, after a class has been registered or replaced."""
+        self._heard = [*(each for each in self._heard if each() is not None), WeakMethod(told)]
 
     def add(self, name: str, cls: type[T]) -> None:
         """Register a class in place of one of the same name, as when a notebook's cell is run again.
@@ -78,6 +84,7 @@ class Catalogue(Mapping[str, type[T]]):
         home = _home(cls)
         if home in (_home(taken), "workbench", "__main__") or home.startswith(LOOSE):
             self._classes[name] = cls
+            self._tell()
         else:
             warnings.warn(
                 f"{cls.__module__}.{cls.__name__}: {self.field} = {name!r} is taken by {taken.__module__}; give it"
@@ -90,6 +97,12 @@ class Catalogue(Mapping[str, type[T]]):
         """Register a class in place of whatever has its name."""
         self._all()
         self._classes[_name(cls)] = cls
+        self._tell()
+
+    def _tell(self) -> None:
+        for each in self._heard:
+            if told := each():
+                told()
 
     def __getitem__(self, name: str) -> type[T]:
         return self._all()[name]

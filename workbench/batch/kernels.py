@@ -20,12 +20,14 @@ from typing import Any
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from workbench.base.byvalue import adopt_file
 from workbench.base.errors import RunError
 from workbench.base.notebooks import socket_folder
 from workbench.batch.nursery import end
 from workbench.launch.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
+CODE = "own"  # a file in the folder of the sockets
 # Figures as data: the page draws them. Read when plotly is loaded.
 _PLOTS = {"PLOTLY_RENDERER": "plotly_mimetype"}
 
@@ -138,11 +140,12 @@ class Nursery:
 class Kernels:
     """Makes the kernels of a batch; leaving the block ends them all.
 
-    threads: how many threads of linear algebra each may have. fresh: start every kernel anew.
+    threads: how many threads of linear algebra each may have. fresh: start every kernel anew. code: classes of the
+    user's own, by value, which lie in the folder of the sockets for as long as the batch lasts.
     """
 
-    def __init__(self, threads: int, fresh: bool = False) -> None:
-        self.threads, self.fresh = threads, fresh or not CAN_FORK
+    def __init__(self, threads: int, fresh: bool = False, code: str = "") -> None:
+        self.threads, self.fresh, self.code_sent = threads, fresh or not CAN_FORK, code
         self.processes: dict[str, Any] = {}  # by the name of their run; Kernel or Popen
         self.numbers = count()
         self.stopping = False
@@ -150,7 +153,9 @@ class Kernels:
         self._lock = Lock()
 
     def __enter__(self) -> Kernels:
-        self.folder = socket_folder("wb-")
+        self.folder = socket_folder("wb-")  # only its owner may enter
+        if self.code_sent:
+            (self.folder / CODE).write_text(self.code_sent)
         self.home = Path.cwd()  # where runs look for files of the user's
         return self
 
@@ -196,6 +201,14 @@ class Kernels:
                 self._nursery = Nursery(self.folder, self.threads)
             return self._nursery
 
+    @property
+    def arguments(self) -> list[str]:
+        """What a kernel is told besides where its sockets are: to take in the classes of the user's own."""
+        words = (
+            f"__import__({adopt_file.__module__!r}, fromlist=['']).adopt_file({str(self.folder / CODE)!r})"
+        )
+        return [f"--IPKernelApp.exec_lines={words}"] if self.code_sent else []
+
     def code(self, name: str) -> int | None:
         """Exit status of a run's kernel; None while it runs, or if there never was one."""
         process = self.processes.get(name)
@@ -227,6 +240,7 @@ class _Provisioner(LocalProvisioner):
         if self.owner.stopping:
             raise RunError("the batch is stopping")
         kwargs["env"] = {**kwargs.get("env", os.environ), **_PLOTS, **_blas(self.owner.threads)}
+        cmd = [*cmd, *self.owner.arguments]
         if self.owner.fresh:
             await self._start(cmd, kwargs)
         else:

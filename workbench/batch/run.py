@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Semaphore
 from typing import Any
 
+from workbench.base.byvalue import sent
 from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.batch.execution import Executor
@@ -25,6 +26,7 @@ from workbench.batch.kernels import Kernels
 from workbench.batch.page import rehearse, write_script
 from workbench.batch.sweeps import KEY, Item, Sweep
 from workbench.experiment import Experiment
+from workbench.trace.definitions import definitions_of
 from workbench.trace.layout import PLAN
 from workbench.trace.status import Status, alone, is_run, read_plan, write_plan
 from workbench.trace.table import Runs, runs
@@ -130,7 +132,7 @@ def sweep(
     items = _found(plan.items(), target)
     chosen = _chosen(items, names)
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with Kernels(threads, fresh) as kernels:
+    with Kernels(threads, fresh, _own(chosen)) as kernels:
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
             _check(notebook)
@@ -142,6 +144,16 @@ def sweep(
             executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
             states = _work(executor, todo, len(chosen), getting_ready, progress)
         return Summary(target, len(chosen) - len(todo), states)
+
+
+def _own(items: Iterable[Item]) -> str:
+    """Definitions of the user's own that kernels cannot read from a file by themselves, by value; none: empty."""
+    found: dict[Any, None] = {}
+    for e in (item.experiment for item in items):
+        parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
+        read = {type(part) for name, part in parts.items() if ".py:" in name}
+        found |= dict.fromkeys(thing for thing in definitions_of(e) if thing not in read)
+    return sent(list(found)) if found else ""
 
 
 def _check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from itertools import product
 from math import prod
@@ -21,6 +22,7 @@ from workbench.base.text import plain, read_yaml
 from workbench.batch.sampling import Sample, listed
 from workbench.experiment import Experiment, put
 from workbench.running.start import ENGINES
+from workbench.trace.definitions import sources_of
 
 Changes = dict[str, Any]
 KEY = 10  # digits
@@ -151,10 +153,12 @@ class Item:
             "cluster": self.cluster,
         }
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Digits that change with any setting; a run that has been done is found again by them."""
-        return sha256(json.dumps(self.spec, sort_keys=True).encode()).hexdigest()[:KEY]
+        """Digits that change with any setting or definition of one's own; a run is found again by them."""
+        own = {source.name: source.digest for source in sources_of(self.experiment)}
+        spec = {**self.spec, "own": own} if own else self.spec
+        return sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:KEY]
 
     @property
     def label(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class Checked:
     def _repr_html_(self) -> str:
         body = "".join(
             f"<tr><td>{_MARKS[row.verdict]}</td><td><b>{escape(row.law)}</b></td>"
-            f"<td style='text-align:left'>{escape(row.says)}"
+            f"<td style='text-align:left'>{_html(row.says)}"
             + "".join(f"<br><small>{text}</small>" for text in _more(row))
             + f"</td><td>{row.verdict}</td></tr>"
             for row in self.rows
@@ -68,7 +69,12 @@ class Checked:
 
 
 def _more(row: Row) -> list[str]:
-    return ([escape(row.why)] if row.why else []) + ([f"<code>{escape(row.show)}</code>"] if row.show else [])
+    return ([_html(row.why)] if row.why else []) + ([f"<code>{escape(row.show)}</code>"] if row.show else [])
+
+
+def _html(text: str) -> str:
+    """A sentence, with names in single backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 class _Kind(NamedTuple):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from workbench.base.own import own_line
+from workbench.base.own import fault_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -107,9 +107,8 @@ def _fault(law: Law[T], subject: T, case: Case) -> str:
     except Broken as broken:
         return str(broken)
     except Exception as error:  # code of the user's own may raise anything
-        return f"raises {type(error).__name__}: {error}" + (
-            f" ({place})" if (place := own_line(error)) else ""
-        )
+        fault = fault_of(error)
+        return f"raises {type(error).__name__}: {error}" + (f" ({fault.line})" if fault else "")
     return ""
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from inspect import CO_GENERATOR
 from typing import Any
 
-from workbench.base.errors import RunError, WorkbenchError
-from workbench.base.own import own_line
-from workbench.base.settings import SettingError
+from workbench.base.errors import RunError
+from workbench.base.own import fault_of
 from workbench.core.protocol import Node
 from workbench.core.scheme import Scheme
 
@@ -29,8 +29,12 @@ def program_of(scheme: Scheme, node: Node) -> Generator[Any, Any, Any]:
 
 def blame(error: Exception, scheme: Scheme, rank: int, round: int) -> None:
     """Raise an error that arose in a user's own code as `RunError`, in one sentence; leave others alone."""
-    place = None if isinstance(error, WorkbenchError | SettingError) else own_line(error)
-    if place is not None:
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        text = f"{scheme.name}: the program of rank {rank} failed in round {round}: {why} ({place})"
-        raise RunError(text) from error
+    if (fault := fault_of(error)) is None:
+        return
+    program = fault.code.co_flags & CO_GENERATOR or fault.code.co_name == "program"
+    what = (
+        f"the program of rank {rank} failed"
+        if program
+        else f"`{fault.code.co_qualname}` failed at rank {rank}"
+    )
+    raise RunError(f"{scheme.name}: {what} in round {round}: {fault.why} ({fault.line})") from error

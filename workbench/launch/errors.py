@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.base.errors import ClusterError, QuorumLost, RunError
+from workbench.base.own import fault_of
 from workbench.launch.processes import Place
 
 
@@ -21,7 +22,8 @@ def described(error: BaseException, places: dict[int, Place]) -> dict[str, Any]:
         }
     if isinstance(error, RunError):
         return {"kind": type(error).__name__, "text": str(error)}
-    return {"kind": "RunError", "text": f"{type(error).__name__}: {error}"}
+    fault = fault_of(error)
+    return {"kind": "RunError", "text": fault.sentence if fault else f"{type(error).__name__}: {error}"}
 
 
 def not_finite(word: dict[str, Any]) -> bool:

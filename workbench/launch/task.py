@@ -12,8 +12,9 @@ from typing import Any
 
 from workbench import problems, schemes
 from workbench.base.arrays import from_bytes, to_bytes
+from workbench.base.byvalue import adopt, sent
 from workbench.base.files import sha256
-from workbench.base.own import came, is_own, received, sent
+from workbench.base.own import is_own
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream, law_of
@@ -48,7 +49,7 @@ class Task:
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
-    code: str = ""  # classes of the user's own, by value, see `base.own`; kept nowhere
+    code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
 
     def words(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
@@ -186,11 +187,8 @@ class Unpacked:
 def unpacked(task: Task) -> Unpacked:
     """Build scheme, plan, problem and delays; the experiment was checked before it was handed in."""
     spec = task.spec
-    things = received(task.code) if task.code else []
-    for thing in things:
-        if (family := getattr(thing, "catalogue", None)) is not None:
-            family.replace(thing)
-    came({thing.__name__: thing for thing in things})
+    if task.code:
+        adopt(task.code)
     plan, model, state = unpack(task.arrays)
     args = problems.get(spec["problem"])(**{**spec["problem_args"], **_mapped(task)})
     setup = Setup(

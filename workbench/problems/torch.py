@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.base.own import own_line, thing_of
+from workbench.base.own import fault_of, thing_of
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.core.plan import Plan
@@ -253,9 +253,9 @@ class Network:
                 self.torch.manual_seed(seed)
                 each = self.loss(self.module(x), y)
         except Exception as error:  # a user's own code may raise anything
-            why, where = " ".join(f"{type(error).__name__}: {error}".split()), own_line(error)
+            why, fault = " ".join(f"{type(error).__name__}: {error}".split()), fault_of(error)
             raise SettingError(
-                f"problem_args.module: cannot take {shapes} ({why}{f'; {where}' if where else ''})"
+                f"problem_args.module: cannot take {shapes} ({why}{f'; {fault.line}' if fault else ''})"
             ) from error
         if tuple(each.shape[:1]) != (len(rows),):
             raise SettingError(

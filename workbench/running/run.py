@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
 from workbench.running.precision import lost_digits
@@ -101,8 +102,8 @@ class Run:
         self._close(state, note)
 
     def _fail(self, error: Exception) -> None:
-        self.error = error
-        self._close("failed", str(error))
+        self.error = told(error)
+        self._close("failed", str(self.error))
 
     def _close(self, state: State, note: str) -> None:
         self.note, self._state = note, state
@@ -110,7 +111,7 @@ class Run:
 
 
 def checked(experiments: object) -> list[Experiment]:
-    """Experiments as a list, one alone as well; raises `SettingError` for anything else."""
+    """Experiments as a list, one alone as well, as they are defined now; raises `SettingError` for anything else."""
     alone = not isinstance(experiments, Iterable) or isinstance(experiments, Experiment | str | Mapping)
     found: list[Any] = [experiments] if alone else list(experiments)  # type: ignore[call-overload]
     for e in found:
@@ -118,7 +119,7 @@ def checked(experiments: object) -> list[Experiment]:
             raise SettingError(
                 f"experiment = {e!r:.60}: give a wb.Experiment (of a preset, preset['CR'] or another)"
             )
-    return found
+    return [e.current() for e in found]
 
 
 def in_background(work: Callable[[], None], name: str) -> None:

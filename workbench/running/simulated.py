@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from workbench.base.own import told
 from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Plan
@@ -150,7 +151,8 @@ class _AwaitedRun(SimulatedRun):
         return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
 
     def _fail(self, error: Exception) -> None:
-        raise error
+        error = told(error)
+        raise error from error.__cause__
 
 
 class _Halt(Exception):

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.files import atomic_write
-from workbench.base.own import Source, digest_in, is_own, source_of
+from workbench.base.own import is_own
 from workbench.base.settings import SettingError
+from workbench.base.sources import Source, digest_in, source_of
 from workbench.experiment import Experiment
 from workbench.trace.layout import OWN, SPEC
 
@@ -23,20 +24,21 @@ def definitions_of(e: Experiment) -> list[Any]:
 
 def sources_of(e: Experiment) -> list[Source]:
     """Their sources; what was typed where no text is kept has none."""
-    found = []
+    found: dict[str, Source] = {}
     for thing in definitions_of(e):
         with suppress(SettingError):
-            found.append(source_of(thing))
-    return found
+            found.setdefault(thing.__name__, source_of(thing))
+    return list(found.values())
 
 
 def keep(folder: Path, e: Experiment) -> list[str]:
-    """Write the sources into a run folder; names of the files."""
+    """Write the sources into a run folder, unless its run began with them; names of the files."""
     names = []
     for source in sources_of(e):
         names.append(OWN.format(source.name))
-        with atomic_write(folder / names[-1], "w") as out:
-            out.write(source.text)
+        if not (folder / names[-1]).is_file():
+            with atomic_write(folder / names[-1], "w") as out:
+                out.write(source.text)
     return names
 
 

@@ -155,9 +155,10 @@ class Trace:
 
         Raises `SettingError` where a definition of the user's own is not the one of the run any more.
         """
-        definitions.check_same(self.experiment, self.info.get("own", {}))
+        e = self.experiment.current()
+        definitions.check_same(e, self.info.get("own", {}))
         options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
-        again: Trace = wb.run(self.experiment, engine=self.engine, **options)
+        again: Trace = wb.run(e, engine=self.engine, **options)
         return again
 
     def same(self, other: Trace) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, SerializeAsAny
+from pydantic import BeforeValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
 from pydantic_core import PydanticKnownError
 
 from workbench.base.plugins import Catalogue, Family
@@ -45,6 +45,12 @@ class DelayModel(Family):
 
     kind: str = ""
 
+    @model_serializer(mode="wrap")
+    def _as_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A law of a loose file keeps the name by which it is found again."""
+        found: dict[str, Any] = handler(self)
+        return {**found, "kind": self.__dict__["written"]} if "written" in self.__dict__ else found
+
     @abstractmethod
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Random numbers of a round, shape (k, workers); `before` is the last round's, for models with memory."""
@@ -52,6 +58,14 @@ class DelayModel(Family):
     @abstractmethod
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds to go through `samples` samples, per worker."""
+
+    def expected(self, samples: int) -> float | None:
+        """Mean seconds for so many samples, over workers and rounds; None: the law does not declare it."""
+        return None
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Seconds that a share q of the draws for so many samples stays below; None: the law does not declare it."""
+        return None
 
     def sending(self, draw: Array, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""
@@ -68,7 +82,11 @@ def law_of(value: Any) -> DelayModel:
         raise ValueError("has no kind; give one, e.g. {kind: constant}")
     laws, kind = DelayModel.catalogue, value["kind"]
     if isinstance(kind, str) and ".py:" in kind:  # of a loose file
-        return laws.get_class(kind)(**{name: given for name, given in value.items() if name != "kind"})
+        law: DelayModel = laws.get_class(kind)(
+            **{name: given for name, given in value.items() if name != "kind"}
+        )
+        law.__dict__["written"] = kind  # no field: laws that differ in it alone are equal
+        return law
     if not isinstance(kind, str) or kind not in laws:
         raise ValueError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
     return laws[kind](**value)

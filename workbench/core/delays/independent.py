@@ -35,6 +35,14 @@ class ShiftedExponential(DelayModel):
         """Seconds: samples * (shift + E / rate)."""
         return np.asarray(samples * (self.shift + draw[0] / self.rate))
 
+    def expected(self, samples: int) -> float:
+        """Samples * (shift + 1 / rate)."""
+        return samples * (self.shift + 1 / self.rate)
+
+    def quantile(self, q: float, samples: int) -> float:
+        """Samples * (shift - log(1 - q) / rate)."""
+        return float(samples * (self.shift - np.log1p(-q) / self.rate))
+
 
 class Exponential(DelayModel):
     """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load.
@@ -54,6 +62,14 @@ class Exponential(DelayModel):
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: mean * E, load or no load (nothing to compute costs nothing)."""
         return np.asarray(np.where(np.asarray(samples) > 0, self.mean * draw[0], 0.0))
+
+    def expected(self, samples: int) -> float:
+        """The mean."""
+        return self.mean if samples else 0.0
+
+    def quantile(self, q: float, samples: int) -> float:
+        """-mean * log(1 - q)."""
+        return float(-np.log1p(-q) * self.expected(samples))
 
 
 class TwoPart(DelayModel):
@@ -81,6 +97,14 @@ class TwoPart(DelayModel):
         """Seconds: samples * (t1 + E1 / lambda1)."""
         return np.asarray(samples * (self.t1 + draw[0] / self.lambda1))
 
+    def expected(self, samples: int) -> float:
+        """Computing: samples * (t1 + 1 / lambda1)."""
+        return samples * (self.t1 + 1 / self.lambda1)
+
+    def quantile(self, q: float, samples: int) -> float:
+        """Computing: samples * (t1 - log(1 - q) / lambda1)."""
+        return float(samples * (self.t1 - np.log1p(-q) / self.lambda1))
+
     def sending(self, draw: Array, share: float) -> Array | None:
         """Seconds: share * (t2 + E2 / lambda2)."""
         return np.asarray(share * (self.t2 + draw[1] / self.lambda2))
@@ -105,6 +129,14 @@ class Constant(DelayModel):
         """Seconds: samples * shift."""
         return np.asarray(samples * self.shift + 0.0 * draw[0])
 
+    def expected(self, samples: int) -> float:
+        """Samples * shift."""
+        return samples * self.shift
+
+    def quantile(self, q: float, samples: int) -> float:
+        """The same for all."""
+        return self.expected(samples)
+
 
 class Pareto(DelayModel):
     """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
@@ -125,3 +157,11 @@ class Pareto(DelayModel):
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift * draw."""
         return np.asarray(samples * self.shift * draw[0])
+
+    def expected(self, samples: int) -> float | None:
+        """Samples * shift * shape / (shape - 1); of a tail without variance the mean of draws says little of it."""
+        return samples * self.shift * self.shape / (self.shape - 1) if self.shape > 2 else None
+
+    def quantile(self, q: float, samples: int) -> float:
+        """Samples * shift * (1 - q)^(-1 / shape)."""
+        return float(samples * self.shift * (1 - q) ** (-1 / self.shape))

@@ -42,6 +42,19 @@ class Heterogeneous(DelayModel):
         """Seconds: samples * shift, times `factor` for a straggler."""
         return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
+    @property
+    def _share(self) -> float:
+        """Of workers and rounds that straggle."""
+        return self.slow * self.slow_straggles + (1 - self.slow) * self.active_straggles
+
+    def expected(self, samples: int) -> float:
+        """Samples * shift * (1 + share of the stragglers * (factor - 1))."""
+        return samples * self.shift * (1 + self._share * (self.factor - 1))
+
+    def quantile(self, q: float, samples: int) -> float:
+        """That of a worker that does not straggle, up to the share of those that do not."""
+        return samples * self.shift * (1.0 if q <= 1 - self._share else self.factor)
+
 
 class Markov(DelayModel):
     """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
@@ -68,3 +81,16 @@ class Markov(DelayModel):
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift, times `factor` in the slow state."""
         return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+
+    @property
+    def _share(self) -> float:
+        """Of the rounds that a worker is slow, in the long run and, as chains start stationary, from the first."""
+        return self.enter / (self.enter + self.leave)
+
+    def expected(self, samples: int) -> float:
+        """Samples * shift * (1 + share of the slow rounds * (factor - 1))."""
+        return samples * self.shift * (1 + self._share * (self.factor - 1))
+
+    def quantile(self, q: float, samples: int) -> float:
+        """That of the fast state, up to the share of its rounds."""
+        return samples * self.shift * (1.0 if q <= 1 - self._share else self.factor)

@@ -195,7 +195,11 @@ class RankEngine:
             except Exception as error:
                 blame(error, self.setup.scheme, self.rank, self.round)
                 raise
-            answer = self.handlers[type(effect)](effect)
+            try:
+                answer = self.handlers[type(effect)](effect)
+            except Exception as error:
+                blame(error, self.setup.scheme, self.rank, self.round)
+                raise
 
     # ---------------------------------------------------------------- time
 

@@ -72,7 +72,10 @@ def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
     """Is this what a forecast of the experiment would say? A file of recorded times may have changed since."""
     if known.forecast is None or len(known.forecast.seconds) != rounds:
         return False
-    return known.experiment == e and not hasattr(e.delays, "path")
+    same = (
+        known.experiment == e and known.experiment.built_scheme == e.built_scheme
+    )  # its class may be another
+    return same and known.experiment.delays == e.delays and not hasattr(e.delays, "path")
 
 
 def _ahead(name: str, e: Experiment, rounds: int) -> Ahead:

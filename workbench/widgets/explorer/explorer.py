@@ -14,7 +14,11 @@ import traitlets as t
 
 from workbench.base.settings import SettingError
 from workbench.batch.published.codedreduce import rivals
+from workbench.core.delays import DelayModel
+from workbench.core.optimisers import Optimiser
+from workbench.core.scheme import Scheme
 from workbench.experiment import Experiment
+from workbench.problems import ProblemArgs
 from workbench.running.run import checked
 from workbench.trace.trace import Trace
 from workbench.widgets.assets import script, style
@@ -59,6 +63,8 @@ class Explorer(w.VBox):
         body.add_class("wb-explorer")
         super().__init__([_Sheet(), body])
         self.refresh()
+        for family in (Scheme, DelayModel, ProblemArgs, Optimiser):
+            family.catalogue.on_change(self._defined)
 
     def tell(self, text: str) -> None:
         """Say what went wrong where the user looks first."""
@@ -68,6 +74,12 @@ class Explorer(w.VBox):
     def refresh(self) -> None:
         """The settings have changed: judge them, look ahead."""
         self.desk.refresh()
+
+    @guarded
+    def _defined(self) -> None:
+        """A class was defined, as by a notebook's cell: offer it, and look ahead anew where it is chosen."""
+        if self.controls.renew():
+            self.refresh()
 
     def _opened(self, change: Any) -> None:
         if change["new"] is not None:

@@ -39,10 +39,11 @@ class ChoiceForm(Form):
         return self.values[self.menu]
 
     def _lines(self, chosen: str) -> list[Field]:
-        about = (self.classes[chosen].__doc__ or "").strip().splitlines()[0]
+        self.shown_class = self.classes[chosen]
+        about = (self.shown_class.__doc__ or chosen).strip().splitlines()[0]
         names = tuple(self.classes)
         head = Field(self.menu, self.menu, help=about, kind="choice", default=chosen, choices=names)
-        return [head, *(self._suggesting(line) for line in fields_of(self.classes[chosen]))]
+        return [head, *(self._suggesting(line) for line in fields_of(self.shown_class))]
 
     def _suggesting(self, line: Field) -> Field:
         words = self.suggestions.get(line.name)
@@ -57,6 +58,13 @@ class ChoiceForm(Form):
         lines = self._lines(chosen)
         texts = self._same(lines) if values is None else {name: show(value) for name, value in values.items()}
         self.reshape(lines, {**texts, self.menu: chosen})
+
+    def renew(self) -> bool:
+        """Offer what there is now, the chosen one as it is defined now; what was typed stays. Is that one another?"""
+        before, lines = self.shown_class, self._lines(self.chosen)
+        if lines != list(self.lines):
+            self.reshape(lines, {**self._same(lines), self.menu: self.chosen})
+        return self.shown_class is not before
 
     def _same(self, lines: Sequence[Field]) -> dict[str, str]:
         """Texts of fields that both have, in the same unit, if they were changed."""

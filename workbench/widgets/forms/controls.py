@@ -8,7 +8,6 @@ from typing import Any
 
 import ipywidgets as w
 
-from workbench import problems
 from workbench.base.settings import unknown_name
 from workbench.batch.published.codedreduce import Preset, presets
 from workbench.batch.published.others import others
@@ -16,6 +15,7 @@ from workbench.core.delays import delay_models
 from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
+from workbench.problems import ProblemArgs
 from workbench.problems.data import catalogue
 from workbench.widgets.forms.choice import ChoiceForm
 from workbench.widgets.forms.entries import Entries
@@ -51,9 +51,9 @@ class Controls(w.VBox):
         self.schemes = Entries(self._changed, self._added)
         self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
         self.link = Form("Links", fields_of(Link), opened=False)
-        known, data = {name: problems.get(name) for name in problems.names()}, {"data": tuple(catalogue())}
+        known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
         self.problem = ChoiceForm("Problem and data", "problem", known, "logistic", data, opened=False)
-        self.optimiser = ChoiceForm("Optimiser", "optimiser", dict(Optimiser.catalogue), "gd", opened=False)
+        self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
         lines = [line for line in fields_of(Experiment) if line.name in _RUN]
         lines = [replace(line, minor=line.name in _RUN[2:]) for line in lines]
         self.run = Form("Rounds, seed, faults", lines, opened=False)
@@ -74,6 +74,10 @@ class Controls(w.VBox):
         self.show(given)
 
     # ---------------------------------------------------------------- what the user does
+
+    def renew(self) -> bool:
+        """Offer every class that there is now, with the fields that it has now. Is one of those that are chosen new?"""
+        return any(form.renew() for form in (self.schemes, self.delays, self.problem, self.optimiser))
 
     def _changed(self) -> None:
         """A setting was changed by hand, so it is no longer the published one."""
@@ -135,16 +139,16 @@ class Controls(w.VBox):
     # ---------------------------------------------------------------- filling them
 
     def show(self, experiments: Sequence[Experiment]) -> None:
-        """Write experiments into all forms."""
-        setup = setup_of(experiments)
+        """Write experiments into all forms; classes of loose files by their own names, as in the menus."""
+        setup, first = setup_of(experiments), experiments[0]
         common = dict(setup.common)
         self.shapes.show(shape_of(experiments), common["workers"])
         self.schemes.show(setup.entries)
-        delays = dict(common["delays"])
-        self.delays.choose(delays.pop("kind"), delays)
+        delays = {name: value for name, value in common["delays"].items() if name != "kind"}
+        self.delays.choose(type(first.delays).model_fields["kind"].default, delays)
         self.link.fill(_texts(common["link"]), fresh=True)
-        self.problem.choose(common["problem"], common["problem_args"])
-        self.optimiser.choose(common["optimiser"], common["optimiser_args"])
+        self.problem.choose(first.problem_spec.name, common["problem_args"])
+        self.optimiser.choose(first.build_optimiser().name, common["optimiser_args"])
         self.run.fill(_texts({name: common[name] for name in _RUN}), fresh=True)
 
 

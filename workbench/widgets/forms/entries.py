@@ -27,7 +27,7 @@ class EntryForm(w.VBox):
     def __init__(
         self, entry: Entry, changed: Callable[[], None], removed: Callable[[EntryForm], None]
     ) -> None:
-        cls = schemes.get(entry.scheme)
+        cls = self.cls = schemes.get(entry.scheme)
         self.scheme = entry.scheme
         self.form = Form(f"{cls.name} · {cls.title}", [*fields_of(cls), OWN], opened=False)
         self.form.on_change(lambda _: changed())
@@ -38,6 +38,11 @@ class EntryForm(w.VBox):
         self.fill(entry)
         super().__init__([self.form, self.remove])
         self.add_class("wb-entry")
+
+    @property
+    def newest(self) -> bool:
+        """Is the scheme still what the form was made from?"""
+        return schemes.get(self.scheme) is self.cls
 
     def fill(self, entry: Entry) -> None:
         """Write an entry's numbers into the form."""
@@ -58,14 +63,17 @@ class EntryForm(w.VBox):
         return Entry(self.scheme, {**whole, **values}, own)
 
 
+def _menu() -> Field:
+    titles = {name: " · ".join(filter(None, [name, schemes.get(name).title])) for name in schemes.names()}
+    return menu("scheme", "add a scheme", {"": "choose …", **titles}, "one more to compare")
+
+
 class Entries(w.VBox):
     """All schemes that are compared. `wanted` is asked for the entry of a scheme that is to be added."""
 
     def __init__(self, changed: Callable[[], None], wanted: Callable[[str], Entry]) -> None:
         self._changed, self._wanted = changed, wanted
-        titles = {name: f"{name} · {schemes.get(name).title}" for name in schemes.names()}
-        choices = menu("scheme", "add a scheme", {"": "choose …", **titles}, "one more to compare")
-        self.further = Form("", [choices])
+        self.further = Form("", [_menu()])
         self.further.on_change(lambda _: self._add())
         self.forms: list[EntryForm] = []
         self.holder = w.VBox([])
@@ -77,17 +85,29 @@ class Entries(w.VBox):
             for form, entry in zip(self.forms, entries, strict=True):
                 form.fill(entry)
             return
-        self._place([EntryForm(entry, self._changed, self._remove) for entry in entries])
+        self._place([self._form(entry) for entry in entries])
 
     def _place(self, forms: Sequence[EntryForm]) -> None:
         self.forms = list(forms)
         self.holder.children = tuple(forms)
 
+    def renew(self) -> bool:
+        """Offer what there is now, schemes that are defined anew with forms from their fields. Are there such?"""
+        if (choices := _menu()) != self.further.lines[0]:
+            self.further.reshape([choices], {"scheme": ""})
+        old = [form for form in self.forms if not form.newest]
+        if old:
+            self._place([self._form(form.entry()) if form in old else form for form in self.forms])
+        return bool(old)
+
+    def _form(self, entry: Entry) -> EntryForm:
+        return EntryForm(entry, self._changed, self._remove)
+
     def _add(self) -> None:
         name = self.further.values["scheme"]
         self.further.fill({"scheme": ""})
         if name:
-            self._place([*self.forms, EntryForm(self._wanted(name), self._changed, self._remove)])
+            self._place([*self.forms, self._form(self._wanted(name))])
             self._changed()
 
     def _remove(self, form: EntryForm) -> None:
