@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
-from workbench.core.delays.base import DelayModel, Keyed
+from workbench.core.delays.base import DelayModel, Keyed, PerSample
 
 
-class ShiftedExponential(DelayModel):
+class ShiftedExponential(PerSample):
     """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too.
 
     >>> model = ShiftedExponential(shift=1e-3, rate=1e3)
@@ -33,7 +33,7 @@ class ShiftedExponential(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * (shift + E / rate)."""
-        return np.asarray(samples * (self.shift + draw[0] / self.rate))
+        return np.asarray(self.work(samples) * (self.shift + draw[0] / self.rate))
 
 
 class Exponential(DelayModel):
@@ -86,7 +86,7 @@ class TwoPart(DelayModel):
         return np.asarray(share * (self.t2 + draw[1] / self.lambda2))
 
 
-class Constant(DelayModel):
+class Constant(PerSample):
     """No randomness: samples * shift.
 
     >>> model = Constant(shift=0.5)
@@ -103,10 +103,10 @@ class Constant(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift."""
-        return np.asarray(samples * self.shift + 0.0 * draw[0])
+        return np.asarray(self.work(samples) * self.shift + 0.0 * draw[0])
 
 
-class Pareto(DelayModel):
+class Pareto(PerSample):
     """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
 
     >>> model = Pareto()
@@ -124,4 +124,4 @@ class Pareto(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift * draw."""
-        return np.asarray(samples * self.shift * draw[0])
+        return np.asarray(self.work(samples) * self.shift * draw[0])

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
-from workbench.core.delays.base import DelayModel, Keyed
+from workbench.core.delays.base import Keyed, PerSample
 
 
-class Heterogeneous(DelayModel):
+class Heterogeneous(PerSample):
     """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
 
     >>> model = Heterogeneous()
@@ -40,10 +40,10 @@ class Heterogeneous(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift, times `factor` for a straggler."""
-        return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+        return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
 
-class Markov(DelayModel):
+class Markov(PerSample):
     """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
 
     >>> model = Markov()
@@ -67,4 +67,4 @@ class Markov(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift, times `factor` in the slow state."""
-        return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+        return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))

@@ -145,6 +145,7 @@ class RankEngine:
         self.begun = (self.logical, 0.0)  # when the newest model was sent, and how far behind the node was, s
         self.round = setup.first
         self.known_dead: set[int] = set()
+        self.due: list[Callable[[], None]] = []  # what is done when this node waits: nobody waits for it
         self.handlers: dict[type, Callable[[Any], Any]] = {
             Compute: self._compute,
             Send: self._send,
@@ -183,6 +184,7 @@ class RankEngine:
             self.drive(self.program)
         finally:
             self._settle(time.monotonic())  # what is still open
+            self.catch_up()
 
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
         """Answer a program's effects until it ends; returns what it returns."""
@@ -196,6 +198,11 @@ class RankEngine:
                 blame(error, self.setup.scheme, self.rank, self.round)
                 raise
             answer = self.handlers[type(effect)](effect)
+
+    def catch_up(self) -> None:
+        """Do what is due, in order."""
+        while self.due:
+            self.due.pop(0)()
 
     # ---------------------------------------------------------------- time
 
@@ -218,6 +225,9 @@ class RankEngine:
             moved = self._pump()
             if (answer := check()) is not None:
                 return answer
+            if self.due:
+                self.catch_up()
+                continue
             now = self.pumped
             if now >= until:
                 return None
@@ -483,6 +493,7 @@ class RankEngine:
         return self.around.reduce(self, effect)
 
     def _commit(self, effect: Commit) -> Any:
+        self.catch_up()  # it may be about the model as it is
         model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)
         now = time.monotonic()
         self.ledger.commit(effect.round, now, residual)
