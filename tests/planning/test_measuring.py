@@ -92,15 +92,21 @@ def test_every_law_comes_out(delays: dict[str, Any]) -> None:
     assert mean == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize("scheme", [("UC-MMC", {"clusters": 2, "load": 6}), ("GC-MMC", {"clusters": 4, "load": 3, "order": 2})])
-def test_who_answers_part_by_part_waits_for_what_a_task_costs_before(scheme: tuple[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize(
+    "scheme", [("UC-MMC", {"clusters": 2, "load": 6}), ("GC-MMC", {"clusters": 4, "load": 3, "order": 2})]
+)
+def test_who_answers_part_by_part_waits_for_what_a_task_costs_before(
+    scheme: tuple[str, dict[str, Any]],
+) -> None:
     """Where a task takes as long whatever its load, its first part is there no sooner than its last."""
     delays = {"kind": "exponential", "mean": 5e-3}
     found = simulated(truth(delays=delays, seed=3), rounds=60)
     name, args = scheme
     ratios = []
     for each, numbers in (("UMW", {}), (name, args)):
-        e = truth(delays=delays, scheme=each, scheme_args=numbers, problem_args={"samples": 1200, "features": 100})
+        e = truth(
+            delays=delays, scheme=each, scheme_args=numbers, problem_args={"samples": 1200, "features": 100}
+        )
         ratios.append(found.forecast(e, 400).mean / wb.forecast(e, 400).mean)
     assert ratios[1] == pytest.approx(ratios[0], rel=0.05)  # 0.75 where the parts take their share of it all
 

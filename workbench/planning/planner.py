@@ -191,7 +191,11 @@ class _Search:
         self, found: list[Candidate], loss: float | None, tolerance: float
     ) -> tuple[Target, list[Candidate]]:
         """The target; the exact candidates with their step, and those of the others that are worth simulating."""
-        exact, others = [c for c in found if c.exact], [c for c in found if not c.exact]
+        exact, others = [], list[Candidate]()
+        for (
+            c
+        ) in found:  # one with an optimiser of its own goes through other models, the full gradient or not
+            (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
         share = self.effort / (1 + sum(not known.get(name).exact for name in known.names()))
         tuned = bool(self.effort) and not self.base.optimiser_args
         try:
@@ -275,7 +279,7 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = cluster.placed(e, task)
-    return Candidate(placed, task, _expected(cluster, placed, task), built.exact, e.build_optimiser())
+    return Candidate(placed, task, _expected(cluster, placed, task), built.full, e.build_optimiser())
 
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:

@@ -62,7 +62,7 @@ def _later(bar: Bar, rounds: int, t: int) -> None:
 def _run(e: Experiment) -> Commits:
     """What it commits in every round; an exact scheme the same, whoever is late."""
     weights: Sequence[Array | None] = [None] * e.rounds
-    if not e.built_scheme.exact:
+    if not e.built_scheme.full:
         arithmetic = Coefficients(e.plan)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights

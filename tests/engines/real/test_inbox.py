@@ -11,7 +11,19 @@ import pytest
 import workbench as wb
 from workbench.core.delays import DelayStream
 from workbench.core.programs import Lost, after, gather
-from workbench.core.protocol import CODED, LOST, MODEL, Close, Compute, Decode, Message, Node, Recv, Send
+from workbench.core.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    Close,
+    Commit,
+    Compute,
+    Decode,
+    Message,
+    Node,
+    Recv,
+    Send,
+)
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import Ledger
