@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
 from workbench.base.files import atomic_write
@@ -78,20 +79,6 @@ class Recorded(Settings):
         return BYTES_PER_FLOAT * self.floats
 
 
-class WayFit(Settings):
-    """Latency and bandwidth of one way between the master and a worker."""
-
-    latency: float = setting(..., "of the shortest message", "s", ge=0)
-    bandwidth: float | None = setting(None, "empty = too fast to see", "bytes/s", gt=0)
-
-
-class WorkerLink(Settings):
-    """The link between the master and one worker; where clocks differ, both ways are half of the round trip."""
-
-    up: WayFit
-    down: WayFit
-
-
 class Fitted(Settings):
     """The numbers that forecasts need; a profile has them once as measured, and again for resampled rounds."""
 
@@ -137,9 +124,14 @@ class ClusterProfile(Settings):
     problem: str = setting(..., "what the workers computed")
     recorded: tuple[Recorded, ...] = setting(..., "what was measured, by load and model size", min_length=1)
     laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
-    links: tuple[WorkerLink, ...] = setting((), "by worker")
     fitted: Fitted
     resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older(cls, words: Any) -> Any:
+        """Earlier versions also kept every worker's own link, which nothing ever took."""
+        return {k: v for k, v in words.items() if k != "links"} if isinstance(words, dict) else words
 
     def __repr__(self) -> str:
         """A line; the measured times would fill the screen."""
