@@ -191,7 +191,7 @@ class _Search:
         self, found: list[Candidate], loss: float | None, tolerance: float
     ) -> tuple[Target, list[Candidate]]:
         """The target; the exact candidates with their step, and those of the others that are worth simulating."""
-        exact, others = [], list[Candidate]()
+        exact, others = list[Candidate](), list[Candidate]()
         for (
             c
         ) in found:  # one with an optimiser of its own goes through other models, the full gradient or not

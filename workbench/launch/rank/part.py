@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mpi4py import MPI
 
@@ -35,7 +35,7 @@ from workbench.launch.rank.watch import Watch
 from workbench.launch.task import Task, Unpacked, unpacked
 from workbench.trace.records import Arrivals, KeptArrivals, Record
 
-T = TypeVar("T")
+Arrived = Callable[[list[tuple[int, int, int]]], None]
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
 RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
 MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
@@ -85,7 +85,7 @@ class Part:
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link)
         gathers = bool(setup.plan.children[rank])
-        self.arrived = _arrivals(task, self.places, rank) if gathers else _nowhere
+        self.arrived: Arrived = _arrivals(task, self.places, rank) if gathers else _nowhere
         self.engine = RankEngine(setup, self)
         if rank == MASTER:  # what goes up from others must have been written down before
             self.arrived = self._later(self.arrived)
@@ -176,8 +176,8 @@ class Part:
             word = Envelope(0, round, self.rank, 0, 0, self.has.setup.floats, now, now, COMMITTED)
             self.post.send([MASTER], word, self.learner.gradient)
 
-    def _later(self, call: Callable[[T], None]) -> Callable[[T], None]:
-        return lambda argument: self.engine.due.append(partial(call, argument))
+    def _later(self, call: Arrived) -> Arrived:
+        return lambda answers: self.engine.due.append(partial(call, answers))
 
     def _write(self, round: int, residual: float, when: float) -> None:
         assert self.record is not None
