@@ -26,6 +26,7 @@ from workbench.problems import OnData, problem_from
 from workbench.problems.base import Problem
 from workbench.problems.data import PREPARED, catalogue
 from workbench.trace.definitions import classes_of
+from workbench.trace.layout import SPEC, TASK
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, A
     before, how = Experiment(**json.loads(begun["spec"])), json.loads(begun.get("how", "{}"))
     spec = differing(before.model_dump(mode="json"), e.model_dump(mode="json"))
     task = differing(how, {name: options[name] for name in how})
-    for file, changes in (("spec.json", spec), ("task.json", task)):
+    for file, changes in ((SPEC, spec), (TASK, task)):
         for name, was, now in changes:
             raise SettingError(
                 f"{file}: {name} = {now!r}, and the run began with {was!r}; put it back, or start a new run"

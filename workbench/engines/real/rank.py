@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from workbench.base.errors import QuorumLost
@@ -326,10 +327,7 @@ class RankEngine:
             end = self._patience(until)
         limit = until + SAME  # what arrives at the very moment of a bell comes before it
         if (place := self._match(match, limit)) is None:
-
-            def check() -> int | None:
-                return self._match(match, limit)
-
+            check = partial(self._match, match, limit)
             place = self._poll(check, RUNG if self.rung else self._naps(match), end)
             if place is None:
                 self.reach(until)
