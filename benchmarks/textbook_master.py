@@ -75,7 +75,7 @@ def master(comm: MPI.Intracomm, kind: type[Bare], B: np.ndarray, s: int, feature
         receives = [comm.Irecv(answer.buffer, i + 1, 2) for i, answer in enumerate(answers)]
         came = [MPI.Request.Waitany(receives) for _ in range(n - s)]
         weights = np.linalg.lstsq(B[came].T, np.ones(n), rcond=None)[0]
-        model = model - 1e-3 * (weights @ np.stack([answers[i].get(i + 1) for i in came])) / n
+        model = model - 1e-4 * (weights @ np.stack([answers[i].get(i + 1) for i in came])) / n
         MPI.Request.Waitall(receives)
         MPI.Request.Waitall(sends)
     print(rounds / (time.perf_counter() - began), (cpu() - used) / rounds)

@@ -9,6 +9,7 @@ import pytest
 
 from workbench import codes
 from workbench.base.settings import SettingError
+from workbench.codes import checks
 
 GOOD: dict[str, dict[str, Any]] = {
     "bernoulli": {"workers": 6, "parts": 6, "load": 2.0, "seed": 0},
@@ -53,3 +54,24 @@ def test_a_code_is_made_once() -> None:
 def test_the_smallest_uncorrelated_codes(parts: int, orders: list[int], construction: Any) -> None:
     code = codes.uncorrelated(parts, orders, 7, construction)
     assert code.decode(tuple(range(code.needed))).residual < 1e-24
+
+
+def test_large_codes_make_room_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest is kept, whatever its size; small ones are, up to a number."""
+    made: list[int] = []
+
+    @checks.remembered
+    def code(workers: int) -> codes.GradientCode:
+        made.append(workers)
+        return codes.GradientCode(np.ones((workers, workers)), 0)
+
+    monkeypatch.setattr(checks, "ROOM", 8 * (30**2 + 20**2))
+    assert code(20) is code(20)
+    assert code(30) is code(30)
+    assert made == [20, 30]
+    code(20)  # both still fit; the larger one is now the longest unused
+    assert made == [20, 30]
+    code(100)
+    assert code(100) is code(100)
+    code(20)
+    assert made == [20, 30, 100, 20]

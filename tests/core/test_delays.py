@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.core.delays import DelayModel, DelayStream, delay_models, recorded
+from workbench.core.delays import DelayModel, DelayStream, Keyed, delay_models, law_of, recorded
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "data" / "ec2_traces.csv"
 ALIBABA = TRACES.with_name("traces") / "alibaba_job_1.csv"
@@ -305,3 +305,16 @@ def test_recorded_ec2_workers_keep_their_pace() -> None:
     umw = wb.forecast(wb.Experiment(scheme="UMW", **common, delays=delays))
     ignore = wb.forecast(wb.Experiment(scheme="SGD", scheme_args={"stragglers": 1}, **common, delays=delays))
     assert umw.mean > 8 * ignore.mean
+
+
+@given(
+    st.sampled_from(sorted({"constant", "shifted_exponential", "pareto", "heterogeneous", "markov"})),
+    st.floats(0, 1e4),
+)
+def test_what_a_task_costs_before_its_first_sample_comes_once(kind: str, fixed: float) -> None:
+    """As so many samples more, whatever the load; who has none does not begin."""
+    plain, law = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
+    draw = plain.draw(Keyed(3), 0, 4, 0, None)
+    loads = np.array([0, 1, 7, 100])
+    expected = np.where(loads > 0, plain.compute(draw, loads + fixed), 0.0)
+    np.testing.assert_array_equal(law.compute(draw, loads), expected)

@@ -200,17 +200,28 @@ def learnt(*schemes: str) -> Advice:
     return advise(measured(12, "straggle", 1e-4, 1e7), **LEARNT, schemes=list(schemes))
 
 
+def test_distributed_sgd_of_whole_shards_is_exact() -> None:
+    """It goes through the models of every exact scheme; with the full gradient, D-Adam still goes its own way."""
+    by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices}
+    assert {name for name, choice in by_scheme.items() if not choice.exact} == {"SGD"}
+    assert by_scheme["D-SGD"].source == by_scheme["UMW"].source
+    assert by_scheme["D-SGD"].step == by_scheme["UMW"].step
+    assert by_scheme["D-SGD"].rounds == by_scheme["UMW"].rounds
+    assert by_scheme["D-Adam"].source.startswith("simulated")
+    assert not wb.schemes.get("D-SGD")(batch=3).full
+
+
 def test_every_scheme_has_a_step_and_an_optimiser_of_its_own() -> None:
     """SGD's sum of N-S of N answers takes about N/(N-S) times the exact step; CADA is defined with AMSGrad."""
-    by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-Adam").choices}
+    by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices}
     exact = by_scheme["UMW"].experiment.optimiser_args["step"]
-    half = next(c for c in learnt("UMW", "SGD", "D-Adam").choices if c.name == "SGD stragglers 6")
+    half = next(c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices if c.name == "SGD stragglers 6")
     assert 1.2 * exact < half.experiment.optimiser_args["step"] < 3 * exact
     assert half.rounds < 1.6 * by_scheme["UMW"].rounds
     assert by_scheme["D-Adam"].experiment.optimiser == "amsgrad"
     assert by_scheme["D-Adam"].step.startswith("amsgrad rate ")
     assert f"gd step {exact:.3g}" == by_scheme["UMW"].step
-    assert f"with {learnt('UMW', 'SGD', 'D-Adam').best.step}," in learnt("UMW", "SGD", "D-Adam").why
+    assert f"with {learnt('UMW', 'SGD', 'D-Adam').best.step}," in learnt("UMW", "SGD", "D-SGD", "D-Adam").why
 
 
 def test_the_users_optimiser_and_step_are_honoured() -> None:
@@ -227,7 +238,7 @@ def test_the_users_optimiser_and_step_are_honoured() -> None:
 
 
 def test_inexact_schemes_are_marked() -> None:
-    advice = learnt("UMW", "SGD", "D-Adam")
+    advice = learnt("UMW", "SGD", "D-SGD", "D-Adam")
     assert {c.marked[0] for c in advice.choices if not c.exact} == {"≈"}
     assert all(c.marked == c.name for c in advice.choices if c.exact)
     assert set(advice.table.loc[~advice.table["exact"], "scheme"]) == {"SGD", "D-Adam"}
@@ -235,14 +246,14 @@ def test_inexact_schemes_are_marked() -> None:
 
 def test_the_first_choice_does_not_depend_on_who_else_is_asked() -> None:
     whole = learnt("UMW", "GC", "SGD", "CRC", "FRC", "D-Adam")
-    for fewer in (learnt("UMW", "SGD", "D-Adam"), learnt("SGD")):
+    for fewer in (learnt("UMW", "SGD", "D-SGD", "D-Adam"), learnt("SGD")):
         assert fewer.best.scheme == whole.best.scheme == "SGD"
         assert (fewer.best.experiment, fewer.best.seconds) == (whole.best.experiment, whole.best.seconds)
 
 
 def test_headline_order_and_wins_agree() -> None:
     """Of choices one of which is quicker on average, the other more often, both are named."""
-    once = learnt("UMW", "SGD", "D-Adam")
+    once = learnt("UMW", "SGD", "D-SGD", "D-Adam")
     assert once.headline == f"Quickest: {once.best.name}"
     first, second, *others = once.choices
     split = replace(once, choices=(replace(first, sure=0.42), replace(second, sure=0.58), *others))

@@ -83,14 +83,28 @@ def test_changed_data_are_refused_and_put_back_it_goes_on(tmp_path: Path) -> Non
     assert len(resume(run.home).result().rounds) == 200
 
 
+def test_a_task_that_was_changed_is_refused_and_put_back_it_goes_on(tmp_path: Path) -> None:
+    run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
+    task = run.home / "task.json"
+    kept = json.loads(task.read_text())
+    for change in ({"emulate": "nothing"}, {"gradients": True}):
+        task.write_text(json.dumps({**kept, **change}))
+        with pytest.raises(
+            wb.SettingError, match=rf"task.json: {next(iter(change))} = .* the run began with"
+        ):
+            resume(run.home).result()
+    task.write_text(json.dumps(kept))
+    assert len(resume(run.home).result().rounds) == 200
+
+
 def test_recorded_delays_are_data_too(tmp_path: Path) -> None:
     times = recorded(tmp_path / "times.csv", 1e-3)
     e = experiment(table(tmp_path / "own.npy", 1.0), delays={"kind": "replay", "path": str(times)})
     begun = begun_with(e)
-    check_begun(e, begun)
+    check_begun(e, begun, {})
     recorded(times, 2e-3)
     with pytest.raises(wb.SettingError, match=r"delays: '.*times.csv' holds something else"):
-        check_begun(e, begun)
+        check_begun(e, begun, {})
 
 
 def test_a_checkpoint_of_an_older_version_goes_on(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pandas as pd
 from workbench.base.notebooks import execute, shipped
 from workbench.base.settings import SettingError, path_of
 from workbench.figures.gallery.convergence import convergence
+from workbench.figures.inputs import check_traces
 from workbench.figures.save import NoBrowser, save
 from workbench.figures.speedups import common_target, speedups
 from workbench.trace.trace import Trace
@@ -69,10 +70,7 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
     `traces`: one a scheme; the folders are called as they are labelled.
     """
     target = path_of(folder, "folder")
-    if not isinstance(traces, Collection) or not all(isinstance(trace, Trace) for trace in traces):
-        raise SettingError(
-            f"traces = {traces!r:.60}: is no list of traces; give what wb.run and wb.compare return"
-        )
+    check_traces(traces)
     paths = [trace.save(target / trace.label) for trace in traces]
     figure = convergence(traces, target=common_target(traces))
     for suffix in (".html", ".png", ".svg", ".pdf"):

@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from functools import lru_cache, wraps
+from collections.abc import Callable, Hashable, Iterable
+from functools import wraps
+from threading import Lock
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from workbench.base.kinds import slip
 from workbench.base.settings import SettingError, unknown_name
 
+KEPT, ROOM = 32, 2**28  # codes that are remembered, and bytes
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def remembered(make: Callable[P, R]) -> Callable[P, R]:
-    """Keep the last 32 codes; refuse arguments of another kind than the function says.
+    """Keep the newest codes, 32 at most, in `ROOM` or one; refuse arguments of another kind than the function says.
 
     >>> remembered(lambda workers: workers)(3)
     3
     """
-
-    @lru_cache(maxsize=32, typed=True)  # typed: True and 2.0 must not be found under 1 and 2
-    def known(*args: P.args, **named: P.kwargs) -> R:
-        kinds_fit(make, args, named)
-        return make(*args, **named)
+    kept: dict[Hashable, R] = {}
+    lock = Lock()
 
     @wraps(make)
     def called(*args: P.args, **named: P.kwargs) -> R:
+        # Types, too: True and 2.0 must not be found under 1 and 2.
+        key = (args, *map(type, args), *((name, value, type(value)) for name, value in sorted(named.items())))
         try:
-            return known(*args, **named)  # type: ignore[arg-type]  # what has no hash ends below
+            with lock:
+                found = kept.pop(key, None)
         except TypeError:  # such as of a list, which cannot be looked up
             kinds_fit(make, args, named)
             raise
+        if found is None:
+            kinds_fit(make, args, named)
+            found = make(*args, **named)
+        with lock:
+            kept[key] = found
+            while len(kept) > 1 and (len(kept) > KEPT or sum(map(_bytes, kept.values())) > ROOM):
+                del kept[next(iter(kept))]  # the longest unused
+        return found
 
     return called
+
+
+def _bytes(code: object) -> int:
+    """Of what is large in a code."""
+    arrays = [getattr(code, "matrix", None), *(span.null for span in getattr(code, "spans", ()))]
+    return sum(getattr(array, "nbytes", 0) for array in arrays)
 
 
 def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[str, Any]) -> None:

@@ -45,6 +45,11 @@ class Scheme(Family):
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue("scheme", "workbench.schemes", "workbench.schemes")
 
+    @property
+    def full(self) -> bool:
+        """Does it commit the full gradient with these very numbers? Where `exact` says so it always does."""
+        return self.exact
+
     @classmethod
     def candidates(cls, workers: int) -> Iterable[dict[str, Any]]:
         """Numbers (`scheme_args`) that the planner tries with so many workers; `check` refuses what does not fit.

@@ -41,12 +41,13 @@ class Series(NamedTuple):
 def named(traces: Sequence[Trace]) -> list[Series]:
     """Give every trace its label (scheme, and what differs where it occurs more than once) and its look."""
     traces = [traces] if isinstance(traces, Trace) else traces
-    _check(traces)
+    check_traces(traces)
     looks = styles(trace.experiment.scheme for trace in traces)
     return [Series(*each) for each in zip(labels(traces), looks, traces, strict=True)]
 
 
-def _check(traces: Sequence[Trace]) -> None:
+def check_traces(traces: Sequence[Trace]) -> None:
+    """Raise `SettingError` where that is no list of traces, or an empty one."""
     if not isinstance(traces, Collection):
         raise SettingError(
             f"traces = {traces!r:.60}: is no list of traces; give what wb.run and wb.compare return"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench.base.settings import SettingError, check_kind, unknown_name
 from workbench.base.types import Array
-from workbench.figures.inputs import Series, named
+from workbench.figures.inputs import Series, check_traces, named
 from workbench.trace.trace import Trace
 
 RISING = frozenset(
@@ -76,6 +76,7 @@ def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
     >>> bool(common_target(traces) < traces[0].initial["loss"])
     True
     """
+    check_traces(traces)
     return float(max(np.nanmin(trace.columns[metric]) for trace in traces))
 
 

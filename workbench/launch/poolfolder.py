@@ -31,6 +31,7 @@ from workbench.launch.processes import Place
 
 SAY = "workbench:"  # begins a line that a rank prints for the supervisor: up, done, or failed and why
 SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
+PREFIX = "straggler-workbench-"  # of a pool's folder there
 ARRAYS = "task.npz"  # in the run folder: what a task has besides words
 
 
@@ -146,7 +147,13 @@ class PoolFolder:
 
 def shared(folder: Path) -> Path:
     """Where the ranks of a pool that is alone on this machine share memory."""
-    return SHARED / f"straggler-workbench-{folder.name}"
+    return SHARED / f"{PREFIX}{folder.name}"
+
+
+def left_in_memory() -> list[str]:
+    """Names of the pools of which there is such a folder of this user's."""
+    found = [path for path in SHARED.glob(f"{PREFIX}*") if path.stat().st_uid == os.getuid()]
+    return [path.name.removeprefix(PREFIX) for path in found]
 
 
 def kept_in(place: Path) -> dict[str, str]:

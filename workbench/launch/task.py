@@ -27,6 +27,7 @@ from workbench.problems import OnData, problem_from
 from workbench.problems.base import Problem
 from workbench.problems.data import PREPARED, catalogue
 from workbench.trace.definitions import definitions_of
+from workbench.trace.layout import SPEC, TASK
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def task_of(
         model, state = problem.start(), e.build_optimiser().start(problem)
     crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
     arrays = pack(e.plan, model, state)
-    begun, own = begun_with(e), definitions_of(e)
+    begun, own = begun_with(e) | {"how": _how(options)}, definitions_of(e)
     words = {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", **options}
     return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
 
@@ -98,21 +99,29 @@ def begun_with(e: Experiment) -> dict[str, str]:
     }
 
 
-def check_begun(e: Experiment, begun: Mapping[str, str]) -> None:
-    """Raise `SettingError` where spec or data are not what a run's checkpoint was written with, and say what changed.
+def _how(options: Mapping[str, Any]) -> str:
+    """Of a task's options, as JSON, those that say what its files mean."""
+    return json.dumps({name: options.get(name, getattr(Task, name)) for name in ("emulate", "gradients")})
+
+
+def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    """Raise `SettingError` where spec, options or data are not what a run's checkpoint was written with: say which.
 
     Checkpoints of older versions do not say.
     """
     if not begun:
         return
-    before = Experiment(**json.loads(begun["spec"]))
-    for name, was, now in differing(before.model_dump(mode="json"), e.model_dump(mode="json")):
-        raise SettingError(
-            f"spec.json: {name} = {now!r}, and the run began with {was!r}; put it back, or start a new run"
-        )
-    now = begun_with(e)
+    before, how = Experiment(**json.loads(begun["spec"])), json.loads(begun.get("how", "{}"))
+    spec = differing(before.model_dump(mode="json"), e.model_dump(mode="json"))
+    task = differing(how, {name: options[name] for name in how})
+    for file, changes in ((SPEC, spec), (TASK, task)):
+        for name, was, now in changes:
+            raise SettingError(
+                f"{file}: {name} = {now!r}, and the run began with {was!r}; put it back, or start a new run"
+            )
+    found = begun_with(e)
     for name, of in (("data", e.problem_args.get("data")), ("delays", getattr(e.delays, "path", None))):
-        if now[name] != begun[name]:
+        if found[name] != begun[name]:
             raise SettingError(
                 f"{name}: {of!r} holds something else than when the run began; put it back, or start a new run"
             )

@@ -12,6 +12,8 @@ from workbench.base.settings import Settings, setting
 from workbench.base.types import Array
 from workbench.core.odds import port
 
+MOST = 1e4  # times as much as the samples: all of it
+
 # ---------------------------------------------------------------- the cost of work
 
 
@@ -26,6 +28,12 @@ class Work(Settings):
     def seconds(self, samples: float, floats: float) -> float:
         """Seconds for so much work."""
         return float(np.dot(_powers(samples, floats), list(vars(self).values())))
+
+    def before(self, samples: float, floats: float) -> float:
+        """What it costs before the first sample, over what the samples cost; `MOST` where these cost nothing."""
+        begin = self.seconds(0, floats)
+        rest = self.seconds(samples, floats) - begin
+        return min(begin / rest, MOST) if rest > 0 else MOST
 
 
 def _powers(samples: float, floats: float) -> list[float]:

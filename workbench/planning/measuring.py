@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workbench import clusters, problems
 from workbench.base.settings import SettingError
@@ -23,7 +22,7 @@ from workbench.experiment import Experiment
 from workbench.planning.laws import Law, assess, laws_of, refit
 from workbench.planning.linkfit import PortFit, fit_line, fit_port, fit_work
 from workbench.planning.observing import WARM, Observed, observe
-from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded, WayFit, WorkerLink
+from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
 from workbench.running.bar import Bar
 from workbench.running.real import RealRun, start_real
 from workbench.running.simulated import timeline
@@ -83,7 +82,8 @@ def profile(
     measured = grid(_count(workers, like), like, rounds, seed)
     with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
         found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM))
-    return _put_together(cluster, measured, found, _hosts(hosts, state), resamples, seed, progress)
+    with Bar("resampling", "fit", resamples, progress) as bar:
+        return _fitted(cluster, measured[0], found, _hosts(hosts, state), resamples, seed, bar)
 
 
 def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
@@ -103,7 +103,7 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
 
     measured = grid(truth.workers, None, rounds, truth.seed)
     found, hosts = _measured(measured, ran)
-    return _put_together("simulated", measured, found, _hosts(hosts, None), resamples, seed, False)
+    return _fitted("simulated", measured[0], found, _hosts(hosts, None), resamples, seed)
 
 
 def _count(workers: int | None, like: Experiment | None) -> int:
@@ -219,20 +219,14 @@ def _measured(experiments: Sequence[Experiment], ran: Ran) -> tuple[list[Observe
 # ---------------------------------------------------------------- from moments to a profile
 
 
-Laws = Sequence[Delays | None]
+Kinds = (
+    Sequence[str | None] | str
+)  # of each load's law (None: recorded times are replayed), or of one for all
+Laws = tuple[Delays | None, ...]
 
 
-def fit_all(
-    found: Sequence[Observed],
-    kinds: Sequence[str | None] | str,
-    near: PortFit | None = None,
-    workers: NDArray[np.int64] | None = None,
-) -> tuple[Fitted, list[Array]]:
-    """Fit everything; also every load's times.
-
-    `kinds`: of each load's law (None: recorded times are replayed), or the kind of one law for all of them. `near`: a
-    fit to much the same rounds. `workers`: whose times the laws are fitted to (default: everybody's, once).
-    """
+def fit_all(found: Sequence[Observed], near: PortFit | None = None) -> tuple[Fitted, list[Array]]:
+    """Fit everything but the laws; also every load's times. `near`: a fit to much the same rounds."""
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])
@@ -241,13 +235,7 @@ def fit_all(
     times = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
     typical = [float(np.median(t)) for t in times]
     work = fit_work([each.samples for each in found], [each.floats for each in found], typical)
-    laws = tuple(_laws([t if workers is None else t[:, workers] for t in _relative(times)], kinds))
-    return Fitted(port=port, work=work, typical=_short(typical), decode_rate=rate, laws=laws), times
-
-
-def _relative(times: Sequence[Array]) -> list[Array]:
-    """Each load's times over their median."""
-    return [t / np.median(t) for t in times]
+    return Fitted(port=port, work=work, typical=_short(typical), decode_rate=rate, laws=()), times
 
 
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
@@ -258,13 +246,18 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
 
 
-def _laws(relative: Sequence[Array], kinds: Sequence[str | None] | str) -> Laws:
+def _relative(times: Sequence[Array]) -> list[Array]:
+    """Each load's times over their median."""
+    return [t / np.median(t) for t in times]
+
+
+def _laws(relative: Sequence[Array], kinds: Kinds) -> Laws:
     if isinstance(kinds, str):
-        return [refit(np.concatenate(relative), kinds)] * len(relative)
-    return [None if kind is None else refit(t, kind) for t, kind in zip(relative, kinds, strict=True)]
+        return (refit(np.concatenate(relative), kinds),) * len(relative)
+    return tuple(None if kind is None else refit(t, kind) for t, kind in zip(relative, kinds, strict=True))
 
 
-def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Sequence[str | None] | str]:
+def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
     """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
     relative = _relative(times)
     for law in laws_of(np.concatenate(relative)):
@@ -275,49 +268,39 @@ def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Sequenc
     return alone, [best.delays.kind if best.fits else None for best, *_ in alone]
 
 
-def _put_together(
+def _fitted(
     cluster: str,
-    experiments: Sequence[Experiment],
+    first: Experiment,
     found: Sequence[Observed],
     hosts: tuple[Host, ...],
     resamples: int,
     seed: int,
-    progress: bool,
+    bar: Bar | None = None,
 ) -> ClusterProfile:
-    laws, kinds = judged(fit_all(found, [None] * len(found))[1])
-    fitted, times = fit_all(found, kinds)
+    """From moments to a profile; fitted again to rounds and, as laws speak of new ones, workers that are drawn anew."""
+    fitted, times = fit_all(found)
+    laws, kinds = judged(times)
+    rng, again = np.random.default_rng(seed), []
+    for k in range(resamples):
+        drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port)
+        workers = rng.integers(0, first.workers, (first.workers,))
+        again.append(drawn.replace(laws=_laws([t[:, workers] for t in _relative(theirs)], kinds)))
+        if bar is not None:
+            bar.update(k + 1)
     return ClusterProfile(
         cluster=cluster,
-        workers=experiments[0].workers,
+        workers=first.workers,
         hosts=hosts,
         one_clock=not any(each.apart for each in found),
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seed=seed,
         versions=versions(),
-        problem=experiments[0].problem,
+        problem=first.problem,
         recorded=tuple(_recorded(each, fitted.port, t) for each, t in zip(found, times, strict=True)),
         laws=laws,
-        links=tuple(_link(found, fitted.port, i) for i in range(experiments[0].workers)),
-        fitted=fitted,
-        resampled=tuple(_again(found, kinds, fitted.port, resamples, seed, progress)),
+        fitted=fitted.replace(laws=_laws(_relative(times), kinds)),
+        resampled=tuple(again),
     )
-
-
-def _again(
-    found: Sequence[Observed],
-    kinds: Sequence[str | None] | str,
-    near: PortFit,
-    resamples: int,
-    seed: int,
-    progress: bool,
-) -> Iterator[Fitted]:
-    """The same fits to rounds drawn again, as often as wanted; laws speak of new workers, so these are drawn too."""
-    rng, n = np.random.default_rng(seed), found[0].end.shape[1]
-    with Bar("resampling", "fit", resamples, progress) as bar:
-        for k in range(resamples):
-            again = [each.drawn_again(rng) for each in found]
-            yield fit_all(again, kinds, near, rng.integers(0, n, (n,)))[0]
-            bar.update(k + 1)
 
 
 def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
@@ -340,23 +323,6 @@ def _short(row: Array | Sequence[float]) -> tuple[float, ...]:
 
 def _quantiles(values: Array) -> tuple[float, ...]:
     return _short(np.quantile(values, QUANTILES))
-
-
-def _link(found: Sequence[Observed], port: PortFit, worker: int) -> WorkerLink:
-    """Latency and bandwidth of one worker's ways."""
-    ups = [each.ways_up(port)[:, worker] for each in found]
-    downs = [each.came[:, worker] - each.left[:, worker] for each in found]
-    if any(each.apart for each in found):
-        ups = downs = [(up + down) / 2 for up, down in zip(ups, downs, strict=True)]
-    lengths = np.concatenate(
-        [np.full(len(u), each.answers.bytes) for each, u in zip(found, ups, strict=True)]
-    )
-    return WorkerLink(up=_way(lengths, ups), down=_way(lengths, downs))
-
-
-def _way(lengths: Array, seconds: Sequence[Array]) -> WayFit:
-    start, rate = fit_line(lengths, np.maximum(np.concatenate(seconds), 0.0))
-    return WayFit(latency=start, bandwidth=rate)
 
 
 def _hosts(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:

@@ -192,7 +192,9 @@ class _Search:
         self, found: list[Candidate], loss: float | None, tolerance: float
     ) -> tuple[Target, list[Candidate]]:
         """The target; the exact candidates with their step, and those of the others that are worth simulating."""
-        exact, others = [c for c in found if c.exact], [c for c in found if not c.exact]
+        exact, others = list[Candidate](), list[Candidate]()
+        for c in found:  # with an optimiser of its own it goes through other models, the full gradient or not
+            (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
         share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
         tuned = bool(self.effort) and not self.base.optimiser_args
         try:
@@ -276,9 +278,8 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = cluster.placed(e, task)
-    return Candidate(
-        placed, task, _expected(cluster, placed, task), _follows(type(built)), e.build_optimiser()
-    )
+    follows = built.full and not built.delayed
+    return Candidate(placed, task, _expected(cluster, placed, task), follows, e.build_optimiser())
 
 
 def _follows(scheme: type[Scheme]) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
 from workbench.base.files import atomic_write
@@ -78,20 +79,6 @@ class Recorded(Settings):
         return BYTES_PER_FLOAT * self.floats
 
 
-class WayFit(Settings):
-    """Latency and bandwidth of one way between the master and a worker."""
-
-    latency: float = setting(..., "of the shortest message", "s", ge=0)
-    bandwidth: float | None = setting(None, "empty = too fast to see", "bytes/s", gt=0)
-
-
-class WorkerLink(Settings):
-    """The link between the master and one worker; where clocks differ, both ways are half of the round trip."""
-
-    up: WayFit
-    down: WayFit
-
-
 class Fitted(Settings):
     """The numbers that forecasts need; a profile has them once as measured, and again for resampled rounds."""
 
@@ -137,9 +124,14 @@ class ClusterProfile(Settings):
     problem: str = setting(..., "what the workers computed")
     recorded: tuple[Recorded, ...] = setting(..., "what was measured, by load and model size", min_length=1)
     laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
-    links: tuple[WorkerLink, ...] = setting((), "by worker")
     fitted: Fitted
     resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older(cls, words: Any) -> Any:
+        """Earlier versions also kept every worker's own link, which nothing ever took."""
+        return {k: v for k, v in words.items() if k != "links"} if isinstance(words, dict) else words
 
     def __repr__(self) -> str:
         """A line; the measured times would fill the screen."""
@@ -173,7 +165,8 @@ class ClusterProfile(Settings):
     def delays(self, samples: float, floats: int, fitted: Fitted | None = None) -> Delays:
         """Delay model for workers that go through that many samples of a model with that many parameters.
 
-        What a task costs whatever its load is spread over its samples, so the model holds for that load.
+        What the fitted work costs whatever its samples comes before the first of them: who answers part by part has
+        to wait for it, too.
 
         Parameters
         ----------
@@ -186,9 +179,11 @@ class ClusterProfile(Settings):
         """
         numbers = fitted or self.fitted
         place = self.nearest(samples, floats)
-        per_sample = max(self.seconds(samples, floats, numbers), 1e-12) / samples
+        fixed = numbers.work.before(samples, floats) * samples
+        per_sample = max(self.seconds(samples, floats, numbers), 1e-12) / (samples + fixed)
         law = numbers.laws[place]
-        return self.replay(place, per_sample) if law is None else scaled(law, per_sample)
+        found = self.replay(place, per_sample) if law is None else scaled(law, per_sample)
+        return found.model_copy(update={"fixed": fixed})
 
     def replay(self, place: int, per_sample: float | None = None) -> Replay:
         """Recorded times of one measured load, scaled to that many typical seconds a sample (default: as recorded).
@@ -370,20 +365,20 @@ def _with_leftovers(e: Experiment, ends: Array, seed: int, cut: float) -> Array:
 
 
 def scaled(law: Delays, factor: float) -> Delays:
-    """The same law with times that are `factor` times longer; what is multiplied stands in the fields' units.
+    """The same law for samples that are `factor` times as much work; what is multiplied stands in the fields' units.
 
     >>> from workbench.core.delays import ShiftedExponential
     >>> scaled(ShiftedExponential(shift=1.0, rate=4.0), 2.0)
     ShiftedExponential(kind='shifted_exponential', shift=2.0, rate=2.0, per='worker')
     """
-    powers = {"s/sample": factor, "samples/s": 1 / factor}
+    powers = {"s/sample": factor, "samples/s": 1 / factor, "samples": 1 / factor}
     changes = {
         name: getattr(law, name) * powers[unit]
         for name, field in type(law).model_fields.items()
         if (unit := unit_of(field)) in powers
     }
     if isinstance(law, Replay):
-        changes["scale"] = law.scale * factor
+        changes |= {"scale": law.scale * factor, "samples": law.samples}
     # All fields set: an experiment that is changed must know the kind.
     return type(law)(**{**law.model_dump(), **changes})
 

@@ -71,7 +71,7 @@ def _later(bar: Bar, rounds: int, t: int) -> None:
 def _run(e: Experiment) -> Commits:
     """What it commits in every round; an exact scheme whole gradients, whoever is late, mostly at its own model."""
     weights: Sequence[Decoding] = [None] * e.rounds
-    if not e.built_scheme.exact or e.built_scheme.delayed:
+    if not e.built_scheme.full or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights

@@ -193,7 +193,7 @@ class RealRun(Run):
         if (self.home / CHECKPOINT).is_file():
             records.check_kept(self.home)
             last = records.read_checkpoint(self.home)
-            check_begun(self.experiment, last.begun)
+            check_begun(self.experiment, last.begun, words)
             done, model, state = last.rounds, last.model, last.state
         offset = records.rewind(self.home, done, self.experiment.build_problem().size)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes.checks import groups_divide
@@ -69,6 +70,12 @@ class DSGD(MiniBatches):
     name: ClassVar[str] = "D-SGD"
     title: ClassVar[str] = "Distributed SGD"
     paper: ClassVar[str] = "Zhu et al. 2022, section VI"
+
+    @property
+    @override
+    def full(self) -> bool:
+        """Without mini-batches the whole shards' gradients add up to it."""
+        return self.batch is None
 
     def program(self, node: Node) -> Program:
         """Master or worker."""

@@ -11,7 +11,19 @@ import pytest
 import workbench as wb
 from workbench.core.delays import DelayStream
 from workbench.core.programs import Lost, after, gather
-from workbench.core.protocol import CODED, LOST, MODEL, Close, Compute, Decode, Message, Node, Recv, Send
+from workbench.core.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    Close,
+    Commit,
+    Compute,
+    Decode,
+    Message,
+    Node,
+    Recv,
+    Send,
+)
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import Ledger
@@ -173,3 +185,19 @@ def test_a_round_with_a_deadline_has_its_time_after_the_master_was_held_up(
         engine.handlers[Send](Send(node.children, MODEL, round, node.model))
         got, _ = engine.drive(gather(node, round, after(0.02), Lost()))
         assert got  # all four, unless this test is held up itself
+
+
+def test_what_is_due_is_done_when_the_node_waits_and_before_the_model_changes() -> None:
+    """In order; what is here already is taken without it, a commit and the end of a run are not."""
+    post = Letters([(1, 0), (2, 0)], [], [(3, 0)])
+    engine, done = master(post), list[str]()
+    taken(engine, 0)
+    engine.due += [lambda: done.append("first"), lambda: done.append("second")]
+    assert taken(engine, 0) == (2, 0)
+    assert not done
+    assert taken(engine, 0) == (3, 0)
+    assert done == ["first", "second"]
+    before = engine.learner.model
+    engine.due.append(lambda: done.append(str(engine.learner.model is before)))
+    engine.handlers[Commit](Commit(0.0, 0))
+    assert done[2:] == ["True"]

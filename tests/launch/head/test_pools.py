@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from workbench.base.files import private_folder
 from workbench.clusters.warm import Pools
+from workbench.launch import poolfolder
 from workbench.launch.head import pools
 from workbench.launch.poolfolder import SHARED, PoolFolder, shared
 from workbench.launch.processes import Place, here, is_alive
@@ -73,6 +75,26 @@ def test_a_pool_whose_supervisor_was_killed_before_it_was_up_is_swept_away(
     folder = folder.rename(folder.with_name(f"{dead}-abc"))
     pools.sweep()
     assert folder.exists() == stays
+
+
+def test_what_killed_pools_left_in_memory_is_swept_away(
+    dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where their own folder has gone; that of a pool whose client is alive stays."""
+    monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path / "pools"))
+    monkeypatch.setattr(poolfolder, "SHARED", tmp_path)
+    left, used, others = (
+        tmp_path / name
+        for name in (
+            f"straggler-workbench-{dead}-abc-local.pool",
+            f"straggler-workbench-{os.getpid()}-abc-local.pool",
+            "another",
+        )
+    )
+    for folder in (left, used, others):
+        folder.mkdir()
+    pools.sweep()
+    assert [folder.exists() for folder in (left, used, others)] == [False, True, True]
 
 
 def test_processes_that_the_system_hides_are_there(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def test_a_choice_shows_the_fields_of_what_is_chosen() -> None:
     delays.on_change(heard.append)
     types(delays, shift="1e-4", rate="5")
     types(delays, kind="pareto")
-    assert [line.name for line in delays.lines] == ["kind", "shift", "shape"]
+    assert [line.name for line in delays.lines] == ["kind", "fixed", "shift", "shape"]
     assert delays.settings() == {"shift": 1e-4}  # the same number in the same unit stays
     assert heard[-1] == {"kind"}
     types(delays, kind="two_part")

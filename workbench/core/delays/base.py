@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, SerializeAsAny, SerializerFunctionWrapHand
 from pydantic_core import PydanticKnownError
 
 from workbench.base.plugins import Catalogue, Family
+from workbench.base.settings import setting
 from workbench.base.types import Array
 from workbench.core.plan import Plan
 
@@ -70,6 +71,23 @@ class DelayModel(Family):
     def sending(self, draw: Array, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""
         return None
+
+
+class PerSample(DelayModel):
+    """Base of the laws under which a worker's time grows with its samples: what beginning costs, too, are samples.
+
+    >>> from workbench.core.delays import Constant
+    >>> Constant(shift=2.0, fixed=3.0).compute(np.zeros((1, 2)), np.array([0, 1])).tolist()
+    [0.0, 8.0]
+    """
+
+    fixed: float = setting(
+        0.0, "what a task costs before its first sample, as so many samples more", "samples", ge=0
+    )
+
+    def work(self, samples: NDArray[Any]) -> NDArray[Any]:
+        """Samples to take time for; who has none does not begin."""
+        return np.where(np.asarray(samples) > 0, samples + self.fixed, 0.0) if self.fixed else samples
 
 
 def law_of(value: Any) -> DelayModel:

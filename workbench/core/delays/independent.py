@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
-from workbench.core.delays.base import DelayModel, Keyed
+from workbench.core.delays.base import DelayModel, Keyed, PerSample
 
 
-class ShiftedExponential(DelayModel):
+class ShiftedExponential(PerSample):
     """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too.
 
     >>> model = ShiftedExponential(shift=1e-3, rate=1e3)
@@ -33,15 +33,15 @@ class ShiftedExponential(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * (shift + E / rate)."""
-        return np.asarray(samples * (self.shift + draw[0] / self.rate))
+        return np.asarray(self.work(samples) * (self.shift + draw[0] / self.rate))
 
     def expected(self, samples: int) -> float:
         """Samples * (shift + 1 / rate)."""
-        return samples * (self.shift + 1 / self.rate)
+        return (samples + self.fixed) * (self.shift + 1 / self.rate)
 
     def quantile(self, q: float, samples: int) -> float:
         """Samples * (shift - log(1 - q) / rate)."""
-        return float(samples * (self.shift - np.log1p(-q) / self.rate))
+        return float((samples + self.fixed) * (self.shift - np.log1p(-q) / self.rate))
 
 
 class Exponential(DelayModel):
@@ -110,7 +110,7 @@ class TwoPart(DelayModel):
         return np.asarray(share * (self.t2 + draw[1] / self.lambda2))
 
 
-class Constant(DelayModel):
+class Constant(PerSample):
     """No randomness: samples * shift.
 
     >>> model = Constant(shift=0.5)
@@ -127,18 +127,18 @@ class Constant(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift."""
-        return np.asarray(samples * self.shift + 0.0 * draw[0])
+        return np.asarray(self.work(samples) * self.shift + 0.0 * draw[0])
 
     def expected(self, samples: int) -> float:
         """Samples * shift."""
-        return samples * self.shift
+        return (samples + self.fixed) * self.shift
 
     def quantile(self, q: float, samples: int) -> float:
         """The same for all."""
         return self.expected(samples)
 
 
-class Pareto(DelayModel):
+class Pareto(PerSample):
     """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
 
     >>> model = Pareto()
@@ -156,12 +156,12 @@ class Pareto(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift * draw."""
-        return np.asarray(samples * self.shift * draw[0])
+        return np.asarray(self.work(samples) * self.shift * draw[0])
 
     def expected(self, samples: int) -> float | None:
         """Samples * shift * shape / (shape - 1); of a tail without variance the mean of draws says little of it."""
-        return samples * self.shift * self.shape / (self.shape - 1) if self.shape > 2 else None
+        return (samples + self.fixed) * self.shift * self.shape / (self.shape - 1) if self.shape > 2 else None
 
     def quantile(self, q: float, samples: int) -> float:
         """Samples * shift * (1 - q)^(-1 / shape)."""
-        return float(samples * self.shift * (1 - q) ** (-1 / self.shape))
+        return float((samples + self.fixed) * self.shift * (1 - q) ** (-1 / self.shape))

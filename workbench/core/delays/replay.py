@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, setting, user_path
 from workbench.base.types import Array
-from workbench.core.delays.base import DelayModel, Keyed
+from workbench.core.delays.base import Keyed, PerSample
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Replay(DelayModel):
+class Replay(PerSample):
     r"""A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
 
     A worker takes the times of one recorded worker, drawn for the run, from a drawn start and in recorded order,
@@ -88,7 +88,7 @@ class Replay(DelayModel):
         """Seconds: recorded seconds * scale * samples / recorded samples; as recorded: * scale."""
         if self.as_recorded:
             return np.broadcast_to(draw[0] * self.scale, np.shape(samples)).copy()
-        return np.asarray(draw[0] * (self.scale / self.samples) * samples)
+        return np.asarray(draw[0] * (self.scale / self.samples) * self.work(samples))
 
 
 def recorded(

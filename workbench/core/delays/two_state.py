@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
-from workbench.core.delays.base import DelayModel, Keyed
+from workbench.core.delays.base import Keyed, PerSample
 
 
-class Heterogeneous(DelayModel):
+class Heterogeneous(PerSample):
     """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
 
     >>> model = Heterogeneous()
@@ -40,7 +40,7 @@ class Heterogeneous(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift, times `factor` for a straggler."""
-        return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+        return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
     @property
     def _share(self) -> float:
@@ -49,14 +49,14 @@ class Heterogeneous(DelayModel):
 
     def expected(self, samples: int) -> float:
         """Samples * shift * (1 + share of the stragglers * (factor - 1))."""
-        return samples * self.shift * (1 + self._share * (self.factor - 1))
+        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
 
     def quantile(self, q: float, samples: int) -> float:
         """That of a worker that does not straggle, up to the share of those that do not."""
-        return samples * self.shift * (1.0 if q <= 1 - self._share else self.factor)
+        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)
 
 
-class Markov(DelayModel):
+class Markov(PerSample):
     """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
 
     >>> model = Markov()
@@ -80,7 +80,7 @@ class Markov(DelayModel):
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Seconds: samples * shift, times `factor` in the slow state."""
-        return np.asarray(samples * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+        return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
     @property
     def _share(self) -> float:
@@ -89,8 +89,8 @@ class Markov(DelayModel):
 
     def expected(self, samples: int) -> float:
         """Samples * shift * (1 + share of the slow rounds * (factor - 1))."""
-        return samples * self.shift * (1 + self._share * (self.factor - 1))
+        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
 
     def quantile(self, q: float, samples: int) -> float:
         """That of the fast state, up to the share of its rounds."""
-        return samples * self.shift * (1.0 if q <= 1 - self._share else self.factor)
+        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)

@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from workbench.base.errors import QuorumLost
@@ -145,6 +146,7 @@ class RankEngine:
         self.begun = (self.logical, 0.0)  # when the newest model was sent, and how far behind the node was, s
         self.round = setup.first
         self.known_dead: set[int] = set()
+        self.due: list[Callable[[], None]] = []  # what is done when this node waits: nobody waits for it
         self.handlers: dict[type, Callable[[Any], Any]] = {
             Compute: self._compute,
             Send: self._send,
@@ -183,6 +185,7 @@ class RankEngine:
             self.drive(self.program)
         finally:
             self._settle(time.monotonic())  # what is still open
+            self.catch_up()
 
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
         """Answer a program's effects until it ends; returns what it returns."""
@@ -200,6 +203,11 @@ class RankEngine:
             except Exception as error:
                 blame(error, self.setup.scheme, self.rank, self.round)
                 raise
+
+    def catch_up(self) -> None:
+        """Do what is due, in order."""
+        while self.due:
+            self.due.pop(0)()
 
     # ---------------------------------------------------------------- time
 
@@ -222,6 +230,9 @@ class RankEngine:
             moved = self._pump()
             if (answer := check()) is not None:
                 return answer
+            if self.due:
+                self.catch_up()
+                continue
             now = self.pumped
             if now >= until:
                 return None
@@ -320,10 +331,7 @@ class RankEngine:
             end = self._patience(until)
         limit = until + SAME  # what arrives at the very moment of a bell comes before it
         if (place := self._match(match, limit)) is None:
-
-            def check() -> int | None:
-                return self._match(match, limit)
-
+            check = partial(self._match, match, limit)
             place = self._poll(check, RUNG if self.rung else self._naps(match), end)
             if place is None:
                 self.reach(until)
@@ -493,6 +501,7 @@ class RankEngine:
 
     def _commit(self, effect: Commit) -> Any:
         self._note()
+        self.catch_up()  # it may be about the model as it is
         model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)
         now = time.monotonic()
         self.ledger.commit(effect.round, now, residual)

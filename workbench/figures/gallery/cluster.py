@@ -10,6 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.types import Array
+from workbench.figures.inputs import plural
 from workbench.figures.style import (
     BLUE,
     GREEN,
@@ -76,7 +77,7 @@ def _about(measured: ClusterProfile) -> list[str]:
     notes = measured.notes()
     when, problem = measured.date[:16].replace("T", " "), measured.problem.replace("_", " ")
     start = f"measured {when} UTC, {measured.workers} workers, {problem}"
-    more = notes[0] if notes else f"{len(measured.hosts)} hosts"
+    more = notes[0] if notes else plural(len(measured.hosts), "host")
     return [start, *wrap(more, LINE)]
 
 

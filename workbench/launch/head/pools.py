@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from typing_extensions import override
 from workbench.base.errors import ClusterError
 from workbench.base.files import private_folder
 from workbench.launch import mpiexec
-from workbench.launch.poolfolder import PoolFolder
+from workbench.launch.poolfolder import PoolFolder, left_in_memory, shared
 from workbench.launch.processes import SUPERVISOR, Place, here, is_alive, ours
 from workbench.launch.reports import Said, quiet
 from workbench.launch.site import Holder, Pool
@@ -242,6 +243,10 @@ def sweep() -> None:
         owner = folder.name.partition("-")[0]
         if owner.isdigit() and not is_alive(int(owner)) and _over(PoolFolder(folder)):
             PoolFolder(folder).remove()
+    for left in left_in_memory():  # of pools whose folders have gone before, or lay elsewhere
+        owner = left.partition("-")[0]
+        if owner.isdigit() and not is_alive(int(owner)) and not (ours(left) or ours(left, SUPERVISOR)):
+            shutil.rmtree(shared(Path(left)), ignore_errors=True)
 
 
 def _over(pool: PoolFolder) -> bool:

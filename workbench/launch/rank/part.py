@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from workbench.launch.rank.watch import Watch
 from workbench.launch.task import Task, Unpacked, unpacked
 from workbench.trace.records import Arrivals, KeptArrivals, Record
 
+Arrived = Callable[[list[tuple[int, int, int]]], None]
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
 RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
 MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
@@ -85,8 +87,10 @@ class Part:
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
         gathers = bool(setup.plan.children[rank])
-        self.arrived = _arrivals(task, self.places, rank) if gathers else _nowhere
+        self.arrived: Arrived = _arrivals(task, self.places, rank) if gathers else _nowhere
         self.engine = RankEngine(setup, self)
+        if rank == MASTER:  # what goes up from others must have been written down before
+            self.arrived = self._later(self.arrived)
         if not self.engine.emulated and _roomy(task, self.places, rank):
             self.engine.eager = EAGER
 
@@ -162,26 +166,32 @@ class Part:
             raise rebuilt(word["error"])
 
     def committed(self, round: int, residual: float) -> None:
-        """A round is committed at this node: rank 0 writes it down, another committer tells rank 0."""
+        """A round is committed at this node: rank 0 writes it down, another committer tells rank 0.
+
+        The next model leaves before that: workers need not wait for a file.
+        """
         if self.record is not None:
-            self._write(round, residual)
+            self.progress = time.monotonic()
+            self.engine.due.append(partial(self._write, round, residual, self.progress))
         elif self.rank == self.has.setup.plan.committers[0]:
             now = time.monotonic()
             word = Envelope(0, round, self.rank, 0, 0, self.has.setup.floats, now, now, COMMITTED)
             self.post.send([MASTER], word, self.learner.gradient)
 
-    def _write(self, round: int, residual: float) -> None:
+    def _later(self, call: Arrived) -> Arrived:
+        return lambda answers: self.engine.due.append(partial(call, answers))
+
+    def _write(self, round: int, residual: float, when: float) -> None:
         assert self.record is not None
         assert self.zero is not None
         counts, learner = self.ledger.counts, self.learner
         row = {
             "round": round,
-            "time": time.monotonic() - self.zero,
+            "time": when - self.zero,
             **{name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")},
             "dead": len(self.post.dead),
             "residual": residual,
         }
-        self.progress = time.monotonic()
         self.record.add(row, learner.model, learner.gradient, learner.state)
         if not learner.finite:  # nobody could take it: the run would wait for answers in vain
             raise Diverged(round)
@@ -224,7 +234,8 @@ class Part:
         for round in range(setup.first, setup.rounds):
             message = engine.handlers[Recv](Recv({COMMITTED: round}))
             self.learner.commit(message.round, message.value, 0.0)
-            self._write(message.round, 0.0)
+            self.progress = time.monotonic()
+            self._write(message.round, 0.0, self.progress)
         self._await(lambda: self.finished.issuperset(setup.plan.committers))
 
     # ---------------------------------------------------------------- the end
