@@ -161,7 +161,8 @@ def test_a_lecture_is_a_page_without_code(
     assert noise.ours() == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+# As pages they are all used above; the notebook around them is the same for all.
+@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])])
 def test_a_lecture_runs_in_jupyterlab(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

@@ -63,7 +63,7 @@ def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[
 
 
 few = settings(
-    max_examples=25,
+    max_examples=max(10, settings().max_examples // 20),  # each is a run on real processes
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # a run cannot be shrunk: its timing is never the same
     suppress_health_check=list(HealthCheck),
