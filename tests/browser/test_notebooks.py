@@ -28,6 +28,7 @@ def test_a_notebook_runs_in_jupyterlab(
     assert noise.errors == []
 
 
+@pytest.mark.slow  # at every commit it is executed without a browser (book/test_command.py)
 def test_a_paper_s_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

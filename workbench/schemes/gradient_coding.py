@@ -19,14 +19,7 @@ from workbench.codes import GradientCode, cyclic, fractional, mds
 from workbench.codes.checks import groups_divide
 from workbench.codes.cyclic import Construction
 from workbench.core.odds import Draws, Odds, star_odds
-from workbench.core.programs import (
-    Combine,
-    Got,
-    at_least,
-    coded_program,
-    one_of_each,
-    weighted_sum,
-)
+from workbench.core.programs import Combine, Got, at_least, coded_program, one_of_each, weighted_sum
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, divisors, kept_digits, some
 from workbench.schemes.uncoded import check_stragglers

@@ -23,13 +23,7 @@ from workbench.theory._checks import divides, flag, positive, real, whole
 from workbench.theory._quadrature import mean_time
 from workbench.theory.order_statistics import exponential_order_mean, grouped_order_mean, last_group
 
-__all__ = [
-    "clustered_gc_completion",
-    "gc_completion",
-    "lcc_completion",
-    "lcc_threshold",
-    "mmc_completion",
-]
+__all__ = ["clustered_gc_completion", "gc_completion", "lcc_completion", "lcc_threshold", "mmc_completion"]
 
 Undone = Callable[[Array], Array]  # P(finished = 0..r) (m, r + 1) -> P(a cluster is not done) (m,)
 
