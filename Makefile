@@ -1,6 +1,7 @@
 # Needs Python 3.11 or newer, make and git; everything else goes into .venv.
 PYTHON ?= python3
-WORKERS ?= logical
+# Tests wait for processes and pages: with one worker more than cores, no core waits with them.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
 BIN := .venv/bin
 STAMP := .venv/stamp
 SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py textbook_master.py bare_star.py),$(sort $(wildcard benchmarks/*.py)))

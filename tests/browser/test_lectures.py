@@ -154,7 +154,7 @@ def test_a_lecture_is_a_page_without_code(
     assert page.evaluate(NAMELESS) == []
     assert page.locator("math, mjx-container").count() == 0
     student.slide(*first_slider(student.script))
-    student.run()
+    student.run("120")  # longer than all that is looked at, however slow the machine is
     for width in (1280, 1920):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate(OVERFLOW) <= 0
