@@ -1,6 +1,7 @@
 # Needs Python 3.11 or newer, make and git; everything else goes into .venv.
 PYTHON ?= python3
-WORKERS ?= logical
+# Tests wait for processes and pages: with one worker more than cores, no core waits with them.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
 BIN := .venv/bin
 STAMP := .venv/stamp
 SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py textbook_master.py bare_star.py),$(sort $(wildcard benchmarks/*.py)))
@@ -41,19 +42,17 @@ lint: env ## Check format, style, types, the order of the rooms, dead code
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python tools/dead_code.py
 
-# The workers share the cores: one thread each for the linear algebra.
+# The workers share the cores: one thread each for the linear algebra. What one of them compiles, the others read.
 test test-all: export OPENBLAS_NUM_THREADS := 1
 test test-all: export OMP_NUM_THREADS := 1
+test test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # Tests with real processes and browsers wait for them on cores that all share. What fails is tried once more, alone.
 PYTEST := $(BIN)/python -m pytest
 ALONE := --last-failed --last-failed-no-failures none
 
-test: env lint ## Lint, then all tests but the slow ones; those in a browser come last
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow and not browser" \
-		|| $(PYTEST) $(ALONE) -m "not slow and not browser"
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "browser and not slow" \
-		|| $(PYTEST) $(ALONE) -m "browser and not slow"
+test: env lint ## Lint, then all tests but the slow ones
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow" || $(PYTEST) $(ALONE) -m "not slow"
 
 test-all: env lint ## Lint, then every test, with 1000 examples for each property
 	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) --dist loadgroup

@@ -35,6 +35,10 @@ def test_no_outputs_in_git_and_a_parameters_cell(path: Path) -> None:
     assert known == {node.target.id for node in assigned if isinstance(node.target, ast.Name)}
 
 
+def id_of(changes: dict[str, Any]) -> str:
+    return str(changes.get("data", "digits"))
+
+
 CHANGES: list[dict[str, Any]] = [
     {"data": "breast_cancer", "problem": "logistic", "seed": 3},
     {"data": "diabetes", "problem": "least_squares", "stragglers": 0, "children": 3, "latency": 0.0},
@@ -42,7 +46,9 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("changes", CHANGES, ids=lambda c: c.get("data", "digits"))
+@pytest.mark.parametrize(
+    "changes", [CHANGES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in CHANGES[1:])], ids=id_of
+)
 def test_the_first_notebook_runs_with_parameters_changed(tmp_path: Path, changes: dict[str, Any]) -> None:
     out = tmp_path / "results"
     done = execute(FIRST, tmp_path, **{**SMALL, **changes, "out": str(out)})

@@ -63,7 +63,7 @@ def make_env():
         print("uv could not install the environment; pip does it, more slowly")
         tool = "pip"
         install_with_pip()
-    run(PYTHON, "-m", "compileall", "-q", "workbench")
+    run(PYTHON, "-m", "compileall", "-q", "workbench", "notebooks")
     print(f"{VENV.name} is ready: installed by {tool} in {time.time() - start:.0f} s")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,13 @@ from workbench_book import Setting
 @pytest.fixture
 def quick() -> Setting:
     return Setting(quick=True, measure=False)
+
+
+@pytest.fixture(scope="session")
+def found_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where entries are kept, for all workers: what several tests need is computed once."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "book"
 
 
 @pytest.fixture

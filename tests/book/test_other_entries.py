@@ -33,8 +33,9 @@ def test_every_misprint_is_shown_by_its_computation(name: str, quick: Setting) -
     assert not any("no misprint" in m.where for m in result.misprints)
 
 
-def test_table_3(quick: Setting) -> None:
-    result = get("table3").find(quick)
+def test_table_3(quick: Setting, found_before: Path) -> None:
+    result = find("table3", quick, found_before)[-1].result
+    assert result is not None
     assert len(result.lines) == 36
     exact = of_column(result, "exact")
     assert exact is not None
@@ -126,11 +127,11 @@ def test_recorded_times_are_used_and_named_as_real(traces: Path, quick: Setting)
     shares = {line.what.split(":")[0]: line.values["recorded"] for line in figure_1.lines}
     assert shares == {f"{e}, worker {w}": s for e in ("one", "two") for w, s in ((3, 1.0), (5, 0.25))}
     assert [claim.holds for claim in figure_1.claims] == [False, True]
-    for name in ("agc-fig2d", "agc-replay"):
-        result = get(name).find(here)
+    found = {name: get(name).find(here) for name in ("agc-fig2d", "agc-replay")}
+    for result in found.values():
         assert "recorded on EC2 (real)" in result.data[0]
         assert all(spec.delays.kind == "replay" for spec in result.specs.values())
-    assert set(get("agc-replay").find(here).specs) == set(wb.schemes.names())
+    assert set(found["agc-replay"].specs) == set(wb.schemes.names())
 
 
 def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
@@ -143,9 +144,9 @@ def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
 
 
 @pytest.mark.parametrize(("name", "missed"), [("mmc-fig1a", 1), ("mmc-fig1b", 0)])
-def test_figure_1_of_paper_5(name: str, missed: int, quick: Setting, tmp_path: Path) -> None:
+def test_figure_1_of_paper_5(name: str, missed: int, quick: Setting, found_before: Path) -> None:
     """GC-MMC-2 is as fast as LCC with the hybrid rule only: not as it is printed."""
-    result = find(name, quick, tmp_path)[-1].result
+    result = find(name, quick, found_before)[-1].result
     assert result is not None
     failing = [claim for claim in result.claims if not claim.holds]
     assert len(failing) == missed

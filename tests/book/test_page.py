@@ -42,10 +42,9 @@ def test_every_text_is_escaped() -> None:
     assert text.count("&lt;script&gt;alert") > 10
 
 
-def test_one_file_with_plotly_once(tmp_path: Path, quick: Setting) -> None:
-    found = [
-        find(name, quick, tmp_path)[-1] for name in ("table3", "cada-misprints", "agc-fig1", "mmc-fig1a")
-    ]
+def test_one_file_with_plotly_once(tmp_path: Path, quick: Setting, found_before: Path) -> None:
+    names = ("table3", "cada-misprints", "agc-fig1", "mmc-fig1a")
+    found = [find(name, quick, found_before)[-1] for name in names]
     path = write(found, quick, tmp_path / "deep" / "page.html")
     text = path.read_text()
     assert text.count("/**\n* plotly.js v") == 1

@@ -28,10 +28,17 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def serving(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """JupyterLab with Voila, with folders of its own."""
     with jupyter(root, tmp_path_factory.mktemp("jupyter"), WORKBENCH_CACHE=str(cache)) as running:
         yield running
+
+
+@pytest.fixture
+def server(serving: Server) -> Server:
+    """The server, without the kernels of earlier tests and what these still compute."""
+    serving.end_kernels()
+    return serving
 
 
 FAILED = pytest.StashKey[bool]()

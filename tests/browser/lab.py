@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,15 @@ class Server:
     def address(self, path: str) -> str:
         """Address of a page."""
         return f"{self.url}/{path}{'&' if '?' in path else '?'}token={self.token}"
+
+    def end_kernels(self) -> None:
+        """End all kernels: closed pages leave theirs behind."""
+        with urllib.request.urlopen(self.address("api/kernels")) as answer:
+            kernels = [kernel["id"] for kernel in json.load(answer)]
+        for kernel in kernels:
+            address = self.address(f"api/kernels/{kernel}")
+            with suppress(urllib.error.HTTPError):  # it has just ended by itself
+                urllib.request.urlopen(urllib.request.Request(address, method="DELETE")).close()
 
 
 def free_port() -> int:

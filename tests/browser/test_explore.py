@@ -308,7 +308,9 @@ def test_real_runs_are_stopped_at_once_and_nothing_is_red(
     assert noise.errors == []
 
 
-def test_the_explorer_is_reached_by_keyboard(user: tuple[Lab, User], page: Page, noise: Noise) -> None:
+def test_the_explorer_is_reached_by_keyboard_and_fits_narrow_and_wide_pages(
+    user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
+) -> None:
     _, me = user
     me.field("children").focus()
     names: list[Any] = []
@@ -322,16 +324,13 @@ def test_the_explorer_is_reached_by_keyboard(user: tuple[Lab, User], page: Page,
     page.keyboard.press("ArrowRight")
     me.changed(before)
     assert me.field("stragglers").input_value() == "2"
-    assert noise.errors == []
-
-
-def test_narrow_and_wide_pages(user: tuple[Lab, User], page: Page, picture: Callable[[str], Path]) -> None:
     for width in (1280, 1920):
         page.set_viewport_size({"width": width, "height": 1000})
         page.wait_for_function(FITS)
         overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
         assert overflow <= 1
         picture(f"explore-{width}")
+    assert noise.errors == []
 
 
 def test_the_explorer_is_a_voila_page_too(

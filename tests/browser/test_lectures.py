@@ -138,7 +138,11 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
-@pytest.mark.parametrize("name", NAMES)
+# Tests below open the others too, one of them in JupyterLab.
+OPENED = {NAMES[i]: pytest.mark.slow for i in (1, 2, 4)}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=OPENED.get(name, ())) for name in NAMES])
 def test_a_lecture_is_a_page_without_code(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
@@ -150,7 +154,7 @@ def test_a_lecture_is_a_page_without_code(
     assert page.evaluate(NAMELESS) == []
     assert page.locator("math, mjx-container").count() == 0
     student.slide(*first_slider(student.script))
-    student.run()
+    student.run("120")  # longer than all that is looked at, however slow the machine is
     for width in (1280, 1920):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate(OVERFLOW) <= 0
@@ -161,7 +165,10 @@ def test_a_lecture_is_a_page_without_code(
     assert noise.ours() == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+# The notebook around them is the same for all.
+@pytest.mark.parametrize(
+    "name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
+)
 def test_a_lecture_runs_in_jupyterlab(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

@@ -139,7 +139,7 @@ def test_many_plots_share_one_library(
     assert noise.errors == []
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])  # others are light
 def test_voila_shows_it_without_code(
     page: Page,
     noise: Noise,

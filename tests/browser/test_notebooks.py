@@ -13,7 +13,11 @@ from tests.browser.lab import Lab, Noise, Server
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.parametrize("name", ["01-straight-line", "03-look-inside", "04-plan", "run"])
+# Two of them are executed at every commit without a browser (planning/test_notebook.py, batch/test_jobs.py).
+ELSEWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in ("04-plan", "run")]
+
+
+@pytest.mark.parametrize("name", ["01-straight-line", "03-look-inside", *ELSEWHERE])
 def test_a_notebook_runs_in_jupyterlab(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
@@ -24,6 +28,7 @@ def test_a_notebook_runs_in_jupyterlab(
     assert noise.errors == []
 
 
+@pytest.mark.slow  # at every commit it is executed without a browser (book/test_command.py)
 def test_a_paper_s_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

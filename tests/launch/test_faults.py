@@ -15,8 +15,9 @@ def held(tally: faults.Tally) -> None:
     assert (tally.wrong, tally.hanging) == (0, 0), str(tally)
 
 
-def test_deaths_up_to_s_under_any_parent_change_nothing() -> None:
-    held(faults.deaths(6, random.Random(1)))
+@pytest.mark.parametrize("runs", [3, pytest.param(6, marks=pytest.mark.slow)])
+def test_deaths_up_to_s_under_any_parent_change_nothing(runs: int) -> None:
+    held(faults.deaths(runs, random.Random(1)))
 
 
 def test_more_deaths_are_named() -> None:

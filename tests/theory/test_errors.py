@@ -1,6 +1,7 @@
 """Every argument out of its domain: one sentence that names it, its value and what would work."""
 
 import re
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -247,8 +248,11 @@ def test_every_function_has_a_case_and_documentation() -> None:
     assert "out of\nits range raises `SettingError`" in str(theory.__doc__)
     for name in theory.__all__:
         text = getattr(theory, name).__doc__
-        for section in ("Parameters", "Returns", "Examples"):
-            assert f"{section}\n    ---" in text, (name, section)
+        for argument in signature(getattr(theory, name)).parameters:
+            told = rf"`{argument}`(,\s+`\w+`)*:\s|\n    (\w+, )*{argument}(, \w+)* : "
+            assert re.search(told, text), (name, argument)
+        assert "    Returns" in text, name
+        assert "    >>> " in text, name
 
 
 def test_numpy_numbers_are_welcome() -> None:

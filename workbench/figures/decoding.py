@@ -35,23 +35,12 @@ class Weights(NamedTuple):
 def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
     """Weights with which a parent combined the messages that it used in a round.
 
-    Parameters
-    ----------
-    trace
-        A run with events.
-    round
-        From 0.
-    parent
-        The master, or a relay of a tree.
+    `trace`: a run with events. `round`: from 0. `parent`: the master, or a relay of a tree.
 
-    Raises
-    ------
-    SettingError
-        No such round or no events of it; nobody sends to that rank; the scheme has no fixed weights, because its
-        messages carry numbers on which it decides; the parent did not finish the round.
+    Raises `SettingError`: no such round or no events of it; nobody sends to that rank; the scheme has no
+    fixed weights, because its messages carry numbers on which it decides; the parent did not finish the
+    round.
 
-    Examples
-    --------
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=2))
     >>> decode_weights(trace, 1).weight.tolist()

@@ -28,8 +28,6 @@ def moments(trace: Trace, round: int) -> list[Moment]:
 
     Raises `SettingError` when the trace has no such round, or kept no events of it.
 
-    Examples
-    --------
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1))
     >>> [moment.text for moment in moments(trace, 0)][-1]

@@ -38,8 +38,6 @@ class Figure(go.Figure):
 
     Plotly's own renderers stay as they are, so other figures in a user's notebook are none of our business.
 
-    Examples
-    --------
     >>> '"showSendToCloud": false' in Figure().to_html(include_plotlyjs=False)
     True
     """

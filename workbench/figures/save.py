@@ -25,22 +25,12 @@ class NoBrowser(RuntimeError):
 def save(figure: go.Figure, path: str | Path) -> Path:
     """Write a figure; the file appears whole or not at all.
 
-    Parameters
-    ----------
-    figure
-        Any figure.
-    path
-        Ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px wide, by Chrome or Chromium).
+    `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
+    wide, by Chrome or Chromium).
 
-    Raises
-    ------
-    SettingError
-        The name ends otherwise, or its folder does not exist.
-    NoBrowser
-        No Chrome or Chromium was found for .png, .svg or .pdf.
+    Raises `SettingError`: the name ends otherwise, or its folder does not exist;
+    `NoBrowser`: no Chrome or Chromium was found for .png, .svg or .pdf.
 
-    Examples
-    --------
     >>> import tempfile
     >>> file = save(go.Figure(), Path(tempfile.mkdtemp()) / "empty.html")
     >>> "plotly.js" in file.read_text(encoding="utf-8")

@@ -30,28 +30,14 @@ def speedups(
 ) -> pd.DataFrame:
     """Seconds to a target per run, and how many times faster the reference gets there.
 
-    Parameters
-    ----------
-    target
-        Value of the metric that counts as solved: at or below it (at or above it for accuracy and auc).
-    metric
-        A column of `trace.rounds`.
-    reference
-        Label of a trace, or a scheme. None: CR where it meets the target, else the fastest.
+    `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and auc).
+    `metric`: a column of `trace.rounds`. `reference`: label of a trace, or a scheme. None: CR where it meets
+    the target, else the fastest.
 
-    Returns
-    -------
-    pandas.DataFrame
-        One row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `speedup` (seconds
-        divided by the reference's seconds).
+    Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `speedup`
+    (seconds divided by the reference's seconds). Raises `SettingError`: the metric or the reference is
+    unknown, or there are no traces.
 
-    Raises
-    ------
-    SettingError
-        The metric or the reference is unknown, or there are no traces.
-
-    Examples
-    --------
     >>> import workbench as wb
     >>> traces = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "GC", "CR")])
     >>> speedups(traces, target=0.65)["scheme"].tolist()

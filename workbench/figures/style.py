@@ -57,15 +57,9 @@ _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", 
 def scheme_style(name: str, variant: int = 0) -> Style:
     """Look of a scheme, the same in every figure and both themes; an unknown name gets one from its hash.
 
-    Parameters
-    ----------
-    name
-        The scheme's name as users write it.
-    variant
-        Tells apart several experiments of one scheme in a figure: the colour stays, dash and marker change.
+    `name`: the scheme's name as users write it. `variant`: tells apart several experiments of one scheme in a
+    figure: the colour stays, dash and marker change.
 
-    Examples
-    --------
     >>> scheme_style("CR")
     Style(color='#0072B2', dash='solid', symbol='star')
     >>> scheme_style("CR", 1)

@@ -183,11 +183,7 @@ def _blocks(rows: NDArray[np.int64]) -> Iterator[slice]:
 
 
 class CnnArgs(OnData):
-    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch.
-
-    >>> CnnArgs(samples=100).features
-    3072
-    """
+    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch."""
 
     name: ClassVar[str] = "cnn"
     task: ClassVar[str] = "multiclass"

@@ -265,11 +265,7 @@ class Softmax(LinearProblem):
 
 
 class LeastSquaresArgs(OnData):
-    """Linear regression: mean of (x.model - y)^2 / 2.
-
-    >>> LeastSquaresArgs(data="diabetes").count()
-    442
-    """
+    """Linear regression: mean of (x.model - y)^2 / 2."""
 
     name: ClassVar[str] = "least_squares"
     task: ClassVar[str] = "regression"
@@ -281,11 +277,7 @@ class LeastSquaresArgs(OnData):
 
 
 class LogisticArgs(OnData):
-    """Logistic regression of two classes.
-
-    >>> LogisticArgs(data="breast_cancer").count()
-    569
-    """
+    """Logistic regression of two classes."""
 
     name: ClassVar[str] = "logistic"
     task: ClassVar[str] = "binary"

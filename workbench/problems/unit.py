@@ -67,11 +67,7 @@ class Unit:
 
 
 class UnitArgs(ProblemArgs):
-    """Part j has the gradient e_j: what a scheme commits is its decoding vector.
-
-    >>> UnitArgs(samples=50).count()
-    50
-    """
+    """Part j has the gradient e_j: what a scheme commits is its decoding vector."""
 
     name: ClassVar[str] = "unit"
     samples: Annotated[int, at_most(MOST_SAMPLES)] = setting(

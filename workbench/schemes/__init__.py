@@ -22,5 +22,7 @@ def get(name: str) -> type[Scheme]:
 
     >>> get("GC").title
     'Gradient coding'
+    >>> get("FRC")(replication=2).loads(workers=6, samples=60).tolist()  # samples that each worker goes through
+    [20, 20, 20, 20, 20, 20]
     """
     return Scheme.catalogue.get_class(name)

@@ -61,11 +61,7 @@ class MiniBatches(Scheme):
 
 
 class DSGD(MiniBatches):
-    """Distributed SGD: everybody answers with the gradient of a mini-batch, the master waits for all.
-
-    >>> DSGD().loads(workers=6, samples=60).tolist()
-    [10, 10, 10, 10, 10, 10]
-    """
+    """Distributed SGD: everybody answers with the gradient of a mini-batch, the master waits for all."""
 
     name: ClassVar[str] = "D-SGD"
     title: ClassVar[str] = "Distributed SGD"
@@ -89,11 +85,7 @@ class DSGD(MiniBatches):
 
 
 class DAdam(DSGD):
-    """Distributed Adam: distributed SGD's messages, for the optimiser "amsgrad".
-
-    >>> DAdam().loads(workers=6, samples=60).tolist()
-    [10, 10, 10, 10, 10, 10]
-    """
+    """Distributed Adam: distributed SGD's messages, for the optimiser "amsgrad"."""
 
     name: ClassVar[str] = "D-Adam"
     optimiser: ClassVar[str] = "amsgrad"
@@ -106,9 +98,6 @@ class CADA(MiniBatches):
 
     `forecast` is for the case that everybody is selected in every round, an upper end of round time and messages:
     who is selected depends on the learning, which a forecast does not do.
-
-    >>> CADA().loads(workers=6, samples=60).tolist()
-    [10, 10, 10, 10, 10, 10]
     """
 
     name: ClassVar[str] = "CADA"
@@ -139,9 +128,6 @@ class GCADA(CADA):
     The paper states G = 3 and M_G = 4, but its 12292 / 9219 = 4 / 3 = (M_G + 1) / M_G means M_G = 3; the authors'
     public script takes M_G = 12 / 4 and then G = 3, which is 9 workers.
     `forecast` is for the case that every group is selected, as it is for `CADA`.
-
-    >>> GCADA().loads(workers=6, samples=60).tolist()
-    [20, 20, 20, 20, 20, 20]
     """
 
     name: ClassVar[str] = "G-CADA"

@@ -127,11 +127,7 @@ class Shuffled(Approximate):
 
 
 class FRC(Shuffled):
-    """Approximate gradient coding by fractional repetition: groups of s workers hold the same s parts.
-
-    >>> FRC().loads(workers=6, samples=60).tolist()
-    [20, 20, 20, 20, 20, 20]
-    """
+    """Approximate gradient coding by fractional repetition: groups of s workers hold the same s parts."""
 
     name: ClassVar[str] = "FRC"
     title: ClassVar[str] = "Approximate gradient coding, fractional repetition"
@@ -148,11 +144,7 @@ class FRC(Shuffled):
 
 
 class CRC(Shuffled):
-    """Approximate gradient coding by cyclic repetition: worker i holds the parts i, ..., i+s-1.
-
-    >>> CRC().loads(workers=6, samples=60).tolist()
-    [20, 20, 20, 20, 20, 20]
-    """
+    """Approximate gradient coding by cyclic repetition: worker i holds the parts i, ..., i+s-1."""
 
     name: ClassVar[str] = "CRC"
     title: ClassVar[str] = "Approximate gradient coding, cyclic repetition"

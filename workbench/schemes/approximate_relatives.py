@@ -27,11 +27,7 @@ from workbench.schemes.gradient_coding import GC
 
 
 class ErasureHead(Approximate):
-    """Fractional repetition whose master goes on early, once every group has answered (paper's abstract).
-
-    >>> ErasureHead().loads(workers=6, samples=60).tolist()
-    [20, 20, 20, 20, 20, 20]
-    """
+    """Fractional repetition whose master goes on early, once every group has answered (paper's abstract)."""
 
     name: ClassVar[str] = "ErasureHead"
     title: ClassVar[str] = "ErasureHead"

@@ -34,9 +34,6 @@ class LAGC(Coded):
     """Lazily aggregated gradient coding: only groups whose last gradient may be wrong compute, any s of them late.
 
     `forecast` is for the case that every group is selected, an upper end: who is selected depends on the learning.
-
-    >>> LAGC().loads(workers=6, samples=60).tolist()
-    [20, 20, 20, 20, 20, 20]
     """
 
     name: ClassVar[str] = "LAGC"

@@ -29,9 +29,6 @@ class LCC(Coded):
     """Lagrange coded computing: any 2 ceil(K/r) - 1 workers give the gradient of a linear regression.
 
     Encoding happens before the run and is not timed. On the Unit problem part j stands for one sample, e_j.
-
-    >>> LCC().loads(workers=6, samples=60).tolist()
-    [30, 30, 30, 30, 30, 30]
     """
 
     name: ClassVar[str] = "LCC"

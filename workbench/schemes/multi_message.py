@@ -98,11 +98,7 @@ class MultiMessageScheme(Scheme):
 
 
 class UCMMC(MultiMessageScheme):
-    """Uncoded, multi-message: a worker sends every gradient as soon as it has it; each part must come from somebody.
-
-    >>> UCMMC(load=3).loads(workers=6, samples=60).tolist()
-    [30, 30, 30, 30, 30, 30]
-    """
+    """Uncoded, multi-message: a worker sends every gradient as soon as it has it; each part must come from somebody."""
 
     name: ClassVar[str] = "UC-MMC"
     title: ClassVar[str] = "Uncoded, multi-message"

@@ -20,11 +20,7 @@ from workbench.core.scheme import Scheme
 
 
 class RAR(Scheme):
-    """Ring all-reduce: every worker ends a round with the full gradient and updates its own model.
-
-    >>> RAR().loads(workers=6, samples=60).tolist()
-    [10, 10, 10, 10, 10, 10]
-    """
+    """Ring all-reduce: every worker ends a round with the full gradient and updates its own model."""
 
     name: ClassVar[str] = "RAR"
     title: ClassVar[str] = "Ring all-reduce"

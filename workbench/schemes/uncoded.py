@@ -21,11 +21,7 @@ from workbench.core.scheme import Scheme, some
 
 
 class UMW(Scheme):
-    """Uncoded master-worker: every worker holds one part, the master waits for all of them.
-
-    >>> UMW().loads(workers=6, samples=60).tolist()
-    [10, 10, 10, 10, 10, 10]
-    """
+    """Uncoded master-worker: every worker holds one part, the master waits for all of them."""
 
     name: ClassVar[str] = "UMW"
     title: ClassVar[str] = "Uncoded master-worker"
@@ -58,11 +54,7 @@ class UMW(Scheme):
 
 
 class SGD(UMW):
-    """Ignore stragglers: the master takes the sum of the first N-S answers; give it a step c1/(t+c2).
-
-    >>> SGD(stragglers=2).loads(workers=6, samples=60).tolist()
-    [10, 10, 10, 10, 10, 10]
-    """
+    """Ignore stragglers: the master takes the sum of the first N-S answers; give it a step c1/(t+c2)."""
 
     name: ClassVar[str] = "SGD"
     title: ClassVar[str] = "Ignore the stragglers"

@@ -1,8 +1,8 @@
 """The five papers' closed forms, one function each, and exact means where a paper only simulates.
 
 Times are in seconds, loads are shares of the data set unless a function counts parts; an argument that is out of
-its range raises `SettingError`, whether or not a function's notes say so again. Where a paper's printed formula or
-number is wrong, the notes say so and the function returns the right one.
+its range raises `SettingError`, whether or not a function says so again. Where a paper's printed formula or
+number is wrong, the docstring says so and the function returns the right one.
 
 To add a formula, add a file, or a function to one that is there; nothing else needs an edit. Found here is what a
 module lists in `__all__`, or else every public function of it; files whose names begin with _ are shared helpers.

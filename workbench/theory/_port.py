@@ -16,22 +16,15 @@ BATCH = 256  # times at once: neighbours in time have similar chances, and the p
 def through(arrived: Array, n: int) -> Array:
     """P(the first k of n messages are through the port by t), every transfer taking the same time t_c.
 
+    `arrived`: (m, k): P(a message arrived by t - i t_c) for i = k, ..., 1 (increasing along the row), for m
+    times t. `n`: messages on their way, n >= k.
+
     The first k messages arrive at t_(1) <= ... <= t_(k) and are through at max_j t_(j) + (k-j+1) t_c: so at
     least j messages must have arrived by t - (k-j+1) t_c, for every j. The count of arrivals is followed
     through these k moments as a Poisson process conditioned on n arrivals in all: only positive terms, so
     nothing cancels.
 
-    Parameters
-    ----------
-    arrived : Array
-        (m, k): P(a message arrived by t - i t_c) for i = k, ..., 1 (increasing along the row), for m times t.
-    n : int
-        Messages on their way, n >= k.
-
-    Returns
-    -------
-    Array
-        (m,) probabilities.
+    Returns (m,) probabilities.
     """
     result = (arrived[:, -1] > 0).astype(float)
     uncertain = np.flatnonzero((arrived[:, -1] > 0) & (arrived[:, 0] < 1))  # neither impossible nor certain

@@ -22,30 +22,17 @@ DEEPEST = 70  # splits of a panel: a jump is then located to 1e-14 of it
 def mean_time(survival: Survival, start: float = 0.0) -> float:
     """E[T] = start + integral of P(T > t) over t >= start, for a time T >= start.
 
+    `survival`: takes times, an array (m,), in s; gives P(T > t), an array (m,). Must not increase. `start`:
+    what T cannot fall below, s. Only saves work: a kink there need not be searched for.
+
     Panels double in length from where the survival function leaves 1 to where nothing is left, and are split
     until splitting changes nothing: kinks (a shift, a deadline) and jumps are found, since the function is
     monotone.
 
-    Parameters
-    ----------
-    survival : callable
-        Takes times, an array (m,), in s; gives P(T > t), an array (m,). Must not increase.
-    start : float
-        What T cannot fall below, s. Only saves work: a kink there need not be searched for.
+    Returns the mean, in the unit of the times; relative error about 1e-11 for smooth distributions. Raises
+    `SettingError` where the mean is infinite (or so much of it lies in the tail that it cannot be told from
+    infinite), or the function gives something else than probabilities.
 
-    Returns
-    -------
-    float
-        The mean, in the unit of the times; relative error about 1e-11 for smooth distributions.
-
-    Raises
-    ------
-    SettingError
-        If the mean is infinite (or so much of it lies in the tail that it cannot be told from infinite), or
-        the function gives something else than probabilities.
-
-    Examples
-    --------
     >>> round(mean_time(lambda t: np.exp(-t / 3)), 9)
     3.0
     """

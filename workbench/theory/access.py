@@ -27,26 +27,13 @@ __all__ = [
 def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
     """P_r: the probability that r of n workers answer, when `slow` of them are slow.
 
-    Parameters
-    ----------
-    n, slow : int
-        Workers, at least 1; slow workers, m, 0 to n.
-    p_ss, p_as : float
-        Probability per iteration that a slow, an active worker straggles.
+    `n`, `slow`: workers, at least 1; slow workers, m, 0 to n. `p_ss`, `p_as`: probability per iteration that
+    a slow, an active worker straggles.
 
-    Returns
-    -------
-    Array
-        (n + 1,): P_0, ..., P_n.
+    Returns shape (n + 1,): P_0, ..., P_n. Paper 4, theorem 1: P_r = sum_i C(m,i) C(n-m,r-i) (1-p_ss)^i
+    p_ss^(m-i) (1-p_as)^(r-i) p_as^(n-m-r+i). The paper prints C(m,i') C(n-m,r-i') with i' = min(i, m), which
+    counts impossible terms (i > m) too; its P_r add up to more than 1.
 
-    Notes
-    -----
-    Paper 4, theorem 1: P_r = sum_i C(m,i) C(n-m,r-i) (1-p_ss)^i p_ss^(m-i) (1-p_as)^(r-i) p_as^(n-m-r+i). The
-    paper prints C(m,i') C(n-m,r-i') with i' = min(i, m), which counts impossible terms (i > m) too; its P_r
-    add up to more than 1.
-
-    Examples
-    --------
     >>> survivor_distribution(2, 1, 0.8, 0.1).round(2)
     array([0.08, 0.74, 0.18])
     """
@@ -59,24 +46,11 @@ def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
 def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> float:
     """Probability that a part is missed, its workers fixed: p_ss^k p_as^(s-k).
 
-    Parameters
-    ----------
-    s, slow_holders : int
-        Workers that hold the part, at least 1; how many of them are slow, k_i, 0 to s.
-    p_ss, p_as : float
-        Probability per iteration that a slow, an active worker straggles.
+    `s`, `slow_holders`: workers that hold the part, at least 1; how many of them are slow, k_i, 0 to s.
+    `p_ss`, `p_as`: probability per iteration that a slow, an active worker straggles.
 
-    Returns
-    -------
-    float
-        Probability per iteration.
+    Returns the probability per iteration. Paper 4, proposition 1, without shuffling.
 
-    Notes
-    -----
-    Paper 4, proposition 1, without shuffling.
-
-    Examples
-    --------
     >>> round(missed_unshuffled(2, 2, 0.8, 0.01), 6), round(missed_unshuffled(2, 0, 0.8, 0.01), 6)
     (0.64, 0.0001)
     """
@@ -88,27 +62,13 @@ def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> fl
 def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
     """Probability that a part is missed, its workers drawn anew: (p-hat p_ss + (1-p-hat) p_as)^s.
 
-    Parameters
-    ----------
-    s : int
-        Workers that hold a part, at least 1.
-    p_slow : float
-        Probability that a worker is slow, p-hat.
-    p_ss, p_as : float
-        Probability per iteration that a slow, an active worker straggles.
+    `s`: workers that hold a part, at least 1. `p_slow`: probability that a worker is slow, p-hat. `p_ss`,
+    `p_as`: probability per iteration that a slow, an active worker straggles.
 
-    Returns
-    -------
-    float
-        Probability per iteration, the same for every part.
+    Returns the probability per iteration, the same for every part. Paper 4, proposition 1, with shuffling:
+    the mean over who is slow. Within one run, where m workers are slow, the probability is
+    `missed_given_slow`.
 
-    Notes
-    -----
-    Paper 4, proposition 1, with shuffling: the mean over who is slow. Within one run, where m workers are
-    slow, the probability is `missed_given_slow`.
-
-    Examples
-    --------
     >>> round(missed_shuffled(2, 0.3, 0.8, 0.01), 6)
     0.061009
     """
@@ -119,29 +79,14 @@ def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
 def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> float:
     """Probability that a part is missed in an iteration with shuffling, when m of the n workers are slow.
 
+    `n`, `s`: workers; workers that hold a part, 1 to n. `slow`: slow workers, m, 0 to n. `p_ss`, `p_as`:
+    probability per iteration that a slow, an active worker straggles.
+
     Of the s workers that hold the part, a hypergeometric number is slow.
 
-    Parameters
-    ----------
-    n, s : int
-        Workers; workers that hold a part, 1 to n.
-    slow : int
-        Slow workers, m, 0 to n.
-    p_ss, p_as : float
-        Probability per iteration that a slow, an active worker straggles.
+    Returns the probability per iteration, the same for every part. What proposition 1 of paper 4 says within
+    one run; its mean over m ~ Binomial(n, p-hat) is `missed_shuffled`.
 
-    Returns
-    -------
-    float
-        Probability per iteration, the same for every part.
-
-    Notes
-    -----
-    What proposition 1 of paper 4 says within one run; its mean over m ~ Binomial(n, p-hat) is
-    `missed_shuffled`.
-
-    Examples
-    --------
     >>> round(missed_given_slow(8, 2, 2, 0.8, 0.01), 6)
     0.026339
     """
@@ -156,22 +101,11 @@ def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> fl
 def expected_accesses(iterations: float, missed: float) -> float:
     """Expected number of iterations that use a part: L (1 - probability that it is missed).
 
-    Parameters
-    ----------
-    iterations, missed : float
-        L >= 0; probability per iteration that the part is missed, from one of the functions above.
+    `iterations`, `missed`: L >= 0; probability per iteration that the part is missed, from one of the
+    functions above.
 
-    Returns
-    -------
-    float
-        Iterations; L minus this is the count that paper 4 states.
+    Returns iterations; L minus this is the count that paper 4 states. Paper 4, proposition 1.
 
-    Notes
-    -----
-    Paper 4, proposition 1.
-
-    Examples
-    --------
     >>> expected_accesses(300, 0.64)
     108.0
     """
@@ -181,22 +115,11 @@ def expected_accesses(iterations: float, missed: float) -> float:
 def straggler_probability(p_slow: float, p_ss: float, p_as: float) -> float:
     """Probability that a worker straggles, be it slow or not: q = p-hat p_ss + (1 - p-hat) p_as.
 
-    Parameters
-    ----------
-    p_slow, p_ss, p_as : float
-        Probability that a worker is slow, that a slow one straggles, that an active one straggles.
+    `p_slow`, `p_ss`, `p_as`: probability that a worker is slow, that a slow one straggles, that an active one
+    straggles.
 
-    Returns
-    -------
-    float
-        q.
+    Returns q. Paper 4, proposition 1.
 
-    Notes
-    -----
-    Paper 4, proposition 1.
-
-    Examples
-    --------
     >>> round(straggler_probability(0.3, 0.8, 0.01), 6)
     0.247
     """

@@ -23,6 +23,11 @@ Coefficients = Literal["ones"] | Array
 def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
     """Expected decoding error of the fractional repetition code, over who is slow and who straggles.
 
+    Returns the mean of the squared distance to the all-ones vector, 0 to n (parts): n q^s, with q from
+    `straggler_probability`. Paper 4, theorem 1 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as
+    = 0.01 it prints 1.976, which is the value for s = 1. Shuffling does not change this mean, only how
+    unevenly the parts bear it.
+
     Parameters
     ----------
     n : int
@@ -33,17 +38,6 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
         Probability that a worker is slow, p-hat.
     p_ss, p_as : float
         Probability per iteration that a slow, an active worker straggles.
-
-    Returns
-    -------
-    float
-        Mean of the squared distance to the all-ones vector, 0 to n (parts): n q^s, with q from
-        `straggler_probability`.
-
-    Notes
-    -----
-    Paper 4, theorem 1 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as = 0.01 it prints 1.976,
-    which is the value for s = 1. Shuffling does not change this mean, only how unevenly the parts bear it.
 
     Examples
     --------
@@ -57,26 +51,12 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
 def frc_error_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> float:
     """Expected decoding error of FRC with random shuffling when m of the n workers are slow.
 
-    Parameters
-    ----------
-    n, s : int
-        Workers (and parts), and workers per part; s must divide n.
-    slow : int
-        Slow workers, m, 0 to n.
-    p_ss, p_as : float
-        Probability per iteration that a slow, an active worker straggles.
+    `n`, `s`: workers (and parts), and workers per part; s must divide n. `slow`: slow workers, m, 0 to n.
+    `p_ss`, `p_as`: probability per iteration that a slow, an active worker straggles.
 
-    Returns
-    -------
-    float
-        n * sum over r of P_r C(n-s, r) / C(n, r): squared distance, in parts.
+    Returns n * sum over r of P_r C(n-s, r) / C(n, r): squared distance, in parts. Paper 4, theorem 1, with
+    the corrected P_r of `survivor_distribution`.
 
-    Notes
-    -----
-    Paper 4, theorem 1, with the corrected P_r of `survivor_distribution`.
-
-    Examples
-    --------
     >>> round(frc_error_given_slow(8, 2, 2, 0.8, 0.01), 6)
     0.210714
     """
@@ -87,6 +67,11 @@ def crc_error(
     n: int, s: int, p_slow: float, p_ss: float, p_as: float, coefficients: Coefficients = "ones"
 ) -> float:
     """Expected decoding error of the cyclic repetition code, over who is slow and who straggles.
+
+    Returns the mean of the squared distance to the all-ones vector, 0 to n (parts); never below n q^s. Raises
+    `SettingError` where the coefficients do not fit n and s. Paper 4, theorem 2 and remark 2. For n = 8, s =
+    2, p-hat = 0.3, p_ss = 0.8, p_as = 0.01 it prints 0.5173; plain sums give 0.6244, Tandon's random
+    coefficients mostly 1.0 to 1.9.
 
     Parameters
     ----------
@@ -101,21 +86,6 @@ def crc_error(
     coefficients : "ones" or array (n, n)
         The code: every worker's plain sum, or a matrix whose row i has no other entries than in worker i's
         parts.
-
-    Returns
-    -------
-    float
-        Mean of the squared distance to the all-ones vector, 0 to n (parts); never below n q^s.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range, or the coefficients do not fit n and s.
-
-    Notes
-    -----
-    Paper 4, theorem 2 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as = 0.01 it prints 0.5173;
-    plain sums give 0.6244, Tandon's random coefficients mostly 1.0 to 1.9.
 
     Examples
     --------
@@ -132,6 +102,9 @@ def crc_error_given_slow(
 ) -> float:
     """Expected decoding error of CRC with random shuffling when m of the n workers are slow.
 
+    Returns the squared distance, in parts. Raises `SettingError` where the coefficients do not fit n and s.
+    Paper 4, theorem 2.
+
     Parameters
     ----------
     n, s : int
@@ -142,20 +115,6 @@ def crc_error_given_slow(
         Probability per iteration that a slow, an active worker straggles.
     coefficients : "ones" or array (n, n)
         As in `crc_error`.
-
-    Returns
-    -------
-    float
-        Squared distance, in parts.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range, or the coefficients do not fit n and s.
-
-    Notes
-    -----
-    Paper 4, theorem 2.
 
     Examples
     --------
@@ -169,35 +128,17 @@ def crc_error_given_slow(
 def crc_errors(n: int, s: int, coefficients: Coefficients = "ones") -> Array:
     """Mean decoding error of CRC when r workers answer, every set of r as likely, for r = 0..n.
 
+    `n`, `s`: workers (and parts), and workers per part, as in `crc_error`. `coefficients`: as in `crc_error`.
+
     Sets that are cyclic shifts of one another have the same error if the code is circulant; then one
     least-squares problem per necklace is enough. Any other matrix takes all 2^n sets.
 
-    Parameters
-    ----------
-    n, s : int
-        Workers (and parts), and workers per part, as in `crc_error`.
-    coefficients : "ones" or array (n, n)
-        As in `crc_error`.
+    Returns shape (n + 1,): squared distances, in parts; n for r = 0. Raises `SettingError` where the
+    coefficients do not fit n and s. Paper 4, theorem 2, which prints ``|A A^+ - 1|^2`` for ``|A A^+ 1 -
+    1|^2`` and stops at r = n - s: right only for codes that tolerate s - 1 stragglers. The plain sums do so
+    if s divides n, so here r runs to n. Its proof wants equal columns up to shifts, which Tandon's random
+    cyclic code does not have: only its zeros are cyclic.
 
-    Returns
-    -------
-    Array
-        (n + 1,): squared distances, in parts; n for r = 0.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range, or the coefficients do not fit n and s.
-
-    Notes
-    -----
-    Paper 4, theorem 2, which prints ``|A A^+ - 1|^2`` for ``|A A^+ 1 - 1|^2`` and stops at r = n - s: right only for
-    codes that tolerate s - 1 stragglers. The plain sums do so if s divides n, so here r runs to n. Its proof
-    wants equal columns up to shifts, which Tandon's random cyclic code does not have: only its zeros are
-    cyclic.
-
-    Examples
-    --------
     >>> crc_errors(4, 2).round(4)
     array([4.    , 2.    , 0.8889, 0.    , 0.    ])
     """

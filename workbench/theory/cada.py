@@ -28,6 +28,12 @@ def cada_selected(
     in d + 1 iterations (and at least once in D): with d_m = floor(c / L_m^2), worker m adds
     1 / min(d_m + 1, D).
 
+    Returns M-bar or G-bar, 0 to M or G. Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d /
+    (d + 1), n_d the number of workers with Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, Lbar_d^2 = c_d / (d M^2). It
+    prints Lbar_0 = 0, which counts no worker of class 0 (those selected in every iteration): Lbar_0 must be
+    infinite. Class D is selected when its age is D (algorithm 1, line 3, "tau >= D"), which is 1 / D of the
+    time, not 1 / (D + 1). The M^2 belongs to a rule scaled otherwise (LAG, the paper's reference 8).
+
     Parameters
     ----------
     smoothness : sequence of float
@@ -38,24 +44,6 @@ def cada_selected(
         D >= 1: whoever was not selected for D iterations is.
     form : {"rule", "published"}
         "rule": the bound that rule (7) gives. "published": (12) or (15) to the letter, with every c_d = c.
-
-    Returns
-    -------
-    float
-        M-bar or G-bar, 0 to M or G.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range or form is neither of the two.
-
-    Notes
-    -----
-    Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d / (d + 1), n_d the number of workers
-    with Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, Lbar_d^2 = c_d / (d M^2). It prints Lbar_0 = 0, which counts no
-    worker of class 0 (those selected in every iteration): Lbar_0 must be infinite. Class D is selected when
-    its age is D (algorithm 1, line 3, "tau >= D"), which is 1 / D of the time, not 1 / (D + 1). The M^2
-    belongs to a rule scaled otherwise (LAG, the paper's reference 8).
 
     Examples
     --------
@@ -90,24 +78,10 @@ def _published(squares: Array, c: float, max_age: int) -> float:
 def dadam_time(workers: int, mean: float = 1.0) -> float:
     """Expected time per iteration of distributed Adam (and SGD): the slowest of all workers, eta H_M.
 
-    Parameters
-    ----------
-    workers : int
-        M >= 1.
-    mean : float
-        Mean time of one mini-batch, eta, s.
+    `workers`: M >= 1. `mean`: mean time of one mini-batch, eta, s.
 
-    Returns
-    -------
-    float
-        Seconds.
+    Returns seconds. Paper 3, equation (11).
 
-    Notes
-    -----
-    Paper 3, equation (11).
-
-    Examples
-    --------
     >>> round(dadam_time(12, mean=1e-4), 9)
     0.000310321
     """
@@ -117,25 +91,12 @@ def dadam_time(workers: int, mean: float = 1.0) -> float:
 def cada_time(selected: float, mean: float = 1.0) -> float:
     """Expected time per iteration of CADA: the slowest of the selected workers, eta H_Mbar.
 
-    Parameters
-    ----------
-    selected : float
-        Workers selected per iteration on average, M-bar; need not be whole.
-    mean : float
-        Mean time of one mini-batch, eta, s.
+    `selected`: workers selected per iteration on average, M-bar; need not be whole. `mean`: mean time of one
+    mini-batch, eta, s.
 
-    Returns
-    -------
-    float
-        Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
-        concave.
+    Returns seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
+    concave. Paper 3, equation (13), with `harmonic` between whole numbers.
 
-    Notes
-    -----
-    Paper 3, equation (13), with `harmonic` between whole numbers.
-
-    Examples
-    --------
     >>> round(cada_time(2, mean=1.0), 9)
     1.5
     """
@@ -145,29 +106,14 @@ def cada_time(selected: float, mean: float = 1.0) -> float:
 def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
     """Expected time per iteration of G-CADA: the slowest selected group's fastest worker, (eta / M_G) H_Gbar.
 
-    Parameters
-    ----------
-    selected : float
-        Groups selected per iteration on average, G-bar; need not be whole.
-    group_size : int
-        Workers per group, M_G >= 1 (1 is CADA).
-    mean : float
-        Mean time of one mini-batch, eta, s.
+    `selected`: groups selected per iteration on average, G-bar; need not be whole. `group_size`: workers per
+    group, M_G >= 1 (1 is CADA). `mean`: mean time of one mini-batch, eta, s.
 
-    Returns
-    -------
-    float
-        Seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
-        concave.
-
-    Notes
-    -----
-    Paper 3, equations (14) and (16): the fastest of M_G exponentials is one with mean eta / M_G, so the
-    integral (14) is that of H. (14) is the mean of the largest of a groups; its printed subscript a : M_G
+    Returns seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
+    concave. Paper 3, equations (14) and (16): the fastest of M_G exponentials is one with mean eta / M_G, so
+    the integral (14) is that of H. (14) is the mean of the largest of a groups; its printed subscript a : M_G
     should read a : a.
 
-    Examples
-    --------
     >>> gcada_time(2, group_size=3, mean=1.0)
     0.5
     """
@@ -178,6 +124,8 @@ def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
 def gcada_communication(selected: float, group_size: int = 1) -> float:
     """Messages per iteration: selected (M_G + 1), every worker downloads and one per group uploads.
 
+    Returns model downloads plus gradient uploads. Paper 3, equations (17), (18) and (19).
+
     Parameters
     ----------
     selected : float
@@ -185,15 +133,6 @@ def gcada_communication(selected: float, group_size: int = 1) -> float:
         (group_size=1).
     group_size : int
         Workers per group, M_G; 1 for CADA and distributed Adam: 2 messages per worker.
-
-    Returns
-    -------
-    float
-        Model downloads plus gradient uploads.
-
-    Notes
-    -----
-    Paper 3, equations (17), (18) and (19).
 
     Examples
     --------
@@ -206,6 +145,8 @@ def gcada_communication(selected: float, group_size: int = 1) -> float:
 def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) -> float:
     """Samples computed on per iteration: selected M_G batch.
 
+    Returns samples (mini-batches with batch=1). Paper 3, equations (20), (21) and (22).
+
     Parameters
     ----------
     selected : float
@@ -215,15 +156,6 @@ def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) 
         Workers per group, M_G.
     batch : float
         Samples of a mini-batch, mu; 1 counts mini-batch gradients, as the paper's figures do.
-
-    Returns
-    -------
-    float
-        Samples (mini-batches with batch=1).
-
-    Notes
-    -----
-    Paper 3, equations (20), (21) and (22).
 
     Examples
     --------
@@ -236,22 +168,11 @@ def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) 
 def communication_ratio(group_size: int) -> float:
     """Communication over computation (in mini-batches) of G-CADA: (M_G + 1) / M_G, whoever is selected.
 
-    Parameters
-    ----------
-    group_size : int
-        Workers per group, M_G; 1 (CADA, distributed Adam) gives 2.
+    `group_size`: workers per group, M_G; 1 (CADA, distributed Adam) gives 2.
 
-    Returns
-    -------
-    float
-        A pure number.
+    Returns a pure number. Paper 3, (19) over (22). The published 12292 / 9219 = 4 / 3 means M_G = 3, although
+    M_G = 4 is stated.
 
-    Notes
-    -----
-    Paper 3, (19) over (22). The published 12292 / 9219 = 4 / 3 means M_G = 3, although M_G = 4 is stated.
-
-    Examples
-    --------
     >>> communication_ratio(3) == 12292 / 9219
     True
     """

@@ -34,22 +34,11 @@ MOST_LAYERS = 1000  # two children each are 2^1001 workers by then
 def cr_workers(children: int, layers: int) -> int:
     """Workers of a regular tree: N = n + n^2 + ... + n^L.
 
-    Parameters
-    ----------
-    children, layers : int
-        Children per parent, n >= 1; layers of workers below the master, L >= 1.
+    `children`, `layers`: children per parent, n >= 1; layers of workers below the master, L >= 1.
 
-    Returns
-    -------
-    int
-        N, the master not counted.
+    Returns N, the master not counted. Paper 1, section III-A. The paper gives (12, 2) for both its clusters;
+    84 workers are a (4, 3) tree.
 
-    Notes
-    -----
-    Paper 1, section III-A. The paper gives (12, 2) for both its clusters; 84 workers are a (4, 3) tree.
-
-    Examples
-    --------
     >>> cr_workers(12, 2), cr_workers(4, 3)
     (156, 84)
     """
@@ -60,24 +49,12 @@ def cr_workers(children: int, layers: int) -> int:
 def cr_load(children: int, layers: int, stragglers: int) -> float:
     """Computation load of CodedReduce, the least possible: 1 / (q + q^2 + ... + q^L), q = n / (s + 1).
 
-    Parameters
-    ----------
-    children, layers : int
-        Children per parent, n >= 1; layers of workers, L >= 1.
-    stragglers : int
-        Stragglers tolerated per parent, s, from 0 to n - 1.
+    `children`, `layers`: children per parent, n >= 1; layers of workers, L >= 1. `stragglers`: stragglers
+    tolerated per parent, s, from 0 to n - 1.
 
-    Returns
-    -------
-    float
-        Share of the data set that every worker computes on per round (0 to 1), from an exact fraction.
+    Returns the share of the data set that every worker computes on per round (0 to 1), from an exact
+    fraction. Paper 1, theorem 1 (equation 5): no scheme on this tree with this resiliency has a smaller load.
 
-    Notes
-    -----
-    Paper 1, theorem 1 (equation 5): no scheme on this tree with this resiliency has a smaller load.
-
-    Examples
-    --------
     >>> cr_load(3, 2, 1) == 4 / 15
     True
     """
@@ -87,22 +64,12 @@ def cr_load(children: int, layers: int, stragglers: int) -> float:
 def gc_load(workers: int, stragglers: int) -> float:
     """Computation load of gradient coding: (S + 1) / N.
 
-    Parameters
-    ----------
-    workers, stragglers : int
-        N >= 1, all of them children of the master; stragglers tolerated, S, from 0 to N - 1.
+    `workers`, `stragglers`: N >= 1, all of them children of the master; stragglers tolerated, S, from 0 to N
+    - 1.
 
-    Returns
-    -------
-    float
-        Share of the data set that every worker computes on per round.
+    Returns the share of the data set that every worker computes on per round. Paper 1, section II-C. The same
+    as `cr_load` of a tree with one layer.
 
-    Notes
-    -----
-    Paper 1, section II-C. The same as `cr_load` of a tree with one layer.
-
-    Examples
-    --------
     >>> gc_load(3, 1) == 2 / 3
     True
     """
@@ -114,29 +81,13 @@ def gc_load(workers: int, stragglers: int) -> float:
 def cr_stragglers(children: int, layers: int, load: float) -> int:
     """Most stragglers per parent that CodedReduce tolerates when a worker may compute on `load`.
 
-    Parameters
-    ----------
-    children, layers : int
-        The tree, (n, L).
-    load : float
-        Share of the data set that a worker may compute on, r, up to 1. Use layers=1 for gradient coding.
+    `children`, `layers`: the tree, (n, L). `load`: share of the data set that a worker may compute on, r, up
+    to 1. Use layers=1 for gradient coding.
 
-    Returns
-    -------
-    int
-        The largest s with cr_load(n, L, s) <= r; the resiliency is alpha = s / n.
+    Returns the largest s with cr_load(n, L, s) <= r; the resiliency is alpha = s / n. Raises `SettingError`
+    where the load is below cr_load(n, L, 0): not even s = 0 fits. Paper 1, theorem 1, solved for s. Table I
+    gives its limit for many children, `cr_resiliency`.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range, or the load is below cr_load(n, L, 0): not even s = 0 fits.
-
-    Notes
-    -----
-    Paper 1, theorem 1, solved for s. Table I gives its limit for many children, `cr_resiliency`.
-
-    Examples
-    --------
     >>> cr_stragglers(12, 2, 1 / 6), cr_stragglers(156, 1, 1 / 6)
     (5, 25)
     """
@@ -152,24 +103,12 @@ def cr_stragglers(children: int, layers: int, load: float) -> int:
 def cr_resiliency(load: float, layers: int) -> float:
     """Straggler resiliency alpha = r^(1/L) that a load buys in a tree with very many children per parent.
 
-    Parameters
-    ----------
-    load : float
-        Share of the data set per worker, r, from 0 to 1.
-    layers : int
-        L >= 1; 1 is gradient coding, alpha = r. (Ring all-reduce has alpha = 0.)
+    `load`: share of the data set per worker, r, from 0 to 1. `layers`: L >= 1; 1 is gradient coding, alpha =
+    r. (Ring all-reduce has alpha = 0.)
 
-    Returns
-    -------
-    float
-        Share of the children of every parent that may straggle. `cr_stragglers` is exact for a given tree.
+    Returns the share of the children of every parent that may straggle. `cr_stragglers` is exact for a given
+    tree. Paper 1, remark 1 and table I.
 
-    Notes
-    -----
-    Paper 1, remark 1 and table I.
-
-    Examples
-    --------
     >>> cr_resiliency(0.125, 1), cr_resiliency(0.125, 3)
     (0.125, 0.5)
     """
@@ -191,23 +130,12 @@ def exact_load(n: int, depth: int, s: int) -> Fraction:
 def cr_parallelisation(children: int, layers: int) -> int:
     """Communications that go on at the same time in the tree: its parents, N / n = 1 + n + ... + n^(L-1).
 
-    Parameters
-    ----------
-    children, layers : int
-        The tree, (n, L).
+    `children`, `layers`: the tree, (n, L).
 
-    Returns
-    -------
-    int
-        beta: every parent, the master among them, receives one message at a time.
+    Returns beta: every parent, the master among them, receives one message at a time. Paper 1, remark 4: beta
+    = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. With one layer this is gradient coding,
+    beta = 1.
 
-    Notes
-    -----
-    Paper 1, remark 4: beta = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. With one layer
-    this is gradient coding, beta = 1.
-
-    Examples
-    --------
     >>> cr_parallelisation(12, 2), cr_parallelisation(156, 1)
     (13, 1)
     """
@@ -217,22 +145,10 @@ def cr_parallelisation(children: int, layers: int) -> int:
 def rar_parallelisation(workers: int) -> int:
     """Communications that go on at the same time in ring all-reduce: one per worker, N.
 
-    Parameters
-    ----------
-    workers : int
-        N >= 1.
+    `workers`: N >= 1.
 
-    Returns
-    -------
-    int
-        beta.
+    Returns beta. Paper 1, section II-B and table I: Theta(N), the most there can be.
 
-    Notes
-    -----
-    Paper 1, section II-B and table I: Theta(N), the most there can be.
-
-    Examples
-    --------
     >>> rar_parallelisation(156)
     156
     """
@@ -242,24 +158,12 @@ def rar_parallelisation(workers: int) -> int:
 def parallelisation_order(workers: int, layers: int) -> float:
     """N^(1 - 1/L): the order of CodedReduce's communication parallelisation gain.
 
-    Parameters
-    ----------
-    workers : int
-        N >= 1.
-    layers : int
-        L >= 1; 1 is gradient coding (order 1), and L without bound tends to the ring's N.
+    `workers`: N >= 1. `layers`: L >= 1; 1 is gradient coding (order 1), and L without bound tends to the
+    ring's N.
 
-    Returns
-    -------
-    float
-        The expression inside the paper's Theta; the exact count is `cr_parallelisation`.
+    Returns the expression inside the paper's Theta; the exact count is `cr_parallelisation`. Paper 1, remark
+    1 and table I.
 
-    Notes
-    -----
-    Paper 1, remark 1 and table I.
-
-    Examples
-    --------
     >>> round(parallelisation_order(156, 2), 3)
     12.49
     """
@@ -273,6 +177,13 @@ def cr_time_bounds(
 
     Both are (r d / mu) log(1 / alpha) + a r d, alpha = s / n, plus (n (1 - alpha) + L - 1) t_c or n L t_c.
 
+    Returns lower and upper, s. Raises `SettingError` where stragglers is 0. Paper 1, theorem 2 (equations 7
+    and 8), without the o(.) terms: these are limits, not bounds at a given n; the exact mean at any n is
+    `cr_time`. For figure 13's tree the lower term is 1.180 s and the mean 1.135 s, and with one layer and t_c
+    = 0 it is always above the mean, since H_n - H_s < log(n / s). For large t_c it is loose: every layer
+    passes on n - s messages one after another, so the communication takes at least L (n - s) t_c, which by
+    appendix D is also the most it adds.
+
     Parameters
     ----------
     children, layers, stragglers : int
@@ -283,24 +194,6 @@ def cr_time_bounds(
         Rate of the exponential part, mu, samples/s: r d samples take a r d + Exp(mean r d / mu).
     transfer : float
         Time that one message occupies the receiver's port, t_c, s.
-
-    Returns
-    -------
-    (float, float)
-        Lower and upper, s.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range, or stragglers is 0.
-
-    Notes
-    -----
-    Paper 1, theorem 2 (equations 7 and 8), without the o(.) terms: these are limits, not bounds at a given n;
-    the exact mean at any n is `cr_time`. For figure 13's tree the lower term is 1.180 s and the mean 1.135 s,
-    and with one layer and t_c = 0 it is always above the mean, since H_n - H_s < log(n / s). For large t_c it
-    is loose: every layer passes on n - s messages one after another, so the communication takes at least
-    L (n - s) t_c, which by appendix D is also the most it adds.
 
     Examples
     --------

@@ -23,13 +23,7 @@ from workbench.theory._checks import divides, flag, positive, real, whole
 from workbench.theory._quadrature import mean_time
 from workbench.theory.order_statistics import exponential_order_mean, grouped_order_mean, last_group
 
-__all__ = [
-    "clustered_gc_completion",
-    "gc_completion",
-    "lcc_completion",
-    "lcc_threshold",
-    "mmc_completion",
-]
+__all__ = ["clustered_gc_completion", "gc_completion", "lcc_completion", "lcc_threshold", "mmc_completion"]
 
 Undone = Callable[[Array], Array]  # P(finished = 0..r) (m, r + 1) -> P(a cluster is not done) (m,)
 
@@ -37,24 +31,12 @@ Undone = Callable[[Array], Array]  # P(finished = 0..r) (m, r + 1) -> P(a cluste
 def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
     """Expected completion time of cyclic gradient coding: K - r + 1 workers with all their r parts.
 
-    Parameters
-    ----------
-    workers, load : int
-        K, also the number of parts; parts per worker, r, 1 to K.
-    shift, rate : float
-        alpha, s/part, and mu, parts/s.
+    `workers`, `load`: K, also the number of parts; parts per worker, r, 1 to K. `shift`, `rate`: alpha,
+    s/part, and mu, parts/s.
 
-    Returns
-    -------
-    float
-        Seconds: r (alpha + (H_K - H_(r-1)) / mu).
+    Returns seconds: r (alpha + (H_K - H_(r-1)) / mu). Paper 5, section II and figure 1 (GC), with equation
+    (5) for the delays.
 
-    Notes
-    -----
-    Paper 5, section II and figure 1 (GC), with equation (5) for the delays.
-
-    Examples
-    --------
     >>> round(gc_completion(40, 10, shift=0.01, rate=10), 4)
     1.5496
     """
@@ -64,30 +46,14 @@ def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
 def clustered_gc_completion(workers: int, load: int, clusters: int, shift: float, rate: float) -> float:
     """Expected completion time of gradient coding in clusters, one message per worker.
 
+    `workers`: K. `load`: parts per worker, r, 1 to K / P; r = K / P is fractional repetition, one worker
+    needed per cluster. `clusters`: P, must divide K. `shift`, `rate`: alpha, s/part, and mu, parts/s.
+
     Every cluster of K / P workers has K / P parts of its own and needs K / P - r + 1 of its workers.
 
-    Parameters
-    ----------
-    workers : int
-        K.
-    load : int
-        Parts per worker, r, 1 to K / P; r = K / P is fractional repetition, one worker needed per cluster.
-    clusters : int
-        P, must divide K.
-    shift, rate : float
-        alpha, s/part, and mu, parts/s.
+    Returns seconds until the last cluster is done: exact for one cluster, else by quadrature. Paper 5,
+    section III-C.
 
-    Returns
-    -------
-    float
-        Seconds until the last cluster is done: exact for one cluster, else by quadrature.
-
-    Notes
-    -----
-    Paper 5, section III-C.
-
-    Examples
-    --------
     >>> round(clustered_gc_completion(40, 10, 4, shift=0.01, rate=10), 4)
     0.3083
     """
@@ -99,27 +65,12 @@ def clustered_gc_completion(workers: int, load: int, clusters: int, shift: float
 def lcc_threshold(workers: int, load: int) -> int:
     """Workers that Lagrange coded computing needs for linear regression: 2 ceil(K / r) - 1.
 
-    Parameters
-    ----------
-    workers, load : int
-        K, also the number of parts; coded parts per worker, r, 1 to K.
+    `workers`, `load`: K, also the number of parts; coded parts per worker, r, 1 to K.
 
-    Returns
-    -------
-    int
-        Answers needed: one more than the degree 2 (ceil(K / r) - 1) of the polynomial to interpolate.
+    Returns the answers needed: one more than the degree 2 (ceil(K / r) - 1) of the polynomial to interpolate.
+    Raises `SettingError` where more answers than workers are needed. Paper 5, section IV (LCC); S. Li et al.
+    2018, "Polynomially coded regression".
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range, or more answers than workers are needed.
-
-    Notes
-    -----
-    Paper 5, section IV (LCC); S. Li et al. 2018, "Polynomially coded regression".
-
-    Examples
-    --------
     >>> lcc_threshold(40, 10)
     7
     """
@@ -132,24 +83,12 @@ def lcc_threshold(workers: int, load: int) -> int:
 def lcc_completion(workers: int, load: int, shift: float, rate: float) -> float:
     """Expected completion time of Lagrange coded computing: 2 ceil(K / r) - 1 workers with all their r parts.
 
-    Parameters
-    ----------
-    workers, load : int
-        K, also the number of parts; coded parts per worker, r.
-    shift, rate : float
-        alpha, s/part, and mu, parts/s.
+    `workers`, `load`: K, also the number of parts; coded parts per worker, r. `shift`, `rate`: alpha, s/part,
+    and mu, parts/s.
 
-    Returns
-    -------
-    float
-        Seconds: r (alpha + (H_K - H_(K-k)) / mu), k the threshold.
+    Returns seconds: r (alpha + (H_K - H_(K-k)) / mu), k the threshold. Paper 5, section IV and figure 1
+    (LCC).
 
-    Notes
-    -----
-    Paper 5, section IV and figure 1 (LCC).
-
-    Examples
-    --------
     >>> round(lcc_completion(40, 10, shift=0.01, rate=10), 4)
     0.2897
     """
@@ -187,6 +126,9 @@ def mmc_completion(
 ) -> float:
     """Expected completion time of gradient coding with multi-message communication (GC-MMC), by quadrature.
 
+    Returns seconds until the last cluster is done. Paper 5, sections III-A to III-D and figure 1. Section
+    III-A prints K - m - 1 = 5 for K = 6, m = 2: it is K - m + 1.
+
     Parameters
     ----------
     workers, load : int
@@ -202,16 +144,6 @@ def mmc_completion(
         alpha, s/part, and mu, parts/s.
     hybrid : bool
         A worker with all its parts done sends their plain sum, which completes its cluster; needs r = K / P.
-
-    Returns
-    -------
-    float
-        Seconds until the last cluster is done.
-
-    Notes
-    -----
-    Paper 5, sections III-A to III-D and figure 1. Section III-A prints K - m - 1 = 5 for K = 6, m = 2: it is
-    K - m + 1.
 
     Examples
     --------

@@ -19,6 +19,8 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     one a period ago, or is a 1 where that one is 0, which makes the whole word the period. The words whose
     period divides n are the smallest of their classes, and the period is the order of the class.
 
+    Paper 4, section IV-B (cycle classes, representatives and orders).
+
     Parameters
     ----------
     n : int
@@ -30,10 +32,6 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         Representatives; bit n-1-j of a word is its j-th letter.
     orders : array of int64, shape (classes,)
         Words in the class, e; a divisor of n.
-
-    Notes
-    -----
-    Paper 4, section IV-B (cycle classes, representatives and orders).
 
     Examples
     --------
@@ -55,27 +53,14 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def necklace_count(n: int, weight: int, order: int) -> int:
     """Number of classes of binary words of length n with a given weight (number of ones) and order (size).
 
+    `n`, `weight`: length of the words, at least 1; ones per word, r, 0 to n. `order`: words per class, e;
+    none unless it divides n.
+
     The coefficient of x^r in (1/e) sum over d | e of mu(e/d) (1 + x^(n/d))^d, mu the Moebius function.
 
-    Parameters
-    ----------
-    n, weight : int
-        Length of the words, at least 1; ones per word, r, 0 to n.
-    order : int
-        Words per class, e; none unless it divides n.
+    Returns N(r, e). Paper 4, lemma 1 (its definition of mu, garbled there: mu(1) = 1, 0 if a square divides,
+    else (-1)^primes).
 
-    Returns
-    -------
-    int
-        N(r, e).
-
-    Notes
-    -----
-    Paper 4, lemma 1 (its definition of mu, garbled there: mu(1) = 1, 0 if a square divides, else
-    (-1)^primes).
-
-    Examples
-    --------
     >>> necklace_count(8, 4, 8), necklace_count(8, 4, 4), necklace_count(8, 4, 2)
     (8, 1, 1)
     """
@@ -90,18 +75,10 @@ def necklace_count(n: int, weight: int, order: int) -> int:
 def moebius(n: int) -> int:
     """Moebius function: 1 for n = 1, 0 if a square above 1 divides n, else (-1)^(number of primes).
 
-    Parameters
-    ----------
-    n : int
-        At least 1.
+    `n`: at least 1.
 
-    Returns
-    -------
-    int
-        -1, 0 or 1.
+    Returns -1, 0 or 1.
 
-    Examples
-    --------
     >>> [moebius(n) for n in (1, 2, 4, 6, 30)]
     [1, -1, 0, 1, -1]
     """

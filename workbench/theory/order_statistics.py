@@ -27,22 +27,11 @@ __all__ = [
 def harmonic(n: float) -> float:
     """Harmonic number H_n, for real n by H_x = digamma(x + 1) + Euler's constant.
 
-    Parameters
-    ----------
-    n : float
-        At least 0. A whole number gives the usual sum; between whole numbers H is smooth and concave.
+    `n`: at least 0. A whole number gives the usual sum; between whole numbers H is smooth and concave.
 
-    Returns
-    -------
-    float
-        H_n, a pure number.
+    Returns H_n, a pure number. Paper 3 (CADA), below equation (10); real n occur in its equations (13) and
+    (16).
 
-    Notes
-    -----
-    Paper 3 (CADA), below equation (10); real n occur in its equations (13) and (16).
-
-    Examples
-    --------
     >>> round(harmonic(4), 6), 1 + 1 / 2 + 1 / 3 + 1 / 4
     (2.083333, 2.083333333333333)
     """
@@ -54,29 +43,12 @@ def harmonic(n: float) -> float:
 def exponential_order_mean(k: int, n: int, mean: float = 1.0, shift: float = 0.0) -> float:
     """Mean of the k-th smallest of n independent times shift + Exp(mean): shift + mean (H_n - H_(n-k)).
 
-    Parameters
-    ----------
-    k : int
-        Which one, 1 (first) to n (last). Paper 3: a.
-    n : int
-        How many. Paper 3: b.
-    mean : float
-        Mean of the exponential part, s. Paper 3: eta.
-    shift : float
-        Least time, s.
+    `k`: which one, 1 (first) to n (last). Paper 3: a. `n`: how many. Paper 3: b. `mean`: mean of the
+    exponential part, s. Paper 3: eta. `shift`: least time, s.
 
-    Returns
-    -------
-    float
-        Seconds.
+    Returns seconds. Paper 3, equation (10); paper 1, appendix D, for k = n - s. That appendix prints log(i) <
+    H_i < log(i+1); the right inequality is false (H_1 = 1 > log 2): it is log(i+1) < H_i <= 1 + log(i).
 
-    Notes
-    -----
-    Paper 3, equation (10); paper 1, appendix D, for k = n - s. That appendix prints log(i) < H_i < log(i+1);
-    the right inequality is false (H_1 = 1 > log 2): it is log(i+1) < H_i <= 1 + log(i).
-
-    Examples
-    --------
     >>> round(exponential_order_mean(9, 12, mean=2.0, shift=1.0), 6)
     3.539755
     """
@@ -88,26 +60,14 @@ def exponential_order_mean(k: int, n: int, mean: float = 1.0, shift: float = 0.0
 def exponential_order_std(k: int, n: int, mean: float = 1.0) -> float:
     """Standard deviation of the k-th smallest of n independent (shifted) exponentials.
 
+    `k`, `n`: which one of how many, 1 <= k <= n. `mean`: mean of the exponential part, s; a shift changes
+    nothing.
+
     The gaps between neighbours are independent exponentials with means mean / (n - j), so the variances add.
 
-    Parameters
-    ----------
-    k, n : int
-        Which one of how many, 1 <= k <= n.
-    mean : float
-        Mean of the exponential part, s; a shift changes nothing.
+    Returns seconds: mean * sqrt(sum of 1 / i^2 for i = n-k+1..n). Paper 1, appendix D, proof of lemma 2 (the
+    gaps E_1, E_2, ...).
 
-    Returns
-    -------
-    float
-        Seconds: mean * sqrt(sum of 1 / i^2 for i = n-k+1..n).
-
-    Notes
-    -----
-    Paper 1, appendix D, proof of lemma 2 (the gaps E_1, E_2, ...).
-
-    Examples
-    --------
     >>> exponential_order_std(1, 4, mean=2.0)
     0.5
     """
@@ -119,30 +79,13 @@ def exponential_order_std(k: int, n: int, mean: float = 1.0) -> float:
 def max_of_minima_mean(groups: int, size: int, mean: float = 1.0, shift: float = 0.0) -> float:
     """Mean time until every group has its first answer: shift + mean / size * H_groups.
 
+    `groups`: number of groups. Paper 3: G-bar. `size`: workers per group. Paper 3: M_G. `mean`: mean of the
+    exponential part of one worker's time, s. Paper 3: eta. `shift`: least time, s.
+
     Every worker takes shift + Exp(mean); the first of a group is then shift + Exp(mean / size).
 
-    Parameters
-    ----------
-    groups : int
-        Number of groups. Paper 3: G-bar.
-    size : int
-        Workers per group. Paper 3: M_G.
-    mean : float
-        Mean of the exponential part of one worker's time, s. Paper 3: eta.
-    shift : float
-        Least time, s.
+    Returns seconds. Fractional repetition (Tandon et al. 2017) and G-CADA (paper 3, equations (14) and (16)).
 
-    Returns
-    -------
-    float
-        Seconds.
-
-    Notes
-    -----
-    Fractional repetition (Tandon et al. 2017) and G-CADA (paper 3, equations (14) and (16)).
-
-    Examples
-    --------
     >>> round(max_of_minima_mean(groups=4, size=10, mean=1.0, shift=0.1), 6)
     0.308333
     """
@@ -155,6 +98,9 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
 
     P(k-th > t) = I_S(n-k+1, k) with S = P(T > t) and I the regularised incomplete beta function.
 
+    Returns the mean in the unit of the times. Raises `SettingError` where k is not in 1..n, or the mean is
+    infinite.
+
     Parameters
     ----------
     survival : callable
@@ -162,16 +108,6 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
         1 - F; a survival function of its own is more precise in the tail.
     k, n : int
         Which one of how many, 1 <= k <= n.
-
-    Returns
-    -------
-    float
-        Mean in the unit of the times.
-
-    Raises
-    ------
-    SettingError
-        If k is not in 1..n, or the mean is infinite.
 
     Examples
     --------
@@ -186,6 +122,9 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
 def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> float:
     """Mean time until every one of several equal groups has k answers of its `size` workers, by quadrature.
 
+    Returns the mean of the maximum over the groups of the k-th smallest time, in the unit of the times.
+    Raises `SettingError` where groups is below 1, k not in 1..size, or the mean infinite.
+
     Parameters
     ----------
     survival : callable
@@ -194,16 +133,6 @@ def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> fl
         Number of groups; their workers are independent.
     k, size : int
         Answers needed per group of how many workers, 1 <= k <= size.
-
-    Returns
-    -------
-    float
-        Mean of the maximum over the groups of the k-th smallest time, in the unit of the times.
-
-    Raises
-    ------
-    SettingError
-        If groups is below 1, k not in 1..size, or the mean infinite.
 
     Examples
     --------

@@ -37,6 +37,9 @@ def cr_time(
     A relay sends when both its own work and the first n - s of its children's messages are through its port;
     sibling subtrees are independent, so the distribution climbs the tree layer by layer.
 
+    Returns E[T_CR], s. With transfer > 0, children may be up to 64 (400 in one layer). Our own; paper 1 gives
+    the limit for many children (theorem 2, `cr_time_bounds`).
+
     Parameters
     ----------
     children, layers, stragglers : int
@@ -47,20 +50,6 @@ def cr_time(
         Rate of the exponential part, mu, samples/s.
     transfer : float
         Time that one message occupies its receiver's port, t_c, s.
-
-    Returns
-    -------
-    float
-        E[T_CR], s.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range; with transfer > 0, children may be up to 64 (400 in one layer).
-
-    Notes
-    -----
-    Our own; paper 1 gives the limit for many children (theorem 2, `cr_time_bounds`).
 
     Examples
     --------
@@ -77,24 +66,12 @@ def gc_time(
 ) -> float:
     """Expected round time of gradient coding with a cyclic code: the first N - S answers.
 
-    Parameters
-    ----------
-    workers, stragglers : int
-        N and S, 0 <= S < N.
-    samples, shift, rate, transfer : float
-        d samples, a s/sample, mu samples/s, t_c s, as in `cr_time`.
+    `workers`, `stragglers`: N and S, 0 <= S < N. `samples`, `shift`, `rate`, `transfer`: d samples, a
+    s/sample, mu samples/s, t_c s, as in `cr_time`.
 
-    Returns
-    -------
-    float
-        E[T_GC], s; without transfer times load d (a + (H_N - H_S) / mu).
+    Returns E[T_GC], s; without transfer times load d (a + (H_N - H_S) / mu). Paper 1, sections II-C and
+    III-C; its remark 4 has this as Theta(1) + Theta(N).
 
-    Notes
-    -----
-    Paper 1, sections II-C and III-C; its remark 4 has this as Theta(1) + Theta(N).
-
-    Examples
-    --------
     >>> round(gc_time(40, 9, samples=40, shift=0.01, rate=10), 4)
     1.5496
     """
@@ -136,25 +113,12 @@ def _through(sent: Array, k: int, n: int) -> Array:
 def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: float) -> float:
     """Expected round time of gradient coding with fractional repetition: one answer per group of S + 1.
 
-    Parameters
-    ----------
-    workers, stragglers : int
-        N and S; S + 1 must divide N.
-    samples, shift, rate : float
-        d samples, a s/sample, mu samples/s. Transfers take no time.
+    `workers`, `stragglers`: N and S; S + 1 must divide N. `samples`, `shift`, `rate`: d samples, a s/sample,
+    mu samples/s. Transfers take no time.
 
-    Returns
-    -------
-    float
-        Seconds: load d (a + H_(N/(S+1)) / (mu (S + 1))).
+    Returns seconds: load d (a + H_(N/(S+1)) / (mu (S + 1))). Tandon et al. 2017; paper 5, section III-C,
+    names it as the clustered code with one worker needed per cluster.
 
-    Notes
-    -----
-    Tandon et al. 2017; paper 5, section III-C, names it as the clustered code with one worker needed per
-    cluster.
-
-    Examples
-    --------
     >>> round(frc_time(40, 9, samples=40, shift=0.01, rate=10), 4)
     0.3083
     """
@@ -169,24 +133,11 @@ def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: 
 def umw_time(workers: int, samples: float, shift: float, rate: float, transfer: float = 0.0) -> float:
     """Expected round time of the uncoded master-worker scheme: all N answers, each on d / N samples.
 
-    Parameters
-    ----------
-    workers : int
-        N >= 1.
-    samples, shift, rate, transfer : float
-        As in `cr_time`.
+    `workers`: N >= 1. `samples`, `shift`, `rate`, `transfer`: as in `cr_time`.
 
-    Returns
-    -------
-    float
-        E[T_UMW], s; without transfer times d / N (a + H_N / mu).
+    Returns E[T_UMW], s; without transfer times d / N (a + H_N / mu). Paper 1, section IV-A (UMW): gradient
+    coding with S = 0.
 
-    Notes
-    -----
-    Paper 1, section IV-A (UMW): gradient coding with S = 0.
-
-    Examples
-    --------
     >>> round(umw_time(4, samples=8, shift=0.0, rate=2.0), 6)
     2.083333
     """
@@ -198,24 +149,10 @@ def sgd_time(
 ) -> float:
     """Expected round time when stragglers are ignored: the first N - S answers, each on d / N samples.
 
-    Parameters
-    ----------
-    workers, stragglers : int
-        N and S, 0 <= S < N.
-    samples, shift, rate, transfer : float
-        As in `cr_time`.
+    `workers`, `stragglers`: N and S, 0 <= S < N. `samples`, `shift`, `rate`, `transfer`: as in `cr_time`.
 
-    Returns
-    -------
-    float
-        E[T_SGD], s; without transfer times d / N (a + (H_N - H_S) / mu).
+    Returns E[T_SGD], s; without transfer times d / N (a + (H_N - H_S) / mu). Paper 1, section IV-A (SGD).
 
-    Notes
-    -----
-    Paper 1, section IV-A (SGD).
-
-    Examples
-    --------
     >>> round(sgd_time(4, 3, samples=8, shift=0.0, rate=2.0), 6)
     0.25
     """
@@ -229,6 +166,8 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
 
     After that many steps every worker's start has reached every other one, so the last start decides.
 
+    Returns E[T_RAR], s. Ring of Patarasuk and Yuan (paper 1, section II-B) with the delays of section III-C.
+
     Parameters
     ----------
     workers : int
@@ -238,15 +177,6 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
     step : float
         Time to pass on one slice of p / N numbers, s: t_c / N if only bandwidth costs. With a latency added to it
         this is an upper bound: the latencies of slices that wait for a late worker overlap.
-
-    Returns
-    -------
-    float
-        E[T_RAR], s.
-
-    Notes
-    -----
-    Ring of Patarasuk and Yuan (paper 1, section II-B) with the delays of section III-C.
 
     Examples
     --------

@@ -17,26 +17,11 @@ from workbench.theory.order_statistics import order_survival
 def cegc_achievable(n: int, d: int, s: int, m: int, parts: int | None = None) -> bool:
     """Is there a code with load d, s stragglers and reduction m? Exactly if d / k >= (s + m) / n.
 
-    Parameters
-    ----------
-    n, d : int
-        Workers; parts per worker, 1 to the number of parts.
-    s, m : int
-        Stragglers tolerated, at least 0; reduction, at least 1 (1 is plain gradient coding).
-    parts : int, optional
-        Parts of the data set, k; n if left out.
+    `n`, `d`: workers; parts per worker, 1 to the number of parts. `s`, `m`: stragglers tolerated, at least 0;
+    reduction, at least 1 (1 is plain gradient coding). `parts`: parts of the data set, k; n if left out.
 
-    Returns
-    -------
-    bool
-        True if (d, s, m) is achievable.
+    Returns True if (d, s, m) is achievable. Paper 2, theorem 1; with k = n it reads d >= s + m (equation 5).
 
-    Notes
-    -----
-    Paper 2, theorem 1; with k = n it reads d >= s + m (equation 5).
-
-    Examples
-    --------
     >>> cegc_achievable(5, 3, 1, 2), cegc_achievable(5, 3, 2, 2)
     (True, False)
     """
@@ -52,6 +37,8 @@ def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: 
     The random part is hypoexponential with rates lambda1 / d and lambda2 m; the form used has no cancellation
     where the two are (nearly) equal.
 
+    Returns probabilities, shape of t. Paper 2, section 5, assumptions 1 to 3.
+
     Parameters
     ----------
     t : Array
@@ -62,15 +49,6 @@ def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: 
         Rates of the exponential parts of computing one part and of sending a whole vector, 1/s.
     t1, t2 : float
         Least times of the same, s.
-
-    Returns
-    -------
-    Array
-        Probabilities, shape of t.
-
-    Notes
-    -----
-    Paper 2, section 5, assumptions 1 to 3.
 
     Examples
     --------
@@ -99,6 +77,10 @@ def cegc_time(
 ) -> float:
     """Expected iteration time of CEGC: the (n-s)-th of n workers, by quadrature.
 
+    Returns E[T_tot], s. Raises `SettingError` where d < s + m is not achievable. Paper 2, section 5 and table
+    3 (n = 8, lambda1 = 0.8, lambda2 = 0.1, t1 = 1.6, t2 = 6). A worker computes all its parts at the same
+    speed: its time for d parts is d times one draw, not a sum of d draws.
+
     Parameters
     ----------
     n, d : int
@@ -111,21 +93,6 @@ def cegc_time(
         Least times of the same, s.
     stragglers : int, optional
         s, 0 to d - m; d - m (the quickest) if left out.
-
-    Returns
-    -------
-    float
-        E[T_tot], s.
-
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range; d < s + m is not achievable.
-
-    Notes
-    -----
-    Paper 2, section 5 and table 3 (n = 8, lambda1 = 0.8, lambda2 = 0.1, t1 = 1.6, t2 = 6). A worker computes
-    all its parts at the same speed: its time for d parts is d times one draw, not a sum of d draws.
 
     Examples
     --------
@@ -150,24 +117,10 @@ def cegc_time(
 def cegc_table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> Array:
     """Expected iteration times of all loads and reductions, s = d - m: the whole of paper 2's table 3.
 
-    Parameters
-    ----------
-    n : int
-        Workers.
-    lambda1, lambda2, t1, t2 : float
-        As in `cegc_time`.
+    `n`: workers. `lambda1`, `lambda2`, `t1`, `t2`: as in `cegc_time`.
 
-    Returns
-    -------
-    Array
-        (n, n), s; row m - 1, column d - 1; not-a-number where m > d.
+    Returns shape (n, n), s; row m - 1, column d - 1; not-a-number where m > d. Paper 2, table 3.
 
-    Notes
-    -----
-    Paper 2, table 3.
-
-    Examples
-    --------
     >>> cegc_table(2, 0.8, 0.1, 1.6, 6).round(4)
     array([[23.9194, 16.45  ],
            [    nan, 16.6167]])
@@ -183,24 +136,10 @@ def cegc_table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> 
 def cegc_best(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> tuple[int, int]:
     """Load d and reduction m with the least expected iteration time (s = d - m).
 
-    Parameters
-    ----------
-    n : int
-        Workers.
-    lambda1, lambda2, t1, t2 : float
-        As in `cegc_time`.
+    `n`: workers. `lambda1`, `lambda2`, `t1`, `t2`: as in `cegc_time`.
 
-    Returns
-    -------
-    (int, int)
-        d, m.
+    Returns d, m. Paper 2, section 5: d = 4, m = 3 for table 3.
 
-    Notes
-    -----
-    Paper 2, section 5: d = 4, m = 3 for table 3.
-
-    Examples
-    --------
     >>> cegc_best(8, 0.8, 0.1, 1.6, 6)
     (4, 3)
     """

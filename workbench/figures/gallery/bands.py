@@ -23,22 +23,11 @@ _TIMES = ("time", "round_time", "time_to")
 def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -> go.Figure:
     """Draw a result against a setting, one line with its confidence band for each combination of the others.
 
-    Parameters
-    ----------
-    summary
-        What `wb.runs(folder).mean(of, by=[...])` returns.
-    x
-        One of its groups' columns; default: the last one with numbers. Texts give points with error bars.
-    theme
-        "light" or "dark".
+    `summary`: what `wb.runs(folder).mean(of, by=[...])` returns. `x`: one of its groups' columns; default:
+    the last one with numbers. Texts give points with error bars. `theme`: "light" or "dark".
 
-    Raises
-    ------
-    SettingError
-        The table is no such summary or is empty, or x is none of its groups' columns.
+    Raises `SettingError`: the table is no such summary or is empty, or x is none of its groups' columns.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> table = pd.DataFrame({"rate": [1, 2], "n": 5, "never": 0, "mean": [3.0, 2.0], "low": [2.5, 1], "high": [4, 3]})
     >>> table.attrs.update(of="time", by=["rate"], level=0.95)

@@ -49,8 +49,6 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
 
     Raises `SettingError` for an unknown theme.
 
-    Examples
-    --------
     >>> import workbench as wb
     >>> from workbench.planning.measuring import simulated
     >>> figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8))

@@ -29,23 +29,13 @@ class Cells(NamedTuple):
 def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     """Draw the encoding matrix: which worker holds which parts with which coefficients.
 
+    `source`: a plan, or an experiment. `theme`: "light" or "dark".
+
     Large plans are cut to the first workers; neighbouring parts share a column, which then shows the
     coefficient largest in size among them. The subtitle says so.
 
-    Parameters
-    ----------
-    source
-        A plan, or an experiment.
-    theme
-        "light" or "dark".
+    Raises `SettingError`: neither a plan nor an experiment, or the theme is unknown.
 
-    Raises
-    ------
-    SettingError
-        Neither a plan nor an experiment, or the theme is unknown.
-
-    Examples
-    --------
     >>> import workbench as wb
     >>> figure = code(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12))
     >>> figure.data[0].z.shape

@@ -40,6 +40,8 @@ def convergence(
 ) -> go.Figure:
     """Draw a metric against wall clock, rounds, bytes or samples; one curve per run.
 
+    Raises `SettingError`: metric, x or theme is unknown, the target is no number, or there are no traces.
+
     Parameters
     ----------
     traces
@@ -50,11 +52,6 @@ def convergence(
         "time" (s), "round", "bytes" or "samples" (cumulative). Time is logarithmic where runs differ widely.
     target
         The legend says where each run meets it, and in what multiple of CR's (or the fastest's) time.
-
-    Raises
-    ------
-    SettingError
-        Metric, x or theme is unknown, the target is no number, or there are no traces.
 
     Examples
     --------

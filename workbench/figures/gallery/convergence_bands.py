@@ -31,6 +31,8 @@ def convergence_bands(
 ) -> go.Figure:
     """Draw the mean of a metric over the runs that differ in nothing but their seed, with its confidence band.
 
+    Raises `SettingError`: metric, x, level or theme is unknown, or there are no traces.
+
     Parameters
     ----------
     traces
@@ -42,11 +44,6 @@ def convergence_bands(
         runs differ widely in length. "round": round by round.
     level
         Of the confidence interval of the mean.
-
-    Raises
-    ------
-    SettingError
-        Metric, x, level or theme is unknown, or there are no traces.
 
     Examples
     --------

@@ -31,26 +31,14 @@ _FEW = 40  # ranks up to which rows are labelled one by one
 def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     """Draw one round: a row per rank, a bar for whatever takes time, a line at the round's end.
 
+    `trace`: a run with events. `round`: from 0. `theme`: "light" or "dark".
+
     A message shows on its sender's row: light while it travels and queues, solid while it goes through the
     receiver's port; the receiver's row shows its port. Hollow bars are work that nobody used: answers that
     came too late (with an x), workers that the end of the round cut off.
 
-    Parameters
-    ----------
-    trace
-        A run with events.
-    round
-        From 0.
-    theme
-        "light" or "dark".
+    Raises `SettingError`: the run has no such round, or kept no events.
 
-    Raises
-    ------
-    SettingError
-        The run has no such round, or kept no events.
-
-    Examples
-    --------
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
     >>> gantt(trace, 2).layout.xaxis.title.text

@@ -22,8 +22,6 @@ def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "ligh
 
     Raises `SettingError` when there is no such worker, or for an unknown theme.
 
-    Examples
-    --------
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12)
     >>> held(e, 3).data[0].y.tolist()

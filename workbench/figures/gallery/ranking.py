@@ -30,22 +30,10 @@ COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "trans
 def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figure:
     """Draw the best of every scheme, then the next best choices, in order; beside them what their rounds are made of.
 
-    Parameters
-    ----------
-    advice
-        What `wb.plan` returned.
-    most
-        Choices shown at most.
-    theme
-        "light" or "dark".
+    `advice`: what `wb.plan` returned. `most`: choices shown at most. `theme`: "light" or "dark".
 
-    Raises
-    ------
-    SettingError
-        An unknown theme, or nothing to show.
+    Raises `SettingError`: an unknown theme, or nothing to show.
 
-    Examples
-    --------
     >>> import workbench as wb
     >>> from workbench.planning.planner import plan
     >>> from workbench.planning.measuring import simulated

@@ -39,24 +39,13 @@ def round_times(
 ) -> go.Figure:
     """Draw how long rounds take: one box per run, on a logarithmic axis, so that ratios are distances.
 
-    Parameters
-    ----------
-    runs
-        Traces or forecasts; give a dict from name to forecast to name them. A name that starts with a
-        scheme's (such as "CR forecast") takes the scheme's colour.
-    theme
-        "light" or "dark".
-    skip
-        So many first rounds of each trace are left out: in a real run they may take longer, as caches fill.
+    `runs`: traces or forecasts; give a dict from name to forecast to name them. A name that starts with a
+    scheme's (such as "CR forecast") takes the scheme's colour. `theme`: "light" or "dark". `skip`: so many
+    first rounds of each trace are left out: in a real run they may take longer, as caches fill.
 
-    Raises
-    ------
-    SettingError
-        There is nothing to draw, something that is neither trace nor forecast, or a trace with no more rounds than are
-        left out.
+    Raises `SettingError`: there is nothing to draw, something that is neither trace nor forecast, or a trace
+    with no more rounds than are left out.
 
-    Examples
-    --------
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="UMW", workers=4, rounds=20)
     >>> figure = round_times({"UMW": wb.run(e), "UMW forecast": wb.forecast(e)})

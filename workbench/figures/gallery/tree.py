@@ -31,24 +31,14 @@ class Strips(NamedTuple):
 def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     """Draw who talks to whom, and beside it which samples of the data set every worker holds.
 
+    `source`: a plan, or an experiment. `theme`: "light" or "dark".
+
     Node size is the load. Few workers are drawn layer by layer from the top, many around the master, a ring
     as a ring. Of plans with more than 400 ranks one branch is drawn, with the number of workers in every layer, or some
     workers of the ring; the subtitle says so.
 
-    Parameters
-    ----------
-    source
-        A plan, or an experiment.
-    theme
-        "light" or "dark".
+    Raises `SettingError`: neither a plan nor an experiment, or the theme is unknown.
 
-    Raises
-    ------
-    SettingError
-        Neither a plan nor an experiment, or the theme is unknown.
-
-    Examples
-    --------
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "stragglers": 1}, workers=12)
     >>> [panel.name for panel in tree(e).data]

@@ -22,8 +22,6 @@ def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "ligh
 
     Raises `SettingError` as `decode_weights` does, and for an unknown theme.
 
-    Examples
-    --------
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
     >>> weights(trace, 1).data[0].name

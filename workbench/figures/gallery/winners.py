@@ -26,8 +26,6 @@ def winners(
 
     Raises `SettingError` for an unknown theme or an empty grid.
 
-    Examples
-    --------
     >>> contest = Contest(("UMW", "CR"), (Fraction(1, 4),), (0.0, 1.0), np.array([[[1.0, 2.0], [3.0, 1.5]]]))
     >>> winners(contest).data[0].text.tolist()
     [['UMW<br>2×', 'CR<br>2×']]

@@ -20,8 +20,6 @@ _PROBLEMS = {
 class DataError(ValueError):
     """Data that cannot be used, in one sentence: what was given, what is wrong, what would work.
 
-    Examples
-    --------
     >>> raise DataError("samples: 0 is too small; take 1 or more")
     Traceback (most recent call last):
     ...

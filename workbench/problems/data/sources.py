@@ -42,14 +42,7 @@ BUNDLED = {
     name: SourceInfo(name, samples, features, tasks, classes, note)
     for name, samples, features, tasks, classes, note in (
         ("breast_cancer", 569, 30, BINARY, 2, "Breast cancer Wisconsin: cell nuclei, malignant 0, benign 1."),
-        (
-            "diabetes",
-            442,
-            10,
-            ("regression",),
-            0,
-            "Diabetes progression (Efron 2004), not two-class Pima.",
-        ),
+        ("diabetes", 442, 10, ("regression",), 0, "Diabetes progression (Efron 2004), not two-class Pima."),
         ("digits", 1797, 64, NUMBERED, 10, "Handwritten digits of 8 x 8 pixels: a small stand-in for MNIST."),
         ("iris", 150, 4, ("multiclass",), 3, "Iris flowers (Fisher 1936): sepal and petal sizes, 3 species."),
         ("wine", 178, 13, ("multiclass",), 3, "Wine recognition: chemical analyses, 3 growers."),

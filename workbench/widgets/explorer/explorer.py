@@ -111,21 +111,11 @@ class Explorer(w.VBox):
 def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str | Path = "runs") -> Explorer:
     """Open the explorer.
 
-    Parameters
-    ----------
-    setting
-        Where to begin: the name of a preset, an experiment, or several; default: CodedReduce and its rivals on the
-        bundled digits.
-    folder
-        Where runs and exports are kept.
+    `setting`: where to begin: the name of a preset, an experiment, or several; default: CodedReduce and its
+    rivals on the bundled digits. `folder`: where runs and exports are kept.
 
-    Raises
-    ------
-    SettingError
-        There is no preset of that name.
+    Raises `SettingError`: there is no preset of that name.
 
-    Examples
-    --------
     >>> explorer = explore("fig8")
     >>> [e.scheme for e in explorer.experiments]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
