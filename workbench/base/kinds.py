@@ -97,16 +97,17 @@ def range_of(field: FieldInfo, value: Any) -> str:
     >>> range_of(Field(default=0.0, ge=0), -0.5)
     'take 0 or more'
     """
-    limits = {name: _limit(field, name) for name in ("ge", "gt", "le", "lt")}
+    limits = {name: limit_of(field, name) for name in ("ge", "gt", "le", "lt")}
     if int in (field.annotation, *get_args(field.annotation)):
         return _whole_range(limits, value) + _empty(field)
     words = _real_range(limits, value)
     example = isinstance(field.default, float) and ", the nearest" not in words
-    example = example and field.default != _limit(field, "ge")  # which the words begin with
+    example = example and field.default != limits["ge"]  # which the words begin with
     return words + (f", e.g. {field.default}" if example else "") + _empty(field)
 
 
-def _limit(field: FieldInfo, name: str) -> Any:
+def limit_of(field: FieldInfo, name: str) -> Any:
+    """A field's limit "ge", "gt", "le" or "lt"; None where it has none."""
     return next((getattr(rule, name) for rule in field.metadata if hasattr(rule, name)), None)
 
 

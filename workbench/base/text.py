@@ -49,10 +49,10 @@ class Loader(yaml.SafeLoader):
         else:
             self._repeated += self._sizes[id(node)]
             if self._repeated > REPEATED:
-                raise self._refusal(
-                    alias,
-                    f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values; write them out",
+                why = (
+                    f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values; write them out"
                 )
+                raise self._refusal(alias, why)
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

@@ -73,16 +73,13 @@ class _Maker:
         from nbconvert import HTMLExporter
         from nbconvert.filters import clean_html
 
-        filters = {
-            "aside": self._aside,
-            "clean_html": lambda text: text if isinstance(text, _Name) else clean_html(text),
-            "highlight_code": lambda source, metadata: self._aside(
-                _highlighted(source, str(metadata.get("magics_language", "")))
-            ),
-        }
-        self._exporter = HTMLExporter(
-            raw_template=TEMPLATE + _STYLES_ASIDE, filters=filters, optimistic_validation=True
-        )
+        def highlight(source: str, metadata: dict[str, Any]) -> _Name:
+            return self._aside(_highlighted(source, str(metadata.get("magics_language", ""))))
+
+        filters = {"aside": self._aside, "highlight_code": highlight}
+        filters["clean_html"] = lambda text: text if isinstance(text, _Name) else clean_html(text)
+        template = TEMPLATE + _STYLES_ASIDE
+        self._exporter = HTMLExporter(raw_template=template, filters=filters, optimistic_validation=True)
         self._texts: dict[str, str] = {}
         self._one_at_a_time = Lock()
 

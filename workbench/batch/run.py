@@ -18,7 +18,7 @@ from typing import Any
 
 from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
-from workbench.batch.execution import Executor
+from workbench.batch.execution import Executor, literal
 from workbench.batch.imports import grammar_put_off
 from workbench.batch.jobs import OTHERS
 from workbench.batch.kernels import Kernels
@@ -127,7 +127,9 @@ def sweep(
     notebook = path_of(notebook, "notebook")
     getting_ready = _room(jobs)
     plan, target = opened(plan, folder)
-    items = _found(plan.items(), target)
+    # Runs that are in the folder already keep their names, whatever the sweep now calls them.
+    known = {path.name[-KEY:]: path.name for path in target.iterdir()} if target.is_dir() else {}
+    items = [replace(item, known_as=known.get(item.key, "")) for item in plan.items()]
     chosen = _chosen(items, names)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with Kernels(threads, fresh) as kernels:
@@ -193,9 +195,8 @@ def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | No
         return Sweep.read(path), _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
     noted = read_plan(path).get("sweep")
     if noted is None:
-        raise SettingError(
-            f"sweep = {str(path)!r}: is a folder without {PLAN}; give a .yaml file, or a sweep's folder"
-        )
+        wanted = "give a .yaml file, or a sweep's folder"
+        raise SettingError(f"sweep = {str(path)!r}: is a folder without {PLAN}; {wanted}")
     return Sweep(**noted), _no_run(path_of(folder or path, "folder"))
 
 
@@ -227,13 +228,7 @@ def parameters(notebook: Path) -> list[str]:
         raise SettingError(
             f"notebook = {str(notebook)!r}: no such file; sweeps run from a clone of the repository"
         )
-    return list(papermill.inspect_notebook(str(notebook).replace("{", "{{").replace("}", "}}")))
-
-
-def _found(items: list[Item], folder: Path) -> list[Item]:
-    """Runs that are in the folder already keep their names, whatever the sweep now calls them."""
-    known = {path.name[-KEY:]: path.name for path in folder.iterdir()} if folder.is_dir() else {}
-    return [replace(item, known_as=known.get(item.key, "")) for item in items]
+    return list(papermill.inspect_notebook(literal(notebook)))
 
 
 def _chosen(items: list[Item], only: Iterable[str]) -> list[Item]:

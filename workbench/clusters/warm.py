@@ -26,22 +26,18 @@ class Pools:
         """
         where = cluster or clusters.load(clusters.LOCAL)
         with self._lock:
-            self._forget_dead()
+            for entry in [entry for entry in self._pools if not entry[1].alive]:
+                self._pools.remove(entry)
+                entry[1].release()
+                self._over.append(entry[1])
             fit = [pool for of, pool in self._pools if of == where and where.fits(ranks, pool.ranks)]
             if fit:
                 return min(fit, key=lambda pool: pool.ranks)
             if where.alone:
                 self._close([entry for entry in self._pools if entry[0].name == where.name])
-            pool = where.open_pool(ranks, said)
+            pool = where.site.open(ranks, said)
             self._pools.append((where, pool))
             return pool
-
-    def _forget_dead(self) -> None:
-        for entry in list(self._pools):
-            if not entry[1].alive:
-                self._pools.remove(entry)
-                entry[1].release()
-                self._over.append(entry[1])
 
     def close(self) -> None:
         """End all of them."""

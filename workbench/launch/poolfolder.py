@@ -65,8 +65,6 @@ class PoolFolder:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return [line.strip() for line in text.splitlines() if line.strip(" -")]
 
-    # ---------------------------------------------------------------- starting
-
     @property
     def up(self) -> int:
         """How many ranks are up while they start."""
@@ -92,8 +90,6 @@ class PoolFolder:
         """All are up."""
         write_json(self.path / "ready.json", {"places": list(places)})
 
-    # ---------------------------------------------------------------- runs
-
     def hand_in(self, words: dict[str, Any], arrays: bytes) -> Path:
         """Hand a run in; the file that stays until rank 0 takes it."""
         with atomic_write(Path(words["folder"]) / ARRAYS) as out:
@@ -115,8 +111,6 @@ class PoolFolder:
     def lose(self, ranks: Iterable[int]) -> None:
         """So many are by now."""
         write_json(self.path / "lost.json", {"ranks": sorted(ranks)})
-
-    # ---------------------------------------------------------------- the end
 
     @property
     def quitting(self) -> bool:

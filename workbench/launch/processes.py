@@ -96,7 +96,7 @@ def sweep_processes(pool: str, daemon: str = "") -> int:
     _signal(above, "terminate")
     _, stubborn = psutil.wait_procs(above, PATIENCE + 8.0 if above else 0.0)
     ranks = ours(pool)
-    _end([*stubborn, *ranks, *(p for rank in ranks if (p := _daemon(rank)) is not None)])
+    _end([*stubborn, *ranks, *(process for rank in ranks for process in _daemon(rank))])
     if daemon:
         end_daemons(daemon)
     return len(above) + len(ranks)
@@ -129,14 +129,13 @@ def _is_daemon(words: list[str]) -> bool:
     return bool(words) and os.path.basename(words[0]) in DAEMONS  # noqa: PTH119 - a word, not a file
 
 
-def _daemon(rank: Any) -> Any:
+def _daemon(rank: Any) -> list[Any]:
     """MPI's own process above a rank: mpiexec, or what it started on another host."""
     import psutil
 
     with contextlib.suppress(psutil.Error):
-        parent = rank.parent()
-        return parent if parent is not None and _is_daemon(parent.cmdline()) else None
-    return None
+        return [parent for parent in (rank.parent(),) if parent and _is_daemon(parent.cmdline())]
+    return []
 
 
 def _signal(processes: list[Any], how: str) -> None:

@@ -164,11 +164,6 @@ def _of(held: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}
 
 
-def _mapped(task: Task) -> dict[str, str]:
-    """Data by their folder in this host's cache, where a task says so."""
-    return {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
-
-
 @dataclass(frozen=True)
 class Unpacked:
     """A task as a rank uses it."""
@@ -187,7 +182,9 @@ def unpacked(task: Task) -> Unpacked:
     for cls in received(task.code) if task.code else ():
         cls.catalogue.replace(cls)  # type: ignore[attr-defined]
     plan, model, state = unpack(task.arrays)
-    args = problems.get(spec["problem"])(**{**spec["problem_args"], **_mapped(task)})
+    # Data by their folder in this host's cache, where a task says so.
+    mapped = {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
+    args = problems.get(spec["problem"])(**{**spec["problem_args"], **mapped})
     setup = Setup(
         scheme=schemes.get(spec["scheme"])(**spec["scheme_args"]),
         plan=plan,

@@ -64,7 +64,7 @@ def cluster_of(home: Path) -> Cluster:
 def holder_of(home: Path) -> Holder | None:
     """Who works on this run; None before it is handed in."""
     words = _held(home)
-    return None if words is None else clusters.rebuilt(words["cluster"]).holder(words, home)
+    return None if words is None else clusters.rebuilt(words["cluster"]).site.holder(words, home)
 
 
 def soon(home: Path) -> bool:

@@ -318,9 +318,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it anew")
     if missing := {"model", "round"} - set(held):
         raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it anew")
-    state = {
-        name[6:]: v.item() if v.ndim == 0 else v for name, v in held.items() if name.startswith("state_")
-    }
+    kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
+    state = {name: v.item() if v.ndim == 0 else v for name, v in kept.items()}
     begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
     return Checkpoint(int(held["round"]), held["model"], state, begun)
 

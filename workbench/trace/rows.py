@@ -98,13 +98,10 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
     >>> settings_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))["scheme_args.stragglers"]
     2
     """
-    nested = {
-        **experiment.model_dump(mode="json"),
-        "scheme_args": experiment.built_scheme.model_dump(mode="json"),
-        "problem_args": experiment.problem_spec.model_dump(mode="json"),
-        "optimiser_args": experiment.build_optimiser().model_dump(mode="json"),
-    }
-    flat: dict[str, Any] = {}
+    e, flat = experiment, dict[str, Any]()
+    parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
+    nested = e.model_dump(mode="json")
+    nested |= {f"{name}_args": part.model_dump(mode="json") for name, part in parts.items()}
     for name, value in nested.items():
         inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
         flat.update({f"{name}{key}": _cell(item) for key, item in inner.items()})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,18 +82,10 @@ def run_names(folder: Path) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> AbstractContextManager[None]:
     """Keep a second sweep out of the folder; the system lets go of the lock when this process ends, however it does."""
-    lock = Lock(folder / SWEEP_LOCK)
-    if not lock.take():
-        raise SettingError(
-            f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
-        )
-    try:
-        yield
-    finally:
-        lock.release()
+    other = f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
+    return Lock(folder / SWEEP_LOCK).alone(SettingError(other))
 
 
 def is_running(folder: Path) -> bool:

@@ -13,12 +13,11 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.aws import code, handled, interrupt, slices, spoken
+from workbench.clusters.ec2.prices import STANDARD, bursts
 from workbench.clusters.ec2.requests import (
     HEAD,
     LAUNCH,
-    STANDARD,
     Order,
-    bursts,
     part_of,
     plain,
     rules,
@@ -77,9 +76,8 @@ class Fleet(Tagged):
                     try:
                         self.down(said)
                     except ClusterError as second:
-                        raise ClusterError(
-                            f"{str(error) or type(error).__name__}; moreover, {second}"
-                        ) from error
+                        both = f"{str(error) or type(error).__name__}; moreover, {second}"
+                        raise ClusterError(both) from error
                 raise
 
     def _there(self, order: Order, keep: bool) -> set[str]:
@@ -119,7 +117,8 @@ class Fleet(Tagged):
     def _place(self, order: Order) -> tuple[str, str]:
         """Subnet and network. All machines are in one zone, so that all links are alike."""
         default = [{"Name": "default-for-az", "Values": ["true"]}]
-        which = {"SubnetIds": [order.subnet]} if order.subnet else {"Filters": default}
+        subnet = order.wanted.subnet
+        which = {"SubnetIds": [subnet]} if subnet else {"Filters": default}
         found = self.ec2.describe_subnets(**which)["Subnets"]
         if not found:
             raise SettingError(
@@ -130,14 +129,13 @@ class Fleet(Tagged):
 
     def _root(self, order: Order) -> str:
         """Name of the image's root disk: only who names it can say how large it is to be."""
-        found = self.ec2.describe_images(ImageIds=[order.image])["Images"]
+        image, disk = order.wanted.image, order.wanted.disk
+        found = self.ec2.describe_images(ImageIds=[image])["Images"]
         if not found:
-            raise SettingError(f"image = {order.image!r}: {self.region} has no such image")
-        sizes = [
-            disk["Ebs"].get("VolumeSize", 0) for disk in found[0]["BlockDeviceMappings"] if "Ebs" in disk
-        ]
-        if max(sizes, default=0) > order.disk:
-            raise SettingError(f"disk = {order.disk}: this image needs {max(sizes)} GB")
+            raise SettingError(f"image = {image!r}: {self.region} has no such image")
+        disks = [each["Ebs"] for each in found[0]["BlockDeviceMappings"] if "Ebs" in each]
+        if (needed := max((each.get("VolumeSize", 0) for each in disks), default=0)) > disk:
+            raise SettingError(f"disk = {disk}: this image needs {needed} GB")
         return str(found[0]["RootDeviceName"])
 
     def _group(self, order: Order, network: str) -> str:
@@ -145,11 +143,10 @@ class Fleet(Tagged):
         found = self._all("describe_security_groups", "SecurityGroups")
         if not found:
             made = {"GroupName": order.label, "Description": "straggler-workbench", "VpcId": network}
-            found = [
-                self.ec2.create_security_group(**made, TagSpecifications=tagged(order, "security-group"))
-            ]
+            marks = tagged(order, "security-group")
+            found = [self.ec2.create_security_group(**made, TagSpecifications=marks)]
         group, has = found[0]["GroupId"], found[0].get("IpPermissions", [])
-        wanted = rules(group, order.ssh_from)
+        wanted = rules(group, order.wanted.ssh_from)
         have, want = {plain(rule) for rule in has}, {plain(rule) for rule in wanted}
         if stale := [rule for rule in has if plain(rule) not in want]:
             self.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=stale)

@@ -21,6 +21,7 @@ from workbench.launch.head.pools import FolderPool, make_folder
 from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import here, is_alive
 from workbench.launch.reports import Said, quiet
+from workbench.launch.site import Holder
 from workbench.launch.task import Task
 from workbench.trace.layout import ENDED
 
@@ -47,8 +48,8 @@ class SlurmPool(FolderPool):
     def wait(self, seconds: float) -> bool:
         return self.ticket.await_end(seconds)
 
+    @override
     def kill(self) -> None:
-        """See `FolderPool.kill`; raises `ClusterError` unless squeue says that the job has gone."""
         self.ticket.cancel(CANCELLING)
 
     def close(self) -> None:
@@ -58,9 +59,10 @@ class SlurmPool(FolderPool):
         super().close()
 
     @override
-    def submit(self, task: Task, said: Said = quiet) -> None:
-        super().submit(task, said)
+    def submit(self, task: Task, said: Said = quiet) -> Holder:
+        holder = super().submit(task, said)
         (self.folder / RUN).write_text(task.folder)
+        return holder
 
     def leave(self) -> None:
         """See `FolderPool.leave`: a job that has a run goes on with it; another gives its nodes back."""

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import setting
-from workbench.clusters.ssh.bills import bill
+from workbench.clusters.ssh.bills import begin, billed, end, since
 from workbench.clusters.ssh.head import Head
 from workbench.clusters.ssh.settings import SshSettings
 from workbench.launch.reports import Said, Status, quiet
@@ -33,10 +33,10 @@ class Ssh(SshSettings):
 
     def up(self, said: Said = quiet) -> None:
         """Check all hosts and bring the package there."""
-        opened = bill(self).since is None
+        opened = since(self) is None
         try:
             super().up(said)
-            bill(self).begin()
+            begin(self)
         except BaseException:
             if opened:
                 with contextlib.suppress(ClusterError):
@@ -46,9 +46,9 @@ class Ssh(SshSettings):
     @override
     def down(self, said: Said = quiet) -> None:
         super().down(said)
-        bill(self).end()
+        end(self)
 
     @override
     def status(self, said: Said = quiet) -> Status:
         found = super().status(said)
-        return bill(self).added(found, len(found.hosts))
+        return billed(self, found)

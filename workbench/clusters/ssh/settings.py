@@ -107,13 +107,9 @@ class SshSettings(Cluster):
         if self.known_hosts is None and beside.is_file():
             changes["known_hosts"] = str(beside)
         if self.hostfile is not None:
-            changes |= {
-                "hosts": hostfile.read(folder / user_path(self.hostfile, "hostfile")),
-                "hostfile": None,
-            }
+            changes["hosts"] = hostfile.read(folder / user_path(self.hostfile, "hostfile"))
+            changes["hostfile"] = None
         return self.replace(**changes) if changes else self
-
-    # ---------------------------------------------------------------- where things are
 
     @property
     def first(self) -> str:
@@ -160,24 +156,20 @@ class SshSettings(Cluster):
 
     def _strict(self) -> str:
         """What counts before the user's own settings."""
-        settings = {
-            "BatchMode": "yes",  # never ask
-            "StrictHostKeyChecking": "yes",
-            "UpdateHostKeys": "no",
-            "ConnectTimeout": str(max(int(self.timeout), 1)),
-            "ServerAliveInterval": ALIVE[0],
-            "ServerAliveCountMax": ALIVE[1],
-            "ClearAllForwardings": "yes",
-            "ForwardAgent": "no",
-            "LogLevel": "ERROR",
-            **({"User": self.user} if self.user else {}),
-            **({"Port": str(self.port)} if self.port else {}),
-        }
+        lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]  # the first: never ask
+        lines += [f"ConnectTimeout {max(int(self.timeout), 1)}", f"ServerAliveInterval {ALIVE[0]}"]
+        lines += [
+            f"ServerAliveCountMax {ALIVE[1]}",
+            "ClearAllForwardings yes",
+            "ForwardAgent no",
+            "LogLevel ERROR",
+        ]
+        lines += [f"User {self.user}"] * bool(self.user) + [f"Port {self.port}"] * bool(self.port)
         if self.known_hosts is not None:
-            settings |= {"UserKnownHostsFile": _quoted(self.known_hosts), "GlobalKnownHostsFile": "/dev/null"}
+            lines += [f"UserKnownHostsFile {_quoted(self.known_hosts)}", "GlobalKnownHostsFile /dev/null"]
         if self.identity is not None:
-            settings |= {"IdentityFile": _quoted(self.identity), "IdentitiesOnly": "yes"}
-        return "".join(f"{name} {value}\n" for name, value in settings.items())
+            lines += [f"IdentityFile {_quoted(self.identity)}", "IdentitiesOnly yes"]
+        return "".join(f"{line}\n" for line in lines)
 
     def files(self) -> dict[str, str]:
         """What the head has to have besides the settings."""

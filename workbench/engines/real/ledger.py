@@ -91,12 +91,10 @@ class Ledger:
         seen = np.flatnonzero(table.any(axis=0) | ~np.isnan(self.commits[:, 0]))
         end = int(seen[-1]) + 1 if len(seen) else 0
         counts = {f"count_{name}": row[:end] for name, row in zip(self.counts, table, strict=True)}
-        rounds, senders, reasons = zip(*self.refusals, strict=True) if self.refusals else ((), (), ())
-        refusals = {
-            "refusal_round": np.array(rounds, dtype=np.int64),
-            "refusal_sender": np.array(senders, dtype=np.int64),
-            "refusal_reason": np.array(reasons, dtype=str),
-        }
+        kinds = {"round": np.int64, "sender": np.int64, "reason": str}
+        rows: Any = list(zip(*self.refusals, strict=True)) or [()] * len(kinds)
+        named = zip(kinds.items(), rows, strict=True)
+        refusals = {f"refusal_{name}": np.array(row, dtype=kind) for (name, kind), row in named}
         own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[:end]}
         return to_bytes({**own, **counts, **events, **refusals})
 

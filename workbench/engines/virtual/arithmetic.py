@@ -166,10 +166,8 @@ class Numbers:
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[Array, float]:
         """Update the model. A scheme that got nothing may commit 0."""
         if round + 1 == len(self.models):
-            estimate = np.broadcast_to(gradient, self.models[-1].shape)
-            model, self._state = self.optimiser.update(
-                self._state, self.models[-1], estimate, self.problem, round
-            )
+            estimate, newest = np.broadcast_to(gradient, self.models[-1].shape), self.models[-1]
+            model, self._state = self.optimiser.update(self._state, newest, estimate, self.problem, round)
             self.gradients.append(np.array(estimate))
             self.models.append(model)
         return self.models[round + 1], residual

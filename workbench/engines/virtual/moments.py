@@ -13,9 +13,8 @@ from workbench.core.delays import DelayStream
 from workbench.core.plan import Plan
 
 TRANSFERRED, ARRIVED, COMPUTED, TOLD, RUNG = range(5)  # what happens to a node, in this order
-Queued = tuple[
-    float, int, int, Callable[..., None], tuple[Any, ...]
-]  # time, serial, what, to which rank, ...
+# Time, serial, what, to which rank, ...
+Queued = tuple[float, int, int, Callable[..., None], tuple[Any, ...]]
 Turn = tuple[int, int, float, int, Queued]  # a key, and the event
 
 

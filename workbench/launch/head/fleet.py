@@ -12,6 +12,7 @@ from workbench.launch.gateway import HOST, Connection, Gateway
 from workbench.launch.head.pools import ChildPool
 from workbench.launch.prepared import have, ship
 from workbench.launch.reports import Said, quiet
+from workbench.launch.site import Holder
 from workbench.launch.task import Task
 
 AT_ONCE = 32  # connections that are opened at the same time
@@ -66,9 +67,9 @@ class SpreadPool(ChildPool):
     fleet: Fleet = field(kw_only=True)
     brought: set[str] = field(default_factory=set)  # keys of data that all hosts have
 
-    def submit(self, task: Task, said: Said = quiet) -> None:
+    def submit(self, task: Task, said: Said = quiet) -> Holder:
         """See `Pool.submit`; the data are brought to all hosts first."""
         if task.data is not None and task.data["key"] not in self.brought:
             self.fleet.bring(task.data, said)
             self.brought.add(task.data["key"])
-        super().submit(task)
+        return super().submit(task)

@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from workbench.launch.head.enclosed import enclose
 from workbench.launch.head.guards import Guards
@@ -50,17 +50,18 @@ class Supervisor:
         """Start, watch, clean up, write why it ended."""
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.environ.update(self.settings.get("environment", {}) | self._shared())
+        os.environ.update(self.settings.get("environment", {}))
+        if self.settings.get("alone"):  # what mpiexec and the ranks leave on this machine is kept together
+            os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
             if self.settings["ranks"] > MANY:  # compile the modules once, and not in every rank
-                subprocess.run(
-                    [sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL, check=False
-                )
+                subprocess.run([sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)
             assert process.stdout is not None
             reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
             reader.start()
-            guards = self._guards(process.pid)
+            ways, daemon = self.settings.get("ways"), f"prterun-{socket.gethostname()}-{process.pid}@"
+            guards = Guards(self.pool, ways, daemon) if ways else None
             self._watch(process)
             end(process)
             reader.join(1.0)
@@ -72,28 +73,14 @@ class Supervisor:
         """Start it; without a network if it needs none, and the system allows that."""
 
         def start(before: Callable[[], None]) -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                self.settings["command"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=before,
-            )
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
+            command = self.settings["command"]
+            return subprocess.Popen(command, **streams, start_new_session=True, preexec_fn=before)
 
         if self.settings.get("alone"):
             with contextlib.suppress(subprocess.SubprocessError):
                 return start(_die_enclosed)
         return start(die_with_parent)
-
-    def _shared(self) -> dict[str, str]:
-        """Variables with which mpiexec and the ranks keep together what they leave on this machine."""
-        return kept_in(shared(self.pool.path)) if self.settings.get("alone") else {}
-
-    def _guards(self, pid: int) -> Guards | None:
-        """Start guards on the other hosts, if there are any."""
-        ways = self.settings.get("ways")
-        return Guards(self.pool, ways, f"prterun-{socket.gethostname()}-{pid}@") if ways else None
 
     def _cleared(self, guards: Guards | None) -> list[str]:
         """Have the other hosts cleared; which of them are gone."""
@@ -138,10 +125,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def _die_enclosed() -> None:

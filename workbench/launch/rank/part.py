@@ -48,10 +48,6 @@ class Stopped(Exception):
     """The user has ended the run."""
 
 
-def _nowhere(answers: list[tuple[int, int, int]]) -> None:
-    pass
-
-
 @dataclass
 class Part:
     """What belongs to one rank in one run: its engine, and the engine's `Surroundings`."""
@@ -82,8 +78,11 @@ class Part:
         self.post = _post(task, rank, self.ahead)(self.comm, task.run, near, setup.floats, self.refused, bell)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link)
-        gathers = bool(setup.plan.children[rank])
-        self.arrived = _arrivals(task, self.places, rank) if gathers else _nowhere
+        # A rank that gathers notes what it took: in the run folder, or, on a host that does not have that, in memory.
+        shares = self.places[rank].host == self.places[MASTER].host
+        self.arrived: Callable[[list[tuple[int, int, int]]], None] = lambda answers: None
+        if setup.plan.children[rank]:
+            self.arrived = Arrivals(Path(task.folder), rank) if shares else KeptArrivals()
         self.engine = RankEngine(setup, self)
         if not self.engine.emulated and _roomy(task, self.places, rank):
             self.engine.eager = EAGER
@@ -99,8 +98,6 @@ class Part:
         elif how == "exit":
             os._exit(3)
         os.kill(os.getpid(), signal.SIGKILL)
-
-    # ---------------------------------------------------------------- while the node waits
 
     def idle(self) -> float:
         """Called again and again: words of others, the user's stop, who is gone; says when to call it again."""
@@ -124,14 +121,6 @@ class Part:
             if self.zero is not None and now - self.progress > self.task.patience:
                 waiting = f"no round has ended for {self.task.patience:g} s: are ranks stopped, or links cut?"
                 raise Stalled(record.round, waiting)
-
-    def _mourn(self) -> None:
-        """Who is gone gets nothing any more; those of other hosts who wait for it hear of it from rank 0."""
-        for rank in self.watch.gone():
-            self._bury(rank)
-            if self.rank == MASTER and rank <= self.task.workers:
-                near = set(peers(self.has.setup.plan, rank)) - self.control.dead - {MASTER}
-                self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
 
     def _bury(self, rank: int) -> None:
         self.control.dead.add(rank)
@@ -172,19 +161,17 @@ class Part:
         assert self.record is not None
         assert self.zero is not None
         counts, learner = self.ledger.counts, self.learner
+        self.progress = time.monotonic()
         row = {
             "round": round,
-            "time": time.monotonic() - self.zero,
-            **{name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")},
+            "time": self.progress - self.zero,
             "dead": len(self.post.dead),
             "residual": residual,
         }
-        self.progress = time.monotonic()
+        row |= {name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")}
         self.record.add(row, learner.model, learner.gradient, learner.state)
         if not learner.finite:  # nobody could take it: the run would wait for answers in vain
             raise Diverged(round)
-
-    # ---------------------------------------------------------------- the run
 
     def go(self) -> None:
         """Wait until all are ready, then drive the program; rank 0 says when time begins."""
@@ -225,8 +212,6 @@ class Part:
             self._write(message.round, 0.0)
         self._await(lambda: self.finished.issuperset(setup.plan.committers))
 
-    # ---------------------------------------------------------------- the end
-
     def leave(self) -> bool:
         """Exchange last words; True if everybody answered and nothing is left over."""
         self.halfway = self.reduce is not None and self.reduce.under_way
@@ -246,10 +231,14 @@ class Part:
         return clean
 
     def hear(self) -> None:
-        """Words of others, and who is gone."""
+        """Words of others, and who is gone: it gets nothing any more, and those of other hosts hear from rank 0."""
         for sender, word, data in self.control.poll():
             self._hear(sender, word, data)
-        self._mourn()
+        for rank in self.watch.gone():
+            self._bury(rank)
+            if self.rank == MASTER and rank <= self.task.workers:
+                near = set(peers(self.has.setup.plan, rank)) - self.control.dead - {MASTER}
+                self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
 
     def collect(self) -> list[bytes]:
         """Rank 0: the books of all who are alive."""
@@ -292,7 +281,8 @@ def part_of(
     ring = setup.plan.committers != (MASTER,)
     watched = range(task.workers + 1) if rank == MASTER or ring else [*peers(setup.plan, rank), MASTER]
     watch = Watch(places, [r for r in watched if r != rank], pool)
-    workers = _workers(comm, task.workers) if ring and rank else None
+    among = comm.Get_group().Incl(range(1, task.workers + 1)) if ring and rank else None
+    workers = None if among is None else comm.Create_group(among)
     part = Part(task, control, places, comm, workers, has, watch, ahead)
     if setup.plan.children[rank]:
         for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
@@ -324,12 +314,6 @@ def peers(plan: Plan, rank: int) -> list[int]:
     return sorted(near - {rank})
 
 
-def _arrivals(task: Task, places: dict[int, Place], rank: int) -> Arrivals | KeptArrivals:
-    """Where a rank notes what it took: in the run folder, or, on a host that does not have that, in memory."""
-    near = places[rank].host == places[MASTER].host
-    return Arrivals(Path(task.folder), rank) if near else KeptArrivals()
-
-
 def _post(task: Task, rank: int, ahead: float) -> Callable[..., Post]:
     """The rank's post office: an honest one, unless a test wants damage."""
     plans = task.vandals.get(str(rank))
@@ -359,8 +343,3 @@ def _duplicate(world: MPI.Intracomm) -> MPI.Intracomm:
     while not request.Test():
         time.sleep(2e-4)
     return comm
-
-
-def _workers(comm: MPI.Intracomm, workers: int) -> MPI.Intracomm:
-    group = comm.Get_group().Incl(range(1, workers + 1))
-    return comm.Create_group(group)

@@ -51,9 +51,6 @@ def _one_host() -> bool:
     return sizes[0] is not None and sizes[0] == sizes[1]
 
 
-# -------------------------------------------------------------------- rank 0
-
-
 def lead(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
     """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
     settings, places = pool.settings(), _places(control)
@@ -69,7 +66,9 @@ def lead(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
             if not clean:
                 break
             continue
-        if pool.quitting or _unwanted(settings, last):
+        owner = settings["owner"]  # None for a client on another host, which is not seen
+        alone = owner is not None and not is_alive(owner)
+        if pool.quitting or alone or time.monotonic() - last > settings["keep"]:
             break
         control.poll()
         control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
@@ -91,12 +90,6 @@ def _places(control: Control) -> dict[int, Place]:
 def _table(places: dict[int, Place]) -> list[Place]:
     """In the order of the ranks, as JSON takes it."""
     return [places[rank] for rank in sorted(places)]
-
-
-def _unwanted(settings: dict[str, Any], last: float) -> bool:
-    """Is the client gone, or has it been silent for long? A client on another host is not seen."""
-    owner = settings["owner"]
-    return (owner is not None and not is_alive(owner)) or time.monotonic() - last > settings["keep"]
 
 
 def _serve_one(
@@ -131,10 +124,8 @@ def _unseen(path: Path) -> bool:
     if Path(folder).is_dir() or time.time() - since < UNSEEN:
         return False
     path.unlink()
-    say(
-        "failed",
-        json.dumps(f"folder = {folder!r}: not there on {here().host}; take one that all hosts share"),
-    )
+    why = f"folder = {folder!r}: not there on {here().host}; take one that all hosts share"
+    say("failed", json.dumps(why))
     return True
 
 
@@ -183,14 +174,9 @@ def _end(
     plan, places = part.has.setup.plan, part.places
     clean = clean and len(books) == plan.ranks and not part.halfway
     dead = sorted(r for r in part.post.dead | part.control.dead if r < plan.ranks)
-    words |= {
-        "clean": clean,
-        "zero": part.zero,
-        "rounds": record.round,
-        "committers": list(plan.committers),
-        "dead": {str(r): str(places[r]) for r in dead},
-        "setup": (part.zero or time.monotonic()) - began,
-    }
+    words |= {"clean": clean, "zero": part.zero, "rounds": record.round, "committers": list(plan.committers)}
+    words |= {"dead": {str(r): str(places[r]) for r in dead}}
+    words |= {"setup": (part.zero or time.monotonic()) - began}
     before_end(clean)
     with contextlib.suppress(RunError, OSError):
         if part.zero is not None:
@@ -201,9 +187,6 @@ def _end(
         say("failed", json.dumps(str(error)))
         return False
     return clean
-
-
-# -------------------------------------------------------------------- the others
 
 
 def follow(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:

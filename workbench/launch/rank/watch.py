@@ -40,9 +40,6 @@ class Watch:
         found = [rank for rank, pid in self.pids.items() if not there(pid)]
         for rank in found:
             del self.pids[rank]
-        return found + self._told()
-
-    def _told(self) -> list[int]:
         told = sorted(self.far.intersection(self.pool.lost())) if self.pool is not None else []
         self.far -= set(told)
-        return told
+        return found + told

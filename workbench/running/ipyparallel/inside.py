@@ -67,20 +67,17 @@ class Inside:
             raise SettingError(f"rank = {self.rank}: holds no data; look at a worker that took part in a run")
         e, plan = experiment, experiment.plan
         numbers = Numbers(plan, e.build_problem(), e.build_optimiser(), e.seed)
-        return numbers.compute(
-            self.rank, Compute(plan.work[self.rank], self.model, self.round, batch=plan.batch)
-        )
+        effect = Compute(plan.work[self.rank], self.model, self.round, batch=plan.batch)
+        return numbers.compute(self.rank, effect)
 
     def __repr__(self) -> str:
         if self.ledger is None:
             return f"<rank {self.rank}, {self.place}: took no part in a run yet>"
         held = f"parts {self.parts.tolist()} times {np.round(self.coefficients, 3).tolist()}"
         holds = f"{self.samples} samples, {held}" if self.samples else "no samples"
-        newest = "no gradient yet" if self.gradient is None else f"|gradient| = {self._length():.3g}"
+        length = np.nan if self.gradient is None else np.linalg.norm(np.ravel(self.gradient))
+        newest = "no gradient yet" if self.gradient is None else f"|gradient| = {length:.3g}"
         return f"<rank {self.rank}, {self.place}: {holds}; round {self.round}, {newest}>"
-
-    def _length(self) -> float:
-        return float(np.linalg.norm(np.ravel(self.gradient)))  # type: ignore[arg-type]
 
 
 def inside(part: Part) -> Inside:

@@ -58,16 +58,11 @@ def serve(words: str, arrays: bytes, places: str) -> bool:
         clean = conduct(task, MPI.COMM_WORLD, control, known, joined=parts.append)
     else:
         follow_one(task, MPI.COMM_WORLD, control, known, joined=parts.append)
-    _speak_out(control)
-    _leave(inside(parts[0]) if parts else Inside(control.rank))
-    return clean
-
-
-def _speak_out(control: Control) -> None:
-    """Wait until one's last words have left: nobody looks after them once the engine is the user's again."""
-    until = time.monotonic() + LAST_WORDS
+    until = time.monotonic() + LAST_WORDS  # nobody looks after these once the engine is the user's again
     while not control.quiet and time.monotonic() < until:
         time.sleep(1e-3)
+    _leave(inside(parts[0]) if parts else Inside(control.rank))
+    return clean
 
 
 def _leave(seen: Inside) -> None:
