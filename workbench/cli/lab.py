@@ -11,7 +11,7 @@ import click
 
 from workbench.base.notebooks import copy_notebooks
 from workbench.base.settings import check_writable
-from workbench.launch.head.tied import tied
+from workbench.launch.processes import tied
 
 FIRST = "01-straight-line.ipynb"
 _PORT = click.IntRange(1, 65535)

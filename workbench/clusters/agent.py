@@ -6,13 +6,11 @@ run that is under way in them is over; that run's folder stays, and another agen
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from pathlib import Path
 from typing import IO, Any
 
-from workbench.base.files import atomic_write
-from workbench.clusters.base import rebuilt
+from workbench.clusters.base import placed, rebuilt
 from workbench.launch.head.pools import FolderPool
 from workbench.launch.hosts.host import Host, answer
 from workbench.launch.mirror import News
@@ -27,27 +25,13 @@ SILENCE = 120.0  # s without a word after which the client is gone, whatever the
 
 def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
     """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
-    agent = Agent(rebuilt({**words["cluster"], **_placed(words["files"])}).here())
+    files = {name: str(placed(name, text)) for name, text in words["files"].items()}
+    agent = Agent(rebuilt({**words["cluster"], **files}).here())
     try:
         answer(agent, input, output, SILENCE)
     finally:  # the client is gone
         for pool in agent.pools.values():
             pool.leave()
-
-
-def _placed(files: dict[str, str]) -> dict[str, str]:
-    """Write files that a cluster's settings name, here: field -> path. The same content has the same path."""
-    from platformdirs import user_cache_path
-
-    folder = user_cache_path("straggler-workbench") / "clusters"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = {}
-    for name, text in files.items():
-        path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        with atomic_write(path, "w") as out:
-            out.write(text)
-        found[name] = str(path)
-    return found
 
 
 class Agent(Host):

@@ -20,12 +20,14 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
 from workbench.base.errors import ClusterError
+from workbench.base.files import atomic_write, cache_folder
 from workbench.base.plugins import Catalogue, Family
 from workbench.base.settings import setting
 from workbench.launch.client.there import There
@@ -148,6 +150,17 @@ class Cluster(Family):
     def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
         """Run a command on every host; exit code and output of each."""
         return self.site.run(command, said)
+
+
+def placed(name: str, text: str) -> Path:
+    """A file of this content in the user's cache, written if it is not there; the same content has the same path."""
+    folder = cache_folder("clusters")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
+    if not path.exists():
+        with atomic_write(path, "w") as out:
+            out.write(text)
+    return path
 
 
 def rebuilt(words: dict[str, Any]) -> Cluster:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from workbench.base.errors import ClusterError
+from workbench.base.files import cache_folder
 from workbench.launch.poolfolder import SHARED
 
 MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
@@ -66,9 +67,7 @@ def environment() -> dict[str, str]:
     """
     found = dict(os.environ)
     if found.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in found:
-        from platformdirs import user_cache_path
-
-        found["PYTHONPYCACHEPREFIX"] = str(user_cache_path("straggler-workbench") / "compiled")
+        found["PYTHONPYCACHEPREFIX"] = str(cache_folder("compiled"))
     return found | settings()
 
 

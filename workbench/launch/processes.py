@@ -2,6 +2,8 @@
 
 Ranks and supervisors are told by their command line, which names a module of this package and the folder of a pool,
 daemons by the name that mpiexec gives to its job. Only processes of this user are looked at.
+
+`python -m workbench.launch.processes KILL mpiexec ...` is a command that ends with whoever started it.
 """
 
 from __future__ import annotations
@@ -62,6 +64,11 @@ def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
     """Have this process get a signal when the one that started it ends; on systems other than Linux, nothing."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DIES_WITH_PARENT, how)
+
+
+def tied(how: str, *command: str) -> list[str]:
+    """Command line that runs another, which gets the signal KILL, TERM or the like when whoever starts it ends."""
+    return [sys.executable, "-m", "workbench.launch.processes", how, *command]
 
 
 def ours(pool: str, module: str = RANKS) -> list[Any]:
@@ -144,3 +151,8 @@ def _signal(processes: list[Any], how: str) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             getattr(process, how)()
+
+
+if __name__ == "__main__":
+    die_with_parent(signal.Signals[f"SIG{sys.argv[1]}"])  # the tie outlasts what follows
+    os.execvp(sys.argv[2], sys.argv[2:])

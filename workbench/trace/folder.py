@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from workbench.base.files import private_folder
+from workbench.base.files import cache_folder, private_folder
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError, path_of
 from workbench.trace.layout import ENDED, RUN_LOCK
@@ -51,9 +51,7 @@ def _taken(folder: str | Path) -> SettingError:
 
 def _cache() -> Path:
     """Where they are; of runs that ended some time ago all but the newest are removed."""
-    from platformdirs import user_cache_path
-
-    runs, ended = private_folder(user_cache_path("straggler-workbench") / "runs"), []
+    runs, ended = private_folder(cache_folder("runs")), []
     for path in runs.iterdir():
         with suppress(OSError):
             if (path / ENDED).stat().st_mtime < time.time() - FRESH:

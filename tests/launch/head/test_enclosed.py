@@ -35,7 +35,7 @@ needs_namespaces = pytest.mark.skipif(
 CHILD = """
 import ctypes, os, socket, sys
 import fcntl  # as nobody, Python's files may be out of reach
-from workbench.launch.head.enclosed import enclose
+from workbench.launch.head.supervisor import enclose
 
 if sys.argv[1] == "nobody":
     os.setgroups([])

@@ -5,7 +5,6 @@ It gets a configuration file whose first words are strict, then the user's own.
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +12,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, field_validator, model_validator
 
-from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, Settings, setting, user_path
-from workbench.clusters.base import Cluster, HostName, Word
+from workbench.clusters.base import Cluster, HostName, Word, placed
 from workbench.clusters.ssh import hostfile
 from workbench.launch.gateway import Gateway
 from workbench.launch.package import Package, packed
@@ -143,19 +141,6 @@ class SshSettings(Cluster):
 
     def ssh_config(self) -> Path:
         """The configuration file for ssh, written if it is not there; the first value of each setting counts."""
-        from platformdirs import user_cache_path
-
-        folder = user_cache_path("straggler-workbench") / "clusters"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        text = self._strict() + f"Include {_quoted(self.config or '~/.ssh/config')}\n"
-        path = folder / f"ssh-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        if not path.exists():
-            with atomic_write(path, "w") as out:
-                out.write(text)
-        return path
-
-    def _strict(self) -> str:
-        """What counts before the user's own settings."""
         lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]  # the first: never ask
         lines += [f"ConnectTimeout {max(int(self.timeout), 1)}", f"ServerAliveInterval {ALIVE[0]}"]
         lines += [
@@ -169,7 +154,10 @@ class SshSettings(Cluster):
             lines += [f"UserKnownHostsFile {_quoted(self.known_hosts)}", "GlobalKnownHostsFile /dev/null"]
         if self.identity is not None:
             lines += [f"IdentityFile {_quoted(self.identity)}", "IdentitiesOnly yes"]
-        return "".join(f"{line}\n" for line in lines)
+        lines.append(
+            f"Include {_quoted(self.config or '~/.ssh/config')}"
+        )  # what is above counts before the user's
+        return placed("ssh", "".join(f"{line}\n" for line in lines))
 
     def files(self) -> dict[str, str]:
         """What the head has to have besides the settings."""

@@ -93,8 +93,8 @@ class Ledger:
         counts = {f"count_{name}": row[:end] for name, row in zip(self.counts, table, strict=True)}
         kinds = {"round": np.int64, "sender": np.int64, "reason": str}
         rows: Any = list(zip(*self.refusals, strict=True)) or [()] * len(kinds)
-        named = zip(kinds.items(), rows, strict=True)
-        refusals = {f"refusal_{name}": np.array(row, dtype=kind) for (name, kind), row in named}
+        arrays: Any = map(np.array, rows, kinds.values())
+        refusals = dict(zip((f"refusal_{name}" for name in kinds), arrays, strict=True))
         own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[:end]}
         return to_bytes({**own, **counts, **events, **refusals})
 

@@ -17,7 +17,7 @@ from typing import Any
 from typing_extensions import override
 
 from workbench.base.errors import ClusterError
-from workbench.base.files import private_folder
+from workbench.base.files import cache_folder, private_folder
 from workbench.launch import mpiexec
 from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import SUPERVISOR, Place, here, is_alive, ours
@@ -32,9 +32,7 @@ LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
 
 def pools_folder() -> Path:
     """Where pools meet their clients: readable by this user only."""
-    from platformdirs import user_cache_path
-
-    return private_folder(user_cache_path("straggler-workbench") / "pools")
+    return private_folder(cache_folder("pools"))
 
 
 @dataclass(frozen=True)

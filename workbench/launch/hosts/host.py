@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from workbench.base.errors import ClusterError
+from workbench.base.files import cache_folder
 from workbench.base.settings import SettingError
 from workbench.launch import frames
 from workbench.launch.mpiexec import find_mpiexec
@@ -114,10 +115,8 @@ class Host:
 
     def do_clear(self, data: bytes) -> dict[str, Any]:
         """Take away what was brought here: packages, pools and runs, but not prepared data."""
-        from platformdirs import user_cache_path
-
         for name in ("pools", "runs", "clusters"):
-            shutil.rmtree(user_cache_path("straggler-workbench") / name, ignore_errors=True)
+            shutil.rmtree(cache_folder(name), ignore_errors=True)
         here = Path(__file__).resolve().parents[3]
         if here.parent.name == "packages" and here.parent.parent.name == "straggler-workbench":
             shutil.rmtree(here.parent, ignore_errors=True)

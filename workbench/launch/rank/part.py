@@ -6,8 +6,9 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,17 @@ from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
 from workbench.launch.errors import rebuilt
 from workbench.launch.poolfolder import PoolFolder
-from workbench.launch.processes import Place
+from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
-from workbench.launch.rank.watch import Watch
 from workbench.launch.task import Task, Unpacked, unpacked
 from workbench.trace.records import Arrivals, KeptArrivals, Record
 
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
 RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
 MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
+LOOK_EVERY = 0.25  # s between looks at who is gone
+CLOSELY = 4  # every so many looks; between them it is enough that there is a process of that number
 LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
 
 
@@ -46,6 +48,38 @@ class Over(Exception):
 
 class Stopped(Exception):
     """The user has ended the run."""
+
+
+class Watch:
+    """Looks from time to time whether the processes of some ranks are still there.
+
+    Those on this host are looked at; of others the pool's folder tells, where there is one.
+    """
+
+    def __init__(
+        self, places: dict[int, Place], ranks: Iterable[int], pool: PoolFolder | None = None
+    ) -> None:
+        host, ranks = socket.gethostname(), list(ranks)
+        self.pids = {rank: places[rank].pid for rank in ranks if places[rank].host == host}
+        self.far = {rank for rank in ranks if places[rank].host != host}
+        self.pool = pool if self.far else None
+        self.looked = time.monotonic()
+        self.looks = 0
+
+    def gone(self) -> list[int]:
+        """Ranks that have gone since the last look; each is named once."""
+        now = time.monotonic()
+        if now - self.looked < LOOK_EVERY:
+            return []
+        self.looked = now
+        self.looks += 1
+        there = is_alive if self.looks % CLOSELY == 0 else exists
+        found = [rank for rank, pid in self.pids.items() if not there(pid)]
+        for rank in found:
+            del self.pids[rank]
+        told = sorted(self.far.intersection(self.pool.lost())) if self.pool is not None else []
+        self.far -= set(told)
+        return found + told
 
 
 @dataclass

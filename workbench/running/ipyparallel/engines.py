@@ -21,9 +21,8 @@ from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.launch import mpiexec
-from workbench.launch.head.tied import tied
 from workbench.launch.poolfolder import PoolFolder, kept_in, shared
-from workbench.launch.processes import end_ours, is_alive
+from workbench.launch.processes import end_ours, is_alive, tied
 from workbench.running.ipyparallel.world import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
