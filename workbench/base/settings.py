@@ -225,12 +225,13 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
         return f"{where or cls.__name__} = {_short(first['input'])}: must be fields and values, such as {{name: value}}"
     if first["type"] == "extra_forbidden":
         return _unknown_key(where, list(cls.model_fields), cls.__name__)
+    field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
     if first["type"] == "missing":
-        return f"{where}: is missing; {_hint(cls, first['loc'])}"
+        return f"{where}: is missing; {(field.description if field else None) or 'give it a value'}"
     if first["type"] == "value_error":
         return _joined(where, str(first["ctx"]["error"]))
     words = [_PLAIN.get(first["type"], _lower(first["msg"]))]
-    if (field := cls.model_fields.get(str(first["loc"][0]))) and first["type"] in _NUMBERS:
+    if field and first["type"] in _NUMBERS:
         words = [*(words if first["type"] not in _RANGES else []), range_of(field, first["input"])]
     return f"{where} = {_short(first['input'])}: {'; '.join(words)}"
 
@@ -260,11 +261,6 @@ def _close(word: str, known: Iterable[str]) -> list[str]:
     """The known name most like a word, whatever the case, if any is."""
     names = {name.casefold(): name for name in known}
     return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
-
-
-def _hint(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
-    field = cls.model_fields.get(str(loc[0])) if loc else None
-    return (field.description if field else None) or "give it a value"
 
 
 def _lower(text: str) -> str:

@@ -123,7 +123,9 @@ def sweep(
     workbench.base.settings.SettingError: jobs = 0: at least one must run at a time
     """
     _check_options(jobs, timeout, {"fresh": fresh, "progress": progress})
-    names = _names(only)
+    names = [only] if isinstance(only, str) else only
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
     notebook = path_of(notebook, "notebook")
     getting_ready = _room(jobs)
     plan, target = opened(plan, folder)
@@ -155,13 +157,6 @@ def _check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) 
         raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
     for name, flag in flags.items():
         check_kind(name, flag, bool)
-
-
-def _names(only: str | Sequence[str]) -> list[str]:
-    names = [only] if isinstance(only, str) else only
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
-    return list(names)
 
 
 def _room(jobs: int) -> int:
@@ -211,8 +206,7 @@ def _no_run(folder: Path) -> Path:
 
 
 def _check(notebook: Path) -> None:
-    missing = sorted({*Experiment.model_fields, *OTHERS} - set(parameters(notebook)))
-    if missing:
+    if missing := sorted({*Experiment.model_fields, *OTHERS} - set(parameters(notebook))):
         raise SettingError(
             f"notebook = {str(notebook)!r}: declares no parameter {', '.join(missing)}; give them defaults in its"
             " cell with the tag 'parameters'"

@@ -258,9 +258,6 @@ class RealRun(Run):
                 self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
         self._spent += time.monotonic() - began
 
-    def _progress(self, done: int, total: int) -> None:
-        self.note = f"evaluating losses: {done} of {total}"
-
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
         how = read_json(self.home / ENDED, "error", "state")
@@ -268,7 +265,11 @@ class RealRun(Run):
         if error is not None and not not_finite(error):
             raise rebuilt(error)
         assert self._problem is not None
-        trace = put_together(self.experiment, self.home, how, self._problem, self.losses, self._progress)
+
+        def progress(done: int, total: int) -> None:
+            self.note = f"evaluating losses: {done} of {total}"
+
+        trace = put_together(self.experiment, self.home, how, self._problem, self.losses, progress)
         texts = tuple(diverged(trace))
         if error is not None and not texts:  # the losses are finite: somebody sent nonsense
             raise rebuilt(error)
@@ -340,7 +341,12 @@ def start_real(
         `Run.result`.
     """
     where = clusters.load(cluster)
-    _check(emulate, checkpoint_every, patience)
+    if not checkpoint_every >= 0:
+        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
+    if not patience > 0:
+        raise SettingError(f"patience = {patience}: take more than 0 s")
+    if emulate not in ("all", "delays", "nothing"):
+        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
     options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
     home = new_folder(folder)
@@ -348,15 +354,6 @@ def start_real(
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
     run.claim = claim
     return run.begin(lambda: run.launch(options))
-
-
-def _check(emulate: str, checkpoint_every: float, patience: float) -> None:
-    if not checkpoint_every >= 0:
-        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
-    if not patience > 0:
-        raise SettingError(f"patience = {patience}: take more than 0 s")
-    if emulate not in ("all", "delays", "nothing"):
-        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
 
 
 def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:

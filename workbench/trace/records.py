@@ -90,18 +90,13 @@ class Record:
             return
         try:
             for name in (MODELS, GRADIENTS, ROWS):  # rows last: who sees one finds its model
-                self._write(name)
+                rest = b"".join(self.waiting.get(name, ()))
+                while rest:
+                    rest = rest[self.files[name].write(rest) :]
+                    self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
         except OSError as error:
             raise unwritable(self.folder, error) from None
-        self.written = time.monotonic()
-
-    def _write(self, name: str) -> None:
-        rest = b"".join(self.waiting.get(name, ()))
-        while rest:
-            rest = rest[self.files[name].write(rest) :]
-            self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
-        if name in self.waiting:
-            self.waiting[name] = []
+        self.waiting, self.written = {name: [] for name in self.files}, time.monotonic()
 
     def save(self, model: Array, state: State) -> None:
         """Write down all rounds, for certain, then a checkpoint. Raises `RunError` where that cannot be."""

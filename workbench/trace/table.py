@@ -126,8 +126,12 @@ class Runs:
     def _differing(self, table: pd.DataFrame) -> list[str]:
         kinds = [name for name in _KINDS if name in table]
         groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
+
+        def values(part: pd.DataFrame, name: str) -> int:
+            return int(part[name].astype(object).nunique(dropna=False))
+
         parts = {name: groups if name not in kinds else [table] for name in self.settings}
-        return [name for name, among in parts.items() if any(_values(part[name]) > 1 for part in among)]
+        return [name for name, among in parts.items() if any(values(part, name) > 1 for part in among)]
 
     def _column(self, name: str, table: pd.DataFrame) -> pd.Series[Any]:
         if name not in table:
@@ -182,10 +186,6 @@ def runs(folder: str | Path = "runs", *, target: float | None = None, metric: st
     last = [name for name in table if name not in (*_FIRST, *found)]
     first = [name for name in _FIRST if name in table]
     return Runs(table[[*first, *(n for n in found if n not in first), *last]], tuple(found))
-
-
-def _values(column: pd.Series[Any]) -> int:
-    return int(column.astype(object).nunique(dropna=False))
 
 
 def _whole(column: pd.Series[Any]) -> pd.Series[Any]:

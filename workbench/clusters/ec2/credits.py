@@ -34,7 +34,9 @@ def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
     cloudwatch, now = client("cloudwatch", region), datetime.now(UTC)
     found: dict[str, float] = {}
     for ids in slices(machines, _AT_ONCE):
-        stats = [{"Metric": _metric(machine), "Period": 300, "Stat": "Average"} for machine in ids]
+        which = [[{"Name": "InstanceId", "Value": machine}] for machine in ids]
+        metrics = [{"Namespace": "AWS/EC2", "MetricName": "CPUCreditBalance", "Dimensions": d} for d in which]
+        stats = [{"Metric": metric, "Period": 300, "Stat": "Average"} for metric in metrics]
         queries = [{"Id": f"m{k}", "MetricStat": stat, "ReturnData": True} for k, stat in enumerate(stats)]
         words = {"MetricDataQueries": queries, "StartTime": now - _BACK, "EndTime": now}
         with spoken():
@@ -43,8 +45,3 @@ def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
             answers = [answer for page in pages for answer in page["MetricDataResults"]]
         found |= {ids[int(a["Id"][1:])]: float(a["Values"][0]) for a in answers if a["Values"]}
     return found
-
-
-def _metric(machine: str) -> dict[str, object]:
-    which = [{"Name": "InstanceId", "Value": machine}]
-    return {"Namespace": "AWS/EC2", "MetricName": "CPUCreditBalance", "Dimensions": which}

@@ -103,7 +103,9 @@ class Fleet(Tagged):
             subnet, network = self._place(order)
             root = self._root(order)
             group = self._group(order, network)  # there already: open to the caller's present address
-            self._key(order)
+            if not self._all("describe_key_pairs", "KeyPairs"):  # the private halves stay on this machine
+                key, marks = order.public_key.encode(), tagged(order, "key-pair")
+                self.ec2.import_key_pair(KeyName=order.label, PublicKeyMaterial=key, TagSpecifications=marks)
             calls = [start(order, p, subnet, group, root) for p in order.parts if p.name not in there]
             for call in calls:  # all of them before the first machine
                 self._rehearse(call)
@@ -153,12 +155,6 @@ class Fleet(Tagged):
         if fresh := [rule for rule in wanted if plain(rule) not in have]:
             self._settled(self.ec2.authorize_security_group_ingress, GroupId=group, IpPermissions=fresh)
         return str(group)
-
-    def _key(self, order: Order) -> None:
-        """Give EC2 the public key that opens the machines; the private one stays on this machine."""
-        if not self._all("describe_key_pairs", "KeyPairs"):
-            public, marks = order.public_key.encode(), tagged(order, "key-pair")
-            self.ec2.import_key_pair(KeyName=order.label, PublicKeyMaterial=public, TagSpecifications=marks)
 
     def _rehearse(self, call: dict[str, Any]) -> None:
         """Ask whether a call would be allowed; nothing is started, and its token stays unused."""

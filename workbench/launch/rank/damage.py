@@ -39,7 +39,10 @@ class Vandal(Post):
         super().send(to, envelope, value, newest)
 
     def _isend(self, peer: int, sheet: Sheet, length: int, newest: bool) -> None:
-        envelope, value = unseal_any(sheet, length, self.run, self.rank)
+        try:
+            envelope, value = unseal(sheet, length, self.run, self.rank)
+        except Unusable as spoilt:  # its numbers are not finite
+            envelope, value = spoilt.envelope, sheet.numbers[: (length - HEADER) // 8]
         how = None if newest or np.ndim(value) != 1 else self.plans.get(envelope.round)
         if how == "flip":
             sheet.bytes[(HEADER + length) // 2] ^= 1
@@ -71,11 +74,3 @@ class Torn(Record):
             out.write(data[: int(len(data) * self.share)])
             out.flush()
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def unseal_any(sheet: Sheet, length: int, run: int, sender: int) -> tuple[Envelope, Any]:
-    """Read a message of one's own, be its numbers finite or not."""
-    try:
-        return unseal(sheet, length, run, sender)
-    except Unusable as spoilt:
-        return spoilt.envelope, sheet.numbers[: (length - HEADER) // 8]

@@ -38,17 +38,13 @@ def serve(folder: Path) -> None:
     np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
     world = MPI.COMM_WORLD
     world.Set_errhandler(MPI.ERRORS_RETURN)
-    control = Control(world.Dup(), Bell(folder if _one_host() else None, world.rank))
+    sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
+    near = sizes[0] is not None and sizes[0] == sizes[1]  # all ranks are on this host
+    control = Control(world.Dup(), Bell(folder if near else None, world.rank))
     control.comm.Set_errhandler(MPI.ERRORS_RETURN)
     (lead if control.rank == MASTER else follow)(PoolFolder(folder), world, control)
     say("done")
     os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
-
-
-def _one_host() -> bool:
-    """Are all ranks on this host? mpiexec tells."""
-    sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
-    return sizes[0] is not None and sizes[0] == sizes[1]
 
 
 def lead(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
@@ -61,10 +57,9 @@ def lead(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
         if pool.lost():  # a host has gone: what waits goes to a new pool
             break
         if path is not None:
-            clean = _serve_one(pool, path, world, control, places)
-            last = time.monotonic()
-            if not clean:
+            if not _serve_one(pool, path, world, control, places):
                 break
+            last = time.monotonic()
             continue
         owner = settings["owner"]  # None for a client on another host, which is not seen
         alone = owner is not None and not is_alive(owner)
