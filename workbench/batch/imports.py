@@ -16,7 +16,6 @@ class _Later(ModuleType):
 
     @staticmethod
     def is_valid_syntax(rule: str, text: str) -> bool:
-        """Import it now, and ask it."""
         _let_in()
         from rfc3987_syntax import is_valid_syntax
 

@@ -84,10 +84,12 @@ class _Maker:
         self._one_at_a_time = Lock()
 
     def page(self, notebook: NotebookNode, title: str) -> str:
-        """The page of a notebook, whose figures become drawings."""
         with self._one_at_a_time:
             self._texts.clear()
-            self._draw(notebook)
+            every = (output for cell in notebook.cells for output in cell.get("outputs", []))
+            figures = [output for output in every if _FIGURE in output.get("data", {})]
+            for number, output in enumerate(figures):
+                output["data"] = {"text/html": self._drawing(output["data"][_FIGURE], f"figure-{number}")}
             page, _ = self._exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
             return re.sub("aside-[0-9a-f]{32}", lambda name: self._texts.get(name[0], name[0]), page)
 
@@ -95,13 +97,6 @@ class _Maker:
         name = _Name(f"aside-{uuid4().hex}")
         self._texts[name] = text
         return name
-
-    def _draw(self, notebook: NotebookNode) -> None:
-        """Put a drawing in place of every figure."""
-        every = (output for cell in notebook.cells for output in cell.get("outputs", []))
-        figures = [output for output in every if _FIGURE in output.get("data", {})]
-        for number, output in enumerate(figures):
-            output["data"] = {"text/html": self._drawing(output["data"][_FIGURE], f"figure-{number}")}
 
     def _drawing(self, figure: dict[str, Any], name: str) -> str:
         """The tags are for the parser: they end a script that an output above has left open."""

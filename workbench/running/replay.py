@@ -92,12 +92,10 @@ class _Node:
                 raise RunError(f"rank {self.rank}: its notes do not reach round {round}") from None
 
     def message(self, round: int, number: int) -> Message:
-        """The answer that it sent."""
         self.until(lambda: (round, number) in self.sent, round)
         return self.sent.pop((round, number))
 
     def answer(self, effect: Any, round: int) -> Any:
-        """What the engine would answer."""
         run = self.run
         if isinstance(effect, Compute):
             return run.learner.whole(self.rank, effect) if effect.round >= round else None
@@ -143,6 +141,5 @@ class _Node:
         return Message(int(self.run.plan.parent[self.rank]), MODEL, round, 0, self.run.told[self.rank, round])
 
     def damaged(self, round: int, what: str) -> RunError:
-        """The notes are wrong."""
         of = self.run.plan.parent[self.rank] if "sent" in what else self.rank
         return RunError(f"rank {of}: the notes of round {round} {what}; are the files damaged?")

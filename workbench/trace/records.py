@@ -170,38 +170,30 @@ def check_kept(folder: Path) -> None:
 
 
 class Arrivals:
-    """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`)."""
+    """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`).
 
-    def __init__(self, folder: Path, rank: int) -> None:
-        self.path = folder / ARRIVALS / f"{rank}.i64"
-        self.path.parent.mkdir(exist_ok=True)
-        self.file = self.path.open("ab", buffering=0)
+    `folder`: the run folder; None on a host that does not have it: they are `kept` until the rank hands in its books.
+    """
+
+    def __init__(self, folder: Path | None, rank: int) -> None:
+        self.folder, self.kept = folder, bytearray()
+        if folder is not None:
+            (folder / ARRIVALS).mkdir(exist_ok=True)
+            self.file = (folder / ARRIVALS / f"{rank}.i64").open("ab", buffering=0)
 
     def __call__(self, answers: list[tuple[int, int, int]]) -> None:
         """Append. Raises `RunError` where it cannot be written."""
         self.add(np.array(answers, dtype=np.int64).tobytes())
 
     def add(self, packed: bytes) -> None:
-        """As a call, for answers that are packed already (see `KeptArrivals`)."""
+        """As a call, for answers that are packed already, as `kept` is."""
+        if self.folder is None:
+            self.kept += packed
+            return
         try:
             self.file.write(packed)
         except OSError as error:
-            raise unwritable(self.path.parent.parent, error) from None
-
-
-class KeptArrivals:
-    """The same on a host that does not have the run folder: kept until the rank hands in its books."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, int, int]] = []
-
-    def __call__(self, answers: list[tuple[int, int, int]]) -> None:
-        """Remember them."""
-        self.answers += answers
-
-    def pack(self) -> bytes:
-        """All of them, as `Arrivals` writes them."""
-        return np.array(self.answers, dtype=np.int64).tobytes()
+            raise unwritable(self.folder, error) from None
 
 
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:

@@ -63,7 +63,6 @@ class Port:
         self._serial = 0
 
     def __bool__(self) -> bool:
-        """Is there anything?"""
         return bool(self.queue or self.above or self.current)
 
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:

@@ -202,21 +202,18 @@ class RemotePool(Pool):
     def await_ready(self, said: Said = quiet) -> None:
         """See `Pool.await_ready`; what is broken off leaves nothing, a job in a queue least of all."""
         try:
-            self._await_ready(said)
+            until = time.monotonic() + self._state()["patience"]
+            while not (state := self._state())["places"]:
+                if not state["alive"]:
+                    raise ClusterError(f"{self.site.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
+                if time.monotonic() > until:
+                    raise ClusterError(f"{self.site.name}: {self.ranks} processes: not up in time")
+                said(state["note"], state["up"], self.ranks)
+                time.sleep(LOOK_EVERY)
         except BaseException:
             self.close()
             raise
         said("starting processes", self.ranks, self.ranks)
-
-    def _await_ready(self, said: Said) -> None:
-        until = time.monotonic() + self._state()["patience"]
-        while not (state := self._state())["places"]:
-            if not state["alive"]:
-                raise ClusterError(f"{self.site.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
-            if time.monotonic() > until:
-                raise ClusterError(f"{self.site.name}: {self.ranks} processes: not up in time")
-            said(state["note"], state["up"], self.ranks)
-            time.sleep(LOOK_EVERY)
 
     @override
     def submit(self, task: Task, said: Said = quiet) -> Far:

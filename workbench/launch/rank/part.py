@@ -32,7 +32,7 @@ from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
 from workbench.launch.task import Task, Unpacked, unpacked
-from workbench.trace.records import Arrivals, KeptArrivals, Record
+from workbench.trace.records import Arrivals, Record
 
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
 RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
@@ -116,7 +116,7 @@ class Part:
         shares = self.places[rank].host == self.places[MASTER].host
         self.arrived: Callable[[list[tuple[int, int, int]]], None] = lambda answers: None
         if setup.plan.children[rank]:
-            self.arrived = Arrivals(Path(task.folder), rank) if shares else KeptArrivals()
+            self.arrived = Arrivals(Path(task.folder) if shares else None, rank)
         self.engine = RankEngine(setup, self)
         if not self.engine.emulated and _roomy(task, self.places, rank):
             self.engine.eager = EAGER
@@ -286,8 +286,8 @@ class Part:
 
     def hand_in(self) -> None:
         """The others: give one's books to rank 0."""
-        if isinstance(self.arrived, KeptArrivals):
-            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, self.arrived.pack())
+        if isinstance(self.arrived, Arrivals) and self.arrived.kept:
+            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, bytes(self.arrived.kept))
         books = on_masters_clock(self.ledger.pack(), self.ahead)
         self.control.send(MASTER, {"what": "books", "run": self.task.run, "halfway": self.halfway}, books)
 
