@@ -105,13 +105,11 @@ def execute(
     """
     import papermill
 
-    folder, config = socket_folder("kernel-"), Config()
-    if (
-        os.name == "posix"
-    ):  # sockets are files of its own: in Jupyter's default place, two kernels take each other's
-        config.KernelManager = Config(transport="ipc", ip=f"{folder}/socket")
+    folder, own = socket_folder("kernel-"), {}
+    if os.name == "posix":  # sockets are its own files: in Jupyter's default place, two take each other's
+        own["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
     words = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
     try:
-        return papermill.execute_notebook(str(notebook), str(output), **words, config=config)
+        return papermill.execute_notebook(str(notebook), str(output), **words, config=Config(own))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

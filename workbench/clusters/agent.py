@@ -63,15 +63,9 @@ class Agent(Host):
 
     def do_state(self, data: bytes, pool: str) -> dict[str, Any]:
         """How a pool is; `places` are there once all ranks are up."""
-        p = self.pools[pool]
-        state = {
-            "alive": p.alive,
-            "waiting": p.waiting,
-            "lost": p.lost(),
-            "up": p.files.up,
-            "note": p.up_note,
-        }
-        return {**state, "patience": p.start_patience, "places": p.places if p.files.ready else []}
+        p, files = self.pools[pool], self.pools[pool].files
+        state = {"alive": p.alive, "waiting": p.waiting, "lost": p.lost(), "up": files.up, "note": p.up_note}
+        return {**state, "patience": p.start_patience, "places": p.places if files.ready else []}
 
     def do_why(self, data: bytes, pool: str) -> dict[str, Any]:
         """Why a pool did not start."""

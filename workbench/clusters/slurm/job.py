@@ -91,21 +91,12 @@ def script(wish: Wish) -> str:
     exec python3 -m this
     <BLANKLINE>
     """
-    options = {
-        "job-name": wish.name,
-        "partition": wish.partition,
-        "account": wish.account,
-        "nodes": wish.nodes,
-    }
-    options |= {"ntasks-per-node": wish.tasks, "time": wish.time, "output": f"{wish.folder}/log.txt"}
+    options = {"job-name": wish.name, "partition": wish.partition, "account": wish.account}
+    options |= {"nodes": str(wish.nodes), "ntasks-per-node": str(wish.tasks), "time": wish.time}
+    options |= {"output": f"{wish.folder}/log.txt", "open-mode": "append"}
     lines = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    lines += ["--open-mode=append", "--no-requeue", *wish.directives]
-    lines = [
-        "#!/bin/bash",
-        *(f"#SBATCH {line}" for line in lines),
-        "set -euo pipefail",
-        *_loading(wish.modules),
-    ]
+    lines = [f"#SBATCH {line}" for line in (*lines, "--no-requeue", *wish.directives)]
+    lines = ["#!/bin/bash", *lines, "set -euo pipefail", *_loading(wish.modules)]
     if wish.path:
         lines.append(f"export PYTHONPATH={shlex.quote(wish.path)}${{PYTHONPATH:+:$PYTHONPATH}}")
     return "\n".join([*lines, f"exec {shlex.join(wish.command)}", ""])

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +136,15 @@ def open_job(cluster: SlurmSettings, ranks: int) -> SlurmPool:
     cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
     sweep(cluster.pools)
     free(cluster.pools)
-    folder = make_folder(
-        nodes * tasks,
-        lambda pool: cluster.mpiexec(nodes * tasks, tasks, pool),
-        owner=None,
-        keep=60.0 * cluster.idle,
-        within=cluster.pools,
-        mark=cluster.mark,
-        by=here(),
-        environment=mpiexec.settings("self,sm,tcp") | {n: os.environ[n] for n in CACHES if n in os.environ},
-    )
+    more: dict[str, Any] = {
+        "keep": 60.0 * cluster.idle,
+        "within": cluster.pools,
+        "mark": cluster.mark,
+        "by": here(),
+    }
+    caches = {name: os.environ[name] for name in CACHES if name in os.environ}
+    more["environment"] = mpiexec.settings("self,sm,tcp") | caches
+    folder = make_folder(nodes * tasks, partial(cluster.mpiexec, nodes * tasks, tasks), None, **more)
     try:
         number = numbered(submit(cluster, folder, cluster.wish(ranks, folder)))
     except BaseException:

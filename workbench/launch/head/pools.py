@@ -206,14 +206,8 @@ def make_folder(
     `workbench.launch.head.supervisor`.
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
-    known = {
-        "owner": owner,
-        "keep": keep,
-        "ranks": ranks,
-        "host": here().host,
-        "command": command(str(folder)),
-    }
-    PoolFolder(folder).make(known | more)
+    known = {"owner": owner, "keep": keep, "ranks": ranks, "host": here().host}
+    PoolFolder(folder).make(known | {"command": command(str(folder))} | more)
     return folder
 
 

@@ -23,7 +23,7 @@ from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import COMMITTED, Ledger
 from workbench.engines.real.naps import EAGER, LISTENING_EMULATED
 from workbench.engines.real.post import Post
-from workbench.engines.real.rank import RankEngine
+from workbench.engines.real.rank import RankEngine, Setup
 from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
 from workbench.launch.errors import rebuilt
@@ -31,7 +31,7 @@ from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
-from workbench.launch.task import Task, Unpacked, unpacked
+from workbench.launch.task import Task, unpacked
 from workbench.trace.records import Arrivals, Record
 
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
@@ -91,7 +91,8 @@ class Part:
     places: dict[int, Place]
     comm: MPI.Intracomm
     workers: MPI.Intracomm | None
-    has: Unpacked
+    setup: Setup
+    learner: Learner
     watch: Watch
     ahead: float = 0.0  # s by which this host's clock is ahead of the master's
     record: Record | None = None
@@ -104,10 +105,9 @@ class Part:
     halfway: bool = False  # was somebody stopped in an all-reduce? Those processes can take part in no other
 
     def __post_init__(self) -> None:
-        task, setup, has = self.task, self.has.setup, self.has
+        task, setup = self.task, self.setup
         self.rank = rank = self.control.rank
         self.ledger = Ledger(rank, setup.rounds, setup.record)
-        self.learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
         near, bell = peers(setup.plan, rank), self.control.bell
         self.post = _post(task, rank, self.ahead)(self.comm, task.run, near, setup.floats, self.refused, bell)
         link = setup.link if task.emulate == "all" else None
@@ -186,9 +186,9 @@ class Part:
         """A round is committed at this node: rank 0 writes it down, another committer tells rank 0."""
         if self.record is not None:
             self._write(round, residual)
-        elif self.rank == self.has.setup.plan.committers[0]:
+        elif self.rank == self.setup.plan.committers[0]:
             now = time.monotonic()
-            word = Envelope(0, round, self.rank, 0, 0, self.has.setup.floats, now, now, COMMITTED)
+            word = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
             self.post.send([MASTER], word, self.learner.gradient)
 
     def _write(self, round: int, residual: float) -> None:
@@ -196,12 +196,8 @@ class Part:
         assert self.zero is not None
         counts, learner = self.ledger.counts, self.learner
         self.progress = time.monotonic()
-        row = {
-            "round": round,
-            "time": self.progress - self.zero,
-            "dead": len(self.post.dead),
-            "residual": residual,
-        }
+        row = {"round": round, "time": self.progress - self.zero, "residual": residual}
+        row["dead"] = len(self.post.dead)
         row |= {name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")}
         self.record.add(row, learner.model, learner.gradient, learner.state)
         if not learner.finite:  # nobody could take it: the run would wait for answers in vain
@@ -209,7 +205,7 @@ class Part:
 
     def go(self) -> None:
         """Wait until all are ready, then drive the program; rank 0 says when time begins."""
-        setup = self.has.setup
+        setup = self.setup
         if self.rank == MASTER:
             if not self.learner.finite:  # of a run that goes on
                 raise Diverged(setup.first)
@@ -239,7 +235,7 @@ class Part:
 
     def _look_on(self) -> None:
         """The master of a scheme without one: update a model of its own with what the first committer tells."""
-        engine, setup = self.engine, self.has.setup
+        engine, setup = self.engine, self.setup
         for round in range(setup.first, setup.rounds):
             message = engine.handlers[Recv](Recv({COMMITTED: round}))
             self.learner.commit(message.round, message.value, 0.0)
@@ -271,13 +267,13 @@ class Part:
         for rank in self.watch.gone():
             self._bury(rank)
             if self.rank == MASTER and rank <= self.task.workers:
-                near = set(peers(self.has.setup.plan, rank)) - self.control.dead - {MASTER}
+                near = set(peers(self.setup.plan, rank)) - self.control.dead - {MASTER}
                 self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
 
     def collect(self) -> list[bytes]:
         """Rank 0: the books of all who are alive."""
         until = time.monotonic() + BOOKS
-        alive = set(range(1, self.has.setup.plan.ranks)) - self.control.dead - self.post.dead
+        alive = set(range(1, self.setup.plan.ranks)) - self.control.dead - self.post.dead
         while not alive <= set(self.books) | self.control.dead and time.monotonic() < until:
             with contextlib.suppress(RunError):
                 self.hear()
@@ -293,31 +289,27 @@ class Part:
 
 
 def part_of(
-    task: Task,
-    world: MPI.Intracomm,
-    control: Control,
-    places: dict[int, Place],
-    ahead: float = 0.0,
-    pool: PoolFolder | None = None,
+    task: Task, control: Control, places: dict[int, Place], ahead: float = 0.0, pool: PoolFolder | None = None
 ) -> Part | None:
     """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
 
     `ahead`: s by which the clock is ahead of the master's; `pool`: tells of ranks of other hosts that are gone.
     """
-    comm = _duplicate(world)
+    comm, request = control.world.Idup()
+    while not request.Test():  # without burning the cores while others come
+        time.sleep(2e-4)
     if control.rank > task.workers:
         comm.Free()
         return None
     if task.data is None:  # else a host that has no such folder
         os.chdir(task.cwd)
-    has = unpacked(task)
-    setup, rank = has.setup, control.rank
+    (setup, learner), rank = unpacked(task), control.rank
     ring = setup.plan.committers != (MASTER,)
     watched = range(task.workers + 1) if rank == MASTER or ring else [*peers(setup.plan, rank), MASTER]
     watch = Watch(places, [r for r in watched if r != rank], pool)
     among = comm.Get_group().Incl(range(1, task.workers + 1)) if ring and rank else None
     workers = None if among is None else comm.Create_group(among)
-    part = Part(task, control, places, comm, workers, has, watch, ahead)
+    part = Part(task, control, places, comm, workers, setup, learner, watch, ahead)
     if setup.plan.children[rank]:
         for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
             code.decode(tuple(range(len(code.matrix))))
@@ -369,11 +361,3 @@ def _record(task: Task) -> Record:
     if isinstance(record, Torn):
         record.number, record.share = task.vandals["checkpoint"]
     return record
-
-
-def _duplicate(world: MPI.Intracomm) -> MPI.Intracomm:
-    """A communicator of the run's own, made without burning the cores while others come."""
-    comm, request = world.Idup()
-    while not request.Test():
-        time.sleep(2e-4)
-    return comm

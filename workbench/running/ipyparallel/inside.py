@@ -82,7 +82,7 @@ class Inside:
 
 def inside(part: Part) -> Inside:
     """Take from a part what is worth looking at, so that the rest of it can go."""
-    plan, rank, learner = part.has.setup.plan, part.rank, part.learner
+    plan, rank, learner = part.setup.plan, part.rank, part.learner
     work = plan.work[rank]
     round, model, gradient = learner.latest or (part.engine.round, learner.model, learner.gradient)
     return Inside(
