@@ -45,11 +45,8 @@ def _entry(name: str, field: FieldInfo) -> str:
     extra = field.json_schema_extra
     unit = extra.get("unit") if isinstance(extra, dict) else ""
     text = (field.description or "") + (f" [{unit}]" if unit else "")
-    return f"{name} : {_kind(field)}{' and'.join(limits)}{default}" + (f"\n    {text}" if text else "")
-
-
-def _kind(field: FieldInfo) -> str:
-    return re.sub(r"\b(\w+\.)+(?=\w)", "", formatannotation(field.annotation))
+    kind = re.sub(r"\b(\w+\.)+(?=\w)", "", formatannotation(field.annotation))
+    return f"{name} : {kind}{' and'.join(limits)}{default}" + (f"\n    {text}" if text else "")
 
 
 def _default(field: FieldInfo) -> Any:

@@ -74,13 +74,11 @@ class _Node:
         self.served = -1  # newest round whose model it has got
         e, learner = run.e, run.learner
         facts = (learner.smoothness, learner.constant)
-        node = Node(rank, run.plan, e.rounds, learner.problem.size, learner.start(), self.clock, *facts)
+        size, model = learner.problem.size, learner.start()
+        # Time goes on only where a deadline passes.
+        node = Node(rank, run.plan, e.rounds, size, model, lambda: run.time, *facts)
         self.program: Generator[Any, Any, Any] = run.scheme.program(node)
         self.effect = self.program.send(None)
-
-    def clock(self) -> float:
-        """Time goes on only where a deadline passes."""
-        return self.run.time
 
     def until(self, done: Any, round: int) -> None:
         """Go on until `done()`; work of rounds before `round` is no longer wanted."""

@@ -14,6 +14,7 @@ from typing import Any
 from workbench.base.files import atomic_write
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
+from workbench.base.text import read_json
 from workbench.trace.layout import PLAN, RUN, SPEC, STATUS, SWEEP_LOCK, TASK
 
 
@@ -69,11 +70,9 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str]) -> None:
 
 def read_plan(folder: Path) -> dict[str, Any]:
     """What `write_plan` noted, empty where nothing is."""
-    try:
-        found = json.loads((folder / PLAN).read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    with suppress(OSError, SettingError):
+        return read_json(folder / PLAN)
+    return {}
 
 
 def run_names(folder: Path) -> list[str]:

@@ -58,7 +58,14 @@ class Ec2(Ec2Settings):
     @cached_property
     def fleet(self) -> Fleet:
         """The machines as EC2 knows them."""
-        return Fleet(f"{self.owner or _user()}/{self.name}", self.region)
+        try:
+            login = getpass.getuser()
+        except (OSError, KeyError):  # some containers have none
+            login = "user"
+        owner = (
+            self.owner or re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]
+        )  # the letters that a tag may have
+        return Fleet(f"{owner}/{self.name}", self.region)
 
     def up(self, said: Said = quiet) -> None:
         """Start the machines, once the user has seen what they cost at most and typed the cluster's name.
@@ -228,11 +235,3 @@ class Ec2(Ec2Settings):
         lines = (self.described, ends, credits)
         cost = notes.ceiling * hours / (notes.asked["hours"] + LATE)
         return Status(rows, hours * len(found), cost, "; ".join(line for line in lines if line))
-
-
-def _user() -> str:
-    """Login name in the letters that a tag may have."""
-    try:
-        return re.sub(r"[^a-z0-9-]", "-", getpass.getuser().lower())[:40]
-    except (OSError, KeyError):  # some containers have none
-        return "user"

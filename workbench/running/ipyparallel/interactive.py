@@ -191,7 +191,7 @@ class Interactive:
     def await_turn(self, run: EngineRun) -> None:
         """Wait for free engines; raises `ClusterError` where they will not be, `Unwanted` once it is stopped."""
         while (why := self.unfit()) is None:
-            if run.unwanted:
+            if not run.wanted():
                 raise Unwanted
             if not self.client.outstanding:
                 return
@@ -217,11 +217,6 @@ class EngineRun(RealRun):
     def __init__(self, experiment: Experiment, folder: Path, engines: Interactive) -> None:
         super().__init__(experiment, folder)
         self.engines = engines
-
-    @property
-    def unwanted(self) -> bool:
-        """Was it stopped?"""
-        return not self._wanted.is_set()
 
     def hand_in(self, task: Task) -> None:
         """Have the engines do it, and follow it to its end."""
