@@ -79,12 +79,8 @@ class Catalogue(Mapping[str, type[T]]):
         if home in (_home(taken), "workbench", "__main__") or home.startswith(LOOSE):
             self._classes[name] = cls
         else:
-            warnings.warn(
-                f"{cls.__module__}.{cls.__name__}: {self.field} = {name!r} is taken by {taken.__module__}; give it"
-                " another name",
-                PluginWarning,
-                stacklevel=2,
-            )
+            why = f"{self.field} = {name!r} is taken by {taken.__module__}; give it another name"
+            warnings.warn(f"{cls.__module__}.{cls.__name__}: {why}", PluginWarning, stacklevel=2)
 
     def replace(self, cls: type[T]) -> None:
         """Register a class in place of whatever has its name."""

@@ -143,12 +143,8 @@ class SshSettings(Cluster):
         """The configuration file for ssh, written if it is not there; the first value of each setting counts."""
         lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]  # the first: never ask
         lines += [f"ConnectTimeout {max(int(self.timeout), 1)}", f"ServerAliveInterval {ALIVE[0]}"]
-        lines += [
-            f"ServerAliveCountMax {ALIVE[1]}",
-            "ClearAllForwardings yes",
-            "ForwardAgent no",
-            "LogLevel ERROR",
-        ]
+        lines += [f"ServerAliveCountMax {ALIVE[1]}", "ClearAllForwardings yes", "ForwardAgent no"]
+        lines += ["LogLevel ERROR"]
         lines += [f"User {self.user}"] * bool(self.user) + [f"Port {self.port}"] * bool(self.port)
         if self.known_hosts is not None:
             lines += [f"UserKnownHostsFile {_quoted(self.known_hosts)}", "GlobalKnownHostsFile /dev/null"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,16 +85,8 @@ def inside(part: Part) -> Inside:
     plan, rank, learner = part.setup.plan, part.rank, part.learner
     work = plan.work[rank]
     round, model, gradient = learner.latest or (part.engine.round, learner.model, learner.gradient)
-    return Inside(
-        rank=rank,
-        place=part.places[rank],
-        parts=work.parts,
-        coefficients=work.coefficients,
-        samples=work.samples,
-        parent=int(plan.parent[rank]),
-        children=plan.children[rank],
-        round=-1 if gradient is None else round,
-        gradient=None if gradient is None else np.array(gradient),
-        model=np.array(model),
-        ledger=part.ledger,
-    )
+    held = {"parts": work.parts, "coefficients": work.coefficients, "samples": work.samples}
+    near = {"parent": int(plan.parent[rank]), "children": plan.children[rank]}
+    newest = {} if gradient is None else {"round": round, "gradient": np.array(gradient)}
+    seen: dict[str, Any] = {**held, **near, **newest, "model": np.array(model)}
+    return Inside(rank, part.places[rank], **seen, ledger=part.ledger)
