@@ -48,9 +48,8 @@ class Lock:
         """Let go. May be called again."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            with suppress(
-                OSError
-            ):  # not left to `close`: a process that was forked meanwhile has the file open, too
+            # Not left to `close`: a process that was forked meanwhile has the file open, too.
+            with suppress(OSError):
                 if fcntl is not None:
                     fcntl.flock(handle, fcntl.LOCK_UN)
             os.close(handle)

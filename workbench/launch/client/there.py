@@ -35,9 +35,7 @@ class There(Site):
     way: Gateway  # how the machine is reached
     settings: dict[str, Any]  # the cluster's, for holder.json
     carried: dict[str, Any]  # the same as they hold there
-    files: dict[
-        str, str
-    ]  # fields among them that name files here which that machine needs as well, and those files
+    files: dict[str, str]  # fields that name files here which that machine needs as well, and those files
     cache: str | None  # folder for all caches there; None: the usual one
 
     def connect(self) -> Connection:

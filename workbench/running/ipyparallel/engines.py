@@ -100,12 +100,8 @@ class Keeper:
         n, home, here = self.engines, self.folder.name, "127.0.0.1"
         words = {"profile_dir": home, "cluster_file": "", "load_profile": False, "shutdown_atexit": False}
         words |= {"controller_ip": here, "controller_location": here}
-        words |= {
-            "controller_args": controller_arguments(n, home),
-            "config": settings(n, home),
-            "log": quiet(),
-        }
-        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, **words)
+        words |= {"controller_args": controller_arguments(n, home), "config": settings(n, home)}
+        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=quiet(), **words)
         cluster.start_controller_sync()
         if self._closing.is_set():
             return
