@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import product
@@ -75,8 +75,7 @@ class Sweep(Settings):
         cluster = cluster_of(self.engine, self.cluster)
         found: dict[str, Item] = {}
         errors: list[str] = []
-        picks = product(*(list(axis) for axis in self._axes() if axis is not None))
-        combinations = [{n: v for changes in picked for n, v in changes.items()} for picked in picks]
+        combinations = list(self._changes())
         for i, changes in enumerate(combinations, 1):
             try:
                 item = make_item(self.base, changes, self.engine, cluster)
@@ -90,6 +89,10 @@ class Sweep(Settings):
             more = f" ({rest} other run{'s' * (rest > 1)} cannot start either)" if rest else ""
             raise SettingError(errors[0] + more)
         return list(found.values())
+
+    def _changes(self) -> Iterator[Changes]:
+        for picked in product(*(axis for axis in self._axes() if axis is not None)):
+            yield {name: value for changes in picked for name, value in changes.items()}
 
     def _axes(self) -> list[Sequence[Changes] | None]:
         grid = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
