@@ -1,7 +1,5 @@
 """How many threads the linear algebra library uses."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache

@@ -3,8 +3,6 @@
 All of it is read off the fields; pydantic's own methods stay where they are, and are not listed.
 """
 
-from __future__ import annotations
-
 import re
 from inspect import Parameter, Signature, cleandoc, formatannotation
 from typing import Any

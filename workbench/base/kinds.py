@@ -4,8 +4,6 @@ Pydantic helps out where it can: "2" and 2.0 become 2, "yes" becomes True. That 
 a value must be what the field says. NumPy's numbers are welcome: they say themselves of what kind they are.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, isfinite

@@ -1,7 +1,5 @@
 """Locks that the system takes back when their holder ends, however it does."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -13,8 +13,6 @@ Nothing is looked for before somebody asks for a name. Real runs look for themse
 where the ranks are. What cannot be imported is left out, with a `PluginWarning` that says whose it is.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache

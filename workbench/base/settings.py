@@ -3,8 +3,6 @@
 Widgets, the command line's help and error sentences are all made from the same field metadata.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

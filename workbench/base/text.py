@@ -4,8 +4,6 @@ All YAML and JSON that a person may have written is read here, be it a file, typ
 the command line. A few lines that stand for more than memory holds are refused before anything is made of them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """An import that takes a second, put off until it is needed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What `notebooks/run.ipynb` needs: from its parameters to an experiment, to a run, to a run folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ takes its kernels and the folder of their sockets with it, so that nothing is le
 gone, be it by kill -9.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Run a sweep: what is missing or failed, several at a time, one bar, and a summary that says what to do next."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shlex

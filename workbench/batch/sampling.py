@@ -1,7 +1,5 @@
 """Random draws of an experiment's fields."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 

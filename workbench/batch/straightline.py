@@ -1,7 +1,5 @@
 """`make run`: the first notebook on the bundled data, from settings to pictures in `runs/`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The commands for many runs: `workbench sweep` does them, `workbench runs` shows what came out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`workbench cluster`: which clusters there are, what is wrong with one, what runs on it, and its end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """The command `lab`: a copy of the notebooks to work in, in JupyterLab, on this machine only."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The command line: finds commands, calls one, and says in one sentence what went wrong."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """`workbench run`: it only fills an Experiment; options and help come from the fields' own metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands that start nothing: what there is, what an experiment would take, and what its code costs."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ ProxyCommand, LocalCommand and Match exec start what they say on this machine. R
 How to add a kind stands in `workbench.clusters.base`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from workbench.base.settings import SettingError, path_of, unknown_name

@@ -4,8 +4,6 @@ It is the other end of a connection (see `gateway`) and ends with it. The pools 
 run that is under way in them is over; that run's folder stays, and another agent finds it again.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import IO, Any

@@ -1,7 +1,5 @@
 """The warm pools of this process, so that only the first run has to wait for its ranks."""
 
-from __future__ import annotations
-
 import atexit
 import threading
 

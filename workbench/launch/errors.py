@@ -1,7 +1,5 @@
 """Errors as plain words, so that they can cross from one process to another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from workbench.base.errors import ClusterError, QuorumLost, RunError

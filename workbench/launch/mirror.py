@@ -6,8 +6,6 @@ all. Rows come at once, models and checkpoints no faster than a share of the tim
 take the network from it.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import asdict, dataclass, field

@@ -5,8 +5,6 @@ with the nanosleep yield even a Test takes a millisecond. One BLAS thread a rank
 cores.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -4,8 +4,6 @@ A host keeps archives that it was sent in a folder of the user's cache, named by
 Only the standard library is needed there for that, and only programs that are already installed are run.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -14,8 +14,6 @@
 Every file appears whole or not at all, so that each may be read by somebody else at any time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

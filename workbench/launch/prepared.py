@@ -1,7 +1,5 @@
 """Prepared data on their way: one machine asks another whether it has them, and sends what it has not."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ daemons by the name that mpiexec gives to its job. Only processes of this user a
 `python -m workbench.launch.processes KILL mpiexec ...` is a command that ends with whoever started it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """What is told of hosts: how far something is, what is wrong where, what there is now."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

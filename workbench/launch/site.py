@@ -5,8 +5,6 @@ starts them it is a folder (`workbench.launch.poolfolder`), with one supervisor 
 agent there is asked (`workbench.launch.client.there`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a run's ranks are told: a spec as JSON, and the plan, the model and the optimiser's state as arrays."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

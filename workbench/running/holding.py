@@ -4,8 +4,6 @@ Whoever begins a run or goes on with one claims its folder, and keeps the claim 
 rank has one of its own, as the run outlives its client. The system takes both back from who ends, however that is.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

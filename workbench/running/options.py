@@ -1,7 +1,5 @@
 """What the engines can be asked for: named in the signature and the help of every function that passes it on."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A run that is under way, of whichever engine: watched while it goes on, stopped between rounds."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Runs on the virtual clock: simulate first, then learn together, round by round, while somebody may look on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -8,8 +8,6 @@ True
 ('finished', 5, 'UMW')
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """From what an engine hands back, and the losses of the models, to a trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

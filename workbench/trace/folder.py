@@ -1,7 +1,5 @@
 """Run folders of runs that were given none: in the user's cache, the newest are kept."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import time

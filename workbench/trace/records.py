@@ -4,8 +4,6 @@ A row of numbers a round (see LIVE), the model after each round, and every few s
 model, optimiser's state and round. How it ended is written last, once all else is there. See `layout` for the names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

@@ -11,8 +11,6 @@ Four key pairs are made here for every cluster, and thrown away with it:
   machine has obeyed its user data, with the time in it at which it ends itself.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """CPU credits of machines that live on them (t2, t3, ...): a machine without any is a straggler."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import median

@@ -1,7 +1,5 @@
 """Machines on EC2, started all together or not at all. `kind` knows prices, keys and the user."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ EC2 is no way for messages of its own. Once machines are up, this machine reache
 the workers, and `workbench.clusters.ssh` does the rest. docs/ec2.md tells the whole story.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import re

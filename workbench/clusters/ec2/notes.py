@@ -3,8 +3,6 @@
 A folder of the user's cache that nobody else can read. Nothing in it opens AWS: credentials are never written anywhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a fleet costs at most. Prices are stated by the user, or come from AWS's price list, with its date."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

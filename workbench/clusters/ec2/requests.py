@@ -1,7 +1,5 @@
 """What is asked of EC2, as plain data: the call that starts machines, their tags, and who may talk to whom."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a user says about machines on EC2, checked before anything is asked of AWS; and what such machines cost."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections import Counter

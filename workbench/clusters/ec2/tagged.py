@@ -5,8 +5,6 @@ tag is ended, and nothing else is looked at. Every machine is in one security gr
 cannot be deleted: once it is gone, no machine is left, not even one that a broken call never told about.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import cached_property, partial

@@ -3,8 +3,6 @@
 Tried with Slurm 22.05; the fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE CODES).
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What is done on a machine that takes jobs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """Ranks inside a Slurm job."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Calls of Slurm's commands, and the patience between them."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a user says about a cluster with Slurm's queue, and the job that follows from it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is done on the head of hosts that are reached by ssh."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

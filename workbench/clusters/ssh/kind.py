@@ -6,8 +6,6 @@ strictly. Nothing has to be shared: the package and the data are brought to each
 where the hosts have a file system in common, `shared` names a folder on it, and they lie there once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

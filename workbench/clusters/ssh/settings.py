@@ -3,8 +3,6 @@
 It gets a configuration file whose first words are strict, then the user's own.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A look at all hosts of a cluster at the same time: what is wrong where, and what runs need to know of them."""
 
-from __future__ import annotations
-
 import ipaddress
 import time
 from collections import Counter

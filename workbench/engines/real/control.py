@@ -3,8 +3,6 @@
 A word is a JSON object, followed perhaps by bytes. It travels on a communicator of its own, whatever its length.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -3,8 +3,6 @@
 Pieces end at part borders that depend on the plan alone, so that the same work gives the same bits every time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -3,8 +3,6 @@
 Books travel as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Collection, Iterable
 from typing import Any

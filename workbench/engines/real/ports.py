@@ -8,8 +8,6 @@ Of messages that are due at one moment (`SAME`) the sender with the lower drawn 
 then; what comes physically later than it is due is taken as it comes.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from operator import attrgetter

@@ -6,8 +6,6 @@ is, only the newest of those that follow is kept. At the end every peer gets a l
 over and the communicator can be freed (MPI_Cancel is never used).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

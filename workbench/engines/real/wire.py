@@ -8,8 +8,6 @@ A hundred ranks on few cores find their caches cold at every message: what count
 are called, and not how long they take.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from functools import lru_cache

@@ -9,8 +9,6 @@ of p numbers is then an array (m, parts * m): for each coordinate modulo m, the 
 coordinates. Reshaping a value's first axis does the same to both kinds.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

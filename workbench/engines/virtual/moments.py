@@ -4,8 +4,6 @@ From the leaves of the tree up; at one node: what arrives, what it has computed,
 that arrive together are taken in the order of their senders' drawn ties, so that no rank is favoured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Work on several hosts at the same time, and pools whose ranks are spread over them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field

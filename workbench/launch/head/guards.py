@@ -5,8 +5,6 @@ Rank 0 finds both in the pool's folder. At the end the other side ends what is l
 does when nobody has spoken to it for a while.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Pools on the machine that starts their ranks: making their folders, and seeing to their supervisors."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -13,8 +13,6 @@ Open MPI's mpiexec listens on all interfaces for daemons on other hosts, and no 
 one machine has none of these; in a network namespace of its own, what mpiexec opens leads nowhere.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -5,8 +5,6 @@ numbers), "truncate", "twice", "foreign" (marked as another run's), "impostor" (
 "checkpoint" stands which one the master does not survive, and how much of it is written by then.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence

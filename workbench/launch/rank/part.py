@@ -1,7 +1,5 @@
 """One rank's part in one run: set up, wait for the start, drive the program, take leave, hand in the books."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """How the ranks of a pool serve run after run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

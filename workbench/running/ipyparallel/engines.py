@@ -5,8 +5,6 @@ folder that only this user can read and that goes with them. They are children o
 do, and on Linux they die with it, so a kernel that is killed leaves nothing behind.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

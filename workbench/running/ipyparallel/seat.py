@@ -3,8 +3,6 @@
 All engines are called at the same time, see `interactive`; between runs they are free for anything.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from functools import cache

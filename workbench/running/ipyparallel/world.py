@@ -1,7 +1,5 @@
 """Engines of ipyparallel as ranks of one MPI world: how a client reaches them, and which engine is which rank."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
