@@ -26,7 +26,7 @@ from workbench.clusters.warm import POOLS
 from workbench.core.delays import DelayStream
 from workbench.engines.real.wire import Envelope, Sheet, seal, unseal
 from workbench.launch import mpiexec
-from workbench.launch.head.tied import tied
+from workbench.launch.processes import tied
 from workbench.running.real import RealRun, start_real
 
 FEATURES = 5001

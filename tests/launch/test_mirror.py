@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from workbench.launch import mirror as news
-from workbench.launch.mirror import Mirror, News
+from workbench.launch.mirror import Mirror, News, grown
 from workbench.trace import layout, records
 from workbench.trace.layout import RANKS_LOCK
 
@@ -102,7 +102,7 @@ def test_the_rest_of_a_resumed_run_is_put_behind_what_is_here(folders: tuple[Pat
     there, here = folders
     old = records.Record(here, 0, 1e9)
     rounds(old, 0, 3)
-    mirror = Mirror(here, Mirror.sizes(here))
+    mirror = Mirror(here, grown(here))
     new = records.Record(there, 3, 1e9)
     rounds(new, 3, 5)
     fetched(there, mirror)

@@ -30,7 +30,7 @@ def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch)
     (words,) = called
     (folder,) = [Path(word) for word in words if word.endswith("lecture")]
     assert sorted(path.stem for path in folder.glob("*.ipynb")) == list(scripts())
-    assert "workbench.launch.head.tied" in words  # it ends with whoever ends the command
+    assert "workbench.launch.processes" in words  # it ends with whoever ends the command
     (port,) = [word for word in words if word.startswith("--port=")]
     assert int(port.removeprefix("--port=")) > 0  # else Voila would print 0
 

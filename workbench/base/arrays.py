@@ -1,7 +1,5 @@
 """Several arrays as one run of bytes, and back; never pickled."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Mapping

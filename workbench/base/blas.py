@@ -1,20 +1,15 @@
 """How many threads the linear algebra library uses."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
+from typing import Any
 
 ALONE = 9000  # numbers in a matrix up to which OpenBLAS takes one thread of its own accord
 
 
 @lru_cache(maxsize=2)
-def _controller(scipy: bool) -> ThreadpoolController:
+def _controller(scipy: bool) -> Any:
     """Finds the libraries that are there; SciPy brings one of its own."""
     from threadpoolctl import ThreadpoolController
 
@@ -30,6 +25,4 @@ def one_thread(numbers: int = ALONE + 1) -> AbstractContextManager[Any]:
     >>> with one_thread():
     ...     pass
     """
-    if numbers <= ALONE:
-        return nullcontext()
-    return cast(AbstractContextManager[Any], _controller("scipy.linalg" in sys.modules).limit(limits=1))
+    return _controller("scipy.linalg" in sys.modules).limit(limits=1) if numbers > ALONE else nullcontext()

@@ -3,8 +3,6 @@
 All of it is read off the fields; pydantic's own methods stay where they are, and are not listed.
 """
 
-from __future__ import annotations
-
 import re
 from inspect import Parameter, Signature, cleandoc, formatannotation
 from typing import Any
@@ -12,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic._internal._model_construction import ModelMetaclass
 from pydantic.fields import FieldInfo
+
+from workbench.base.kinds import limit_of
 
 _MACHINERY = frozenset(dir(BaseModel)) - frozenset(dir(object))
 _LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
@@ -31,32 +31,20 @@ class Described(ModelMetaclass):
             cls.__signature__ = Signature([_parameter(name, field) for name, field in named.items()])
 
     def __dir__(cls) -> list[str]:
-        usual = dir(object)
-        return [
-            name
-            for name in super().__dir__()
-            if name not in _MACHINERY and (name in usual or not name.startswith("__"))
-        ]
+        usual, own = dir(object), [name for name in super().__dir__() if name not in _MACHINERY]
+        return [name for name in own if name in usual or not name.startswith("__")]
 
 
 def _entry(name: str, field: FieldInfo) -> str:
     """As numpydoc wants it: name, kind, range and default; below, what it is, and its unit."""
-    limits = [
-        f" {sign} {limit:g}" for rule, sign in _LIMITS.items() if (limit := _limit(field, rule)) is not None
-    ]
+    bounds = {sign: limit_of(field, rule) for rule, sign in _LIMITS.items()}
+    limits = [f" {sign} {limit:g}" for sign, limit in bounds.items() if limit is not None]
     default = "" if field.is_required() else f", default {_default(field)!r}"
     extra = field.json_schema_extra
     unit = extra.get("unit") if isinstance(extra, dict) else ""
     text = (field.description or "") + (f" [{unit}]" if unit else "")
-    return f"{name} : {_kind(field)}{' and'.join(limits)}{default}" + (f"\n    {text}" if text else "")
-
-
-def _limit(field: FieldInfo, rule: str) -> float | None:
-    return next((getattr(each, rule) for each in field.metadata if hasattr(each, rule)), None)
-
-
-def _kind(field: FieldInfo) -> str:
-    return re.sub(r"\b(\w+\.)+(?=\w)", "", formatannotation(field.annotation))
+    kind = re.sub(r"\b(\w+\.)+(?=\w)", "", formatannotation(field.annotation))
+    return f"{name} : {kind}{' and'.join(limits)}{default}" + (f"\n    {text}" if text else "")
 
 
 def _default(field: FieldInfo) -> Any:

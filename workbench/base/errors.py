@@ -1,7 +1,5 @@
 """What can go wrong while a run is under way. Each message is one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 

@@ -118,6 +118,13 @@ def private_folder(path: Path, mend: bool = True) -> Path:
     return path
 
 
+def cache_folder(name: str) -> Path:
+    """A folder of ours in the user's cache; it need not be there."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("straggler-workbench") / name
+
+
 def temporary_name(path: Path) -> Path:
     """Make up a name next to `path` (so that a rename stays on one disk) that nobody else uses."""
     return path.with_name(f".{secrets.token_hex(8)}.tmp")

@@ -1,7 +1,5 @@
 """Means with confidence bands, over repetitions."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Pydantic helps out where it can: "2" and 2.0 become 2, "yes" becomes True. That 
 a value must be what the field says. NumPy's numbers are welcome: they say themselves of what kind they are.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, isfinite
@@ -97,16 +95,17 @@ def range_of(field: FieldInfo, value: Any) -> str:
     >>> range_of(Field(default=0.0, ge=0), -0.5)
     'take 0 or more'
     """
-    limits = {name: _limit(field, name) for name in ("ge", "gt", "le", "lt")}
+    limits = {name: limit_of(field, name) for name in ("ge", "gt", "le", "lt")}
     if int in (field.annotation, *get_args(field.annotation)):
         return _whole_range(limits, value) + _empty(field)
     words = _real_range(limits, value)
     example = isinstance(field.default, float) and ", the nearest" not in words
-    example = example and field.default != _limit(field, "ge")  # which the words begin with
+    example = example and field.default != limits["ge"]  # which the words begin with
     return words + (f", e.g. {field.default}" if example else "") + _empty(field)
 
 
-def _limit(field: FieldInfo, name: str) -> Any:
+def limit_of(field: FieldInfo, name: str) -> Any:
+    """A field's limit "ge", "gt", "le" or "lt"; None where it has none."""
     return next((getattr(rule, name) for rule in field.metadata if hasattr(rule, name)), None)
 
 

@@ -1,10 +1,9 @@
 """Locks that the system takes back when their holder ends, however it does."""
 
-from __future__ import annotations
-
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -27,13 +26,16 @@ class Lock:
     (True, False, None, True)
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, mode: int = 0o666) -> None:
+        self.path, self.mode = path, mode
         self._handle: int | None = None
 
     def take(self) -> bool:
         """Take it; False where another has it. Raises OSError where there can be no file."""
-        handle = _opened(self.path)
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, self.mode)
+        except OSError:  # a folder that may only be read
+            handle = os.open(self.path, os.O_RDONLY)
         if not any(_locked(handle, pause) for pause in _LOOKS):
             os.close(handle)
             return False
@@ -44,8 +46,21 @@ class Lock:
         """Let go. May be called again."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            _unlock(handle)  # not left to `close`: a process that was forked meanwhile has the file open, too
+            # Not left to `close`: a process that was forked meanwhile has the file open, too.
+            with suppress(OSError):
+                if fcntl is not None:
+                    fcntl.flock(handle, fcntl.LOCK_UN)
             os.close(handle)
+
+    @contextmanager
+    def alone(self, refusal: Exception) -> Iterator[None]:
+        """Have it for a block; raises `refusal` where another has it."""
+        if not self.take():
+            raise refusal
+        try:
+            yield
+        finally:
+            self.release()
 
     def __del__(self) -> None:
         self.release()
@@ -60,13 +75,6 @@ class Lock:
         return not free
 
 
-def _opened(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError:  # a folder that may only be read
-        return os.open(path, os.O_RDONLY)
-
-
 def _locked(handle: int, pause: float) -> bool:
     time.sleep(pause)
     try:
@@ -77,9 +85,3 @@ def _locked(handle: int, pause: float) -> bool:
     except OSError:  # no locks on this file system
         return True
     return True
-
-
-def _unlock(handle: int) -> None:
-    with suppress(OSError):
-        if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_UN)

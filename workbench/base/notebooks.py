@@ -70,19 +70,13 @@ def _sources() -> dict[str, Path]:
     """Name in a folder of copies -> what is copied there."""
     notebooks = shipped("notebooks")
     if not notebooks.is_dir():
-        raise SettingError(
-            f"{notebooks}: no such folder; install the whole wheel, or run this from a clone of the repository"
-        )
+        wanted = "install the whole wheel, or run this from a clone of the repository"
+        raise SettingError(f"{notebooks}: no such folder; {wanted}")
     found = {path.relative_to(notebooks): path for path in notebooks.rglob("*.ipynb")}
-    for other in ("clusters", "examples"):
-        found |= {
-            Path(other) / p.relative_to(shipped(other)): p for p in shipped(other).rglob("*") if p.is_file()
-        }
-    return {
-        name.as_posix(): path
-        for name, path in sorted(found.items())
-        if not any(part.startswith(".") for part in name.parts)
-    }
+    for folder in (shipped("clusters"), shipped("examples")):
+        found |= {path.relative_to(folder.parent): path for path in folder.rglob("*") if path.is_file()}
+    shown = [name for name in sorted(found) if not any(part.startswith(".") for part in name.parts)]
+    return {name.as_posix(): found[name] for name in shown}
 
 
 def socket_folder(prefix: str) -> Path:
@@ -111,23 +105,11 @@ def execute(
     """
     import papermill
 
-    folder = socket_folder("kernel-")
+    folder, own = socket_folder("kernel-"), {}
+    if os.name == "posix":  # sockets are its own files: in Jupyter's default place, two take each other's
+        own["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
+    words = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
     try:
-        return papermill.execute_notebook(
-            str(notebook),
-            str(output),
-            parameters=dict(parameters),
-            cwd=str(cwd),
-            log_output=False,
-            progress_bar=progress,
-            config=_private(folder),
-        )
+        return papermill.execute_notebook(str(notebook), str(output), **words, config=Config(own))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _private(folder: Path) -> Config:
-    """A kernel whose sockets are files of its own: in Jupyter's default place, two of them take each other's."""
-    if os.name != "posix":
-        return Config()
-    return Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/socket"}})

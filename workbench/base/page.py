@@ -1,7 +1,5 @@
 """What a page of ours tells plotly.js, however a figure gets there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # Its button "Share chart..." uploads the figure.

@@ -13,8 +13,6 @@ Nothing is looked for before somebody asks for a name. Real runs look for themse
 where the ranks are. What cannot be imported is left out, with a `PluginWarning` that says whose it is.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -86,12 +84,8 @@ class Catalogue(Mapping[str, type[T]]):
             self._classes[name] = cls
             self._tell()
         else:
-            warnings.warn(
-                f"{cls.__module__}.{cls.__name__}: {self.field} = {name!r} is taken by {taken.__module__}; give it"
-                " another name",
-                PluginWarning,
-                stacklevel=2,
-            )
+            why = f"{self.field} = {name!r} is taken by {taken.__module__}; give it another name"
+            warnings.warn(f"{cls.__module__}.{cls.__name__}: {why}", PluginWarning, stacklevel=2)
 
     def replace(self, cls: type[T]) -> None:
         """Register a class in place of whatever has its name."""

@@ -3,8 +3,6 @@
 Widgets, the command line's help and error sentences are all made from the same field metadata.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile
@@ -29,12 +27,7 @@ from workbench.base.kinds import range_of, slip
 
 LONGEST_NAME = 255  # bytes, of a file or folder
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
-_RANGES = (
-    "greater_than",
-    "greater_than_equal",
-    "less_than",
-    "less_than_equal",
-)
+_RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 _NUMBERS = (*_RANGES, "finite_number", "float_type")  # what the field's range helps with
 _PLAIN = {  # pydantic's words are a programmer's
     "tuple_type": "is no list; write one in brackets",
@@ -146,9 +139,8 @@ def _one_sentence(cls: type[BaseModel]) -> Iterator[None]:
     except ValidationError as error:
         raise SettingError(sentence(error, cls)) from None
     except RecursionError:
-        raise SettingError(
-            f"{cls.__name__}: its lists and fields lie too deep in one another; write them flatter"
-        ) from None
+        why = "its lists and fields lie too deep in one another; write them flatter"
+        raise SettingError(f"{cls.__name__}: {why}") from None
 
 
 @contextmanager
@@ -170,9 +162,8 @@ def path_of(value: object, field: str) -> Path:
     path = Path(value)
     longest = max(map(len, map(os.fsencode, path.parts)), default=0)
     if longest > LONGEST_NAME:
-        raise SettingError(
-            f"{field} = {_short(str(value))}: has a name of {longest} bytes; take at most {LONGEST_NAME}"
-        )
+        why = f"has a name of {longest} bytes; take at most {LONGEST_NAME}"
+        raise SettingError(f"{field} = {_short(str(value))}: {why}")
     return path
 
 
@@ -181,9 +172,8 @@ def user_path(value: object, field: str) -> Path:
     try:
         return path_of(value, field).expanduser()
     except RuntimeError:
-        raise SettingError(
-            f"{field} = {_short(str(value))}: there is no such user's home; write the whole path"
-        ) from None
+        why = "there is no such user's home; write the whole path"
+        raise SettingError(f"{field} = {_short(str(value))}: {why}") from None
 
 
 def check_kind(field: str, value: object, kind: type) -> None:
@@ -219,10 +209,8 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
         with tempfile.TemporaryFile(dir=where):
             pass
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise SettingError(
-            f"{field} = {str(path)!r}: cannot be written ({why}); choose another place"
-        ) from None
+        why = f"cannot be written ({error.strerror or type(error).__name__}); choose another place"
+        raise SettingError(f"{field} = {str(path)!r}: {why}") from None
 
 
 def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
@@ -235,12 +223,13 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
         return f"{where or cls.__name__} = {_short(first['input'])}: must be fields and values, such as {{name: value}}"
     if first["type"] == "extra_forbidden":
         return _unknown_key(where, list(cls.model_fields), cls.__name__)
+    field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
     if first["type"] == "missing":
-        return f"{where}: is missing; {_hint(cls, first['loc'])}"
+        return f"{where}: is missing; {(field.description if field else None) or 'give it a value'}"
     if first["type"] == "value_error":
         return _joined(where, str(first["ctx"]["error"]))
     words = [_PLAIN.get(first["type"], _lower(first["msg"]))]
-    if (field := cls.model_fields.get(str(first["loc"][0]))) and first["type"] in _NUMBERS:
+    if field and first["type"] in _NUMBERS:
         words = [*(words if first["type"] not in _RANGES else []), range_of(field, first["input"])]
     return f"{where} = {_short(first['input'])}: {'; '.join(words)}"
 
@@ -270,11 +259,6 @@ def _close(word: str, known: Iterable[str]) -> list[str]:
     """The known name most like a word, whatever the case, if any is."""
     names = {name.casefold(): name for name in known}
     return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
-
-
-def _hint(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
-    field = cls.model_fields.get(str(loc[0])) if loc else None
-    return (field.description if field else None) or "give it a value"
 
 
 def _lower(text: str) -> str:

@@ -3,8 +3,6 @@
 They stand in a file as `sha256sum -c` reads it. A folder without one, of an older version, is taken as it is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ All YAML and JSON that a person may have written is read here, be it a file, typ
 the command line. A few lines that stand for more than memory holds are refused before anything is made of them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -49,10 +47,10 @@ class Loader(yaml.SafeLoader):
         else:
             self._repeated += self._sizes[id(node)]
             if self._repeated > REPEATED:
-                raise self._refusal(
-                    alias,
-                    f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values; write them out",
+                why = (
+                    f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values; write them out"
                 )
+                raise self._refusal(alias, why)
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

@@ -1,7 +1,5 @@
 """The one type that all numbers travel in."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

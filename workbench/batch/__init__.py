@@ -7,8 +7,6 @@
 `sweep(plan, "runs/first", jobs=2)` runs them; `wb.runs("runs/first")` is the table of what came out.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from workbench.batch.jobs import Job, job

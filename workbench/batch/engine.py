@@ -3,8 +3,6 @@
 Papermill's own writes all of it before and after every cell, which costs more than the kernel's start.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines

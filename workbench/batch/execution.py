@@ -69,9 +69,8 @@ class Executor:
         folder = self.folder / item.name
         shutil.rmtree(folder, ignore_errors=True)  # what an earlier attempt left
         folder.mkdir()
-        status = Status(
-            "running", item.experiment.model_dump(mode="json"), item.engine, item.cluster, host=host()
-        )
+        spec = item.experiment.model_dump(mode="json")
+        status = Status("running", spec, item.engine, item.cluster, host=host())
         status.write(folder)
         start = time.perf_counter()
         error = self._attempt(item, folder)
@@ -112,8 +111,8 @@ class Executor:
 
         with Slot(self.places, self.kernels) as slot:
             papermill.execute_notebook(
-                _literal(self.notebook),
-                _literal(folder / NOTEBOOK),
+                literal(self.notebook),
+                literal(folder / NOTEBOOK),
                 parameters={**item.spec, "folder": str(folder / TRACE)},
                 engine_name=NAME,
                 request_save_on_cell_execute=False,
@@ -139,7 +138,7 @@ def _forget() -> None:
     loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
-def _literal(path: Path) -> str:
+def literal(path: Path) -> str:
     """Papermill fills in {parameters} in paths: ours have none."""
     return str(path.resolve()).replace("{", "{{").replace("}", "}}")
 
@@ -166,9 +165,8 @@ def reason(error: Exception, code: int | None) -> str:
         return "a cell took longer than the timeout allows"
     if isinstance(error, (SettingError, RunError)):
         return _one_line(error)
-    if isinstance(error, RuntimeError) and "died" in str(
-        error
-    ):  # nbclient's ways to say that the kernel is gone
+    # nbclient's ways to say that the kernel is gone
+    if isinstance(error, RuntimeError) and "died" in str(error):
         return f"the kernel {_end(code)}"
     return _one_line(f"{type(error).__name__}: {error}")
 

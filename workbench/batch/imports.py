@@ -1,7 +1,5 @@
 """An import that takes a second, put off until it is needed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +14,6 @@ class _Later(ModuleType):
 
     @staticmethod
     def is_valid_syntax(rule: str, text: str) -> bool:
-        """Import it now, and ask it."""
         _let_in()
         from rfc3987_syntax import is_valid_syntax
 

@@ -1,7 +1,5 @@
 """What `notebooks/run.ipynb` needs: from its parameters to an experiment, to a run, to a run folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,9 +60,8 @@ def job(names: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Job
     {'stragglers': 2}
     """
     with one_sentence():
-        given = {
-            n: v for n, v in names.items() if n[0] != "_" and n not in _IPYTHON and isinstance(v, _PLAIN)
-        }
+        own = {n: v for n, v in names.items() if n[0] != "_" and n not in _IPYTHON}
+        given = {n: v for n, v in own.items() if isinstance(v, _PLAIN)}
         fields = {n: _value(n, given.pop(n)) for n in Experiment.model_fields if n in given}
         engine, cluster, folder = (str(given.pop(n, d)) for n, d in zip(OTHERS, ("sim", "", ""), strict=True))
         cluster = cluster_of(engine, cluster)

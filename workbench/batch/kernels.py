@@ -86,13 +86,9 @@ class Nursery:
     def __init__(self, sockets: Path, threads: int) -> None:
         # -P: a file of the user's called json.py does not stand in for the library's. A session of its own: Ctrl-C
         # in a terminal goes to us alone.
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workbench.batch.nursery", str(sockets)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            env=os.environ | _PLOTS | _blas(threads),
-        )
+        command = [sys.executable, "-P", "-m", "workbench.batch.nursery", str(sockets)]
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+        self.process = subprocess.Popen(command, **pipes, env=os.environ | _PLOTS | _blas(threads))
         self.kernels: dict[int, Kernel] = {}
         self.ready = self.gone = False
         self._numbers = count()

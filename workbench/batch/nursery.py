@@ -6,8 +6,6 @@ takes its kernels and the folder of their sockets with it, so that nothing is le
 gone, be it by kill -9.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -27,29 +25,11 @@ from workbench.batch.imports import grammar_put_off
 # What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
 # forked child only the forking thread lives on.
 PRELOADED = (
-    "IPython.core.completerlib",
-    "IPython.core.debugger",
-    "IPython.core.logger",
-    "IPython.core.oinspect",
-    "IPython.extensions.storemagic",
-    "ipykernel.debugger",
-    "ipykernel.ipkernel",
-    "ipykernel.kernelapp",
-    "ipywidgets",
-    "nbformat",
-    "pandas.io.formats.html",
-    "pandas.io.formats.string",
-    "plotly.io._renderers",
-    "plotly.io.kaleido",
-    "plotly.offline",
-    "psutil",
-    "pyarrow.parquet",
-    "sqlite3",
-    "tornado.platform.asyncio",
-    "tqdm.auto",
-    "workbench.batch",
-    "workbench.problems.data",
-    "workbench.problems.linear",
+    *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
+    *("IPython.extensions.storemagic", "ipykernel.debugger", "ipykernel.ipkernel", "ipykernel.kernelapp"),
+    *("ipywidgets", "nbformat", "pandas.io.formats.html", "pandas.io.formats.string", "plotly.io._renderers"),
+    *("plotly.io.kaleido", "plotly.offline", "psutil", "pyarrow.parquet", "sqlite3", "tqdm.auto"),
+    *("tornado.platform.asyncio", "workbench.batch", "workbench.problems.data", "workbench.problems.linear"),
 )
 
 
@@ -109,7 +89,10 @@ def _serve(wake: int, alive: dict[int, int]) -> None:
         ready, _, _ = select.select([0, wake], [], [])
         if wake in ready:
             os.read(wake, 4096)
-            _reap(alive)
+            for pid in list(alive):
+                found, status = os.waitpid(pid, os.WNOHANG)
+                if found:
+                    _say(number=alive.pop(pid), code=os.waitstatus_to_exitcode(status))
         if 0 in ready:
             chunk = os.read(0, 65536)
             if not chunk:
@@ -129,13 +112,6 @@ def _fork(request: dict[str, Any], alive: dict[int, int]) -> None:
     _say(number=request["number"], pid=pid)
 
 
-def _reap(alive: dict[int, int]) -> None:
-    for pid in list(alive):
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            _say(number=alive.pop(pid), code=os.waitstatus_to_exitcode(status))
-
-
 def _be_a_kernel(request: dict[str, Any]) -> None:
     """Never returns. A group of its own, so that a kernel's own children can be ended with it."""
     code = 1
@@ -143,30 +119,22 @@ def _be_a_kernel(request: dict[str, Any]) -> None:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _redirect(request["log"])
+        null = os.open(os.devnull, os.O_RDONLY)
+        out = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        for source, target in ((null, 0), (out, 1), (out, 2)):
+            os.dup2(source, target)
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
-        _kernel(request["arguments"])
+        from ipykernel.kernelapp import IPKernelApp
+
+        IPKernelApp.launch_instance(request["arguments"])
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
         os._exit(code)
-
-
-def _redirect(log: str) -> None:
-    null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    for source, target in ((null, 0), (out, 1), (out, 2)):
-        os.dup2(source, target)
-
-
-def _kernel(arguments: list[str]) -> None:
-    from ipykernel.kernelapp import IPKernelApp
-
-    IPKernelApp.launch_instance(arguments)
 
 
 def _say(**message: Any) -> None:

@@ -73,24 +73,23 @@ class _Maker:
         from nbconvert import HTMLExporter
         from nbconvert.filters import clean_html
 
-        filters = {
-            "aside": self._aside,
-            "clean_html": lambda text: text if isinstance(text, _Name) else clean_html(text),
-            "highlight_code": lambda source, metadata: self._aside(
-                _highlighted(source, str(metadata.get("magics_language", "")))
-            ),
-        }
-        self._exporter = HTMLExporter(
-            raw_template=TEMPLATE + _STYLES_ASIDE, filters=filters, optimistic_validation=True
-        )
+        def highlight(source: str, metadata: dict[str, Any]) -> _Name:
+            return self._aside(_highlighted(source, str(metadata.get("magics_language", ""))))
+
+        filters = {"aside": self._aside, "highlight_code": highlight}
+        filters["clean_html"] = lambda text: text if isinstance(text, _Name) else clean_html(text)
+        template = TEMPLATE + _STYLES_ASIDE
+        self._exporter = HTMLExporter(raw_template=template, filters=filters, optimistic_validation=True)
         self._texts: dict[str, str] = {}
         self._one_at_a_time = Lock()
 
     def page(self, notebook: NotebookNode, title: str) -> str:
-        """The page of a notebook, whose figures become drawings."""
         with self._one_at_a_time:
             self._texts.clear()
-            self._draw(notebook)
+            every = (output for cell in notebook.cells for output in cell.get("outputs", []))
+            figures = [output for output in every if _FIGURE in output.get("data", {})]
+            for number, output in enumerate(figures):
+                output["data"] = {"text/html": self._drawing(output["data"][_FIGURE], f"figure-{number}")}
             page, _ = self._exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
             return re.sub("aside-[0-9a-f]{32}", lambda name: self._texts.get(name[0], name[0]), page)
 
@@ -98,13 +97,6 @@ class _Maker:
         name = _Name(f"aside-{uuid4().hex}")
         self._texts[name] = text
         return name
-
-    def _draw(self, notebook: NotebookNode) -> None:
-        """Put a drawing in place of every figure."""
-        every = (output for cell in notebook.cells for output in cell.get("outputs", []))
-        figures = [output for output in every if _FIGURE in output.get("data", {})]
-        for number, output in enumerate(figures):
-            output["data"] = {"text/html": self._drawing(output["data"][_FIGURE], f"figure-{number}")}
 
     def _drawing(self, figure: dict[str, Any], name: str) -> str:
         """The tags are for the parser: they end a script that an output above has left open."""

@@ -1,7 +1,5 @@
 """Run a sweep: what is missing or failed, several at a time, one bar, and a summary that says what to do next."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shlex
@@ -19,7 +17,7 @@ from typing import Any
 from workbench.base.byvalue import sent
 from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
-from workbench.batch.execution import Executor
+from workbench.batch.execution import Executor, literal
 from workbench.batch.imports import grammar_put_off
 from workbench.batch.jobs import OTHERS
 from workbench.batch.kernels import Kernels
@@ -125,11 +123,15 @@ def sweep(
     workbench.base.settings.SettingError: jobs = 0: at least one must run at a time
     """
     _check_options(jobs, timeout, {"fresh": fresh, "progress": progress})
-    names = _names(only)
+    names = [only] if isinstance(only, str) else only
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
     notebook = path_of(notebook, "notebook")
     getting_ready = _room(jobs)
     plan, target = opened(plan, folder)
-    items = _found(plan.items(), target)
+    # Runs that are in the folder already keep their names, whatever the sweep now calls them.
+    known = {path.name[-KEY:]: path.name for path in target.iterdir()} if target.is_dir() else {}
+    items = [replace(item, known_as=known.get(item.key, "")) for item in plan.items()]
     chosen = _chosen(items, names)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with Kernels(threads, fresh, _own(chosen)) as kernels:
@@ -167,13 +169,6 @@ def _check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) 
         check_kind(name, flag, bool)
 
 
-def _names(only: str | Sequence[str]) -> list[str]:
-    names = [only] if isinstance(only, str) else only
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
-    return list(names)
-
-
 def _room(jobs: int) -> int:
     """How many runs may be under way: twice as many as jobs, as one gets ready while another computes, if files allow.
 
@@ -205,9 +200,8 @@ def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | No
         return Sweep.read(path), _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
     noted = read_plan(path).get("sweep")
     if noted is None:
-        raise SettingError(
-            f"sweep = {str(path)!r}: is a folder without {PLAN}; give a .yaml file, or a sweep's folder"
-        )
+        wanted = "give a .yaml file, or a sweep's folder"
+        raise SettingError(f"sweep = {str(path)!r}: is a folder without {PLAN}; {wanted}")
     return Sweep(**noted), _no_run(path_of(folder or path, "folder"))
 
 
@@ -222,8 +216,7 @@ def _no_run(folder: Path) -> Path:
 
 
 def _check(notebook: Path) -> None:
-    missing = sorted({*Experiment.model_fields, *OTHERS} - set(parameters(notebook)))
-    if missing:
+    if missing := sorted({*Experiment.model_fields, *OTHERS} - set(parameters(notebook))):
         raise SettingError(
             f"notebook = {str(notebook)!r}: declares no parameter {', '.join(missing)}; give them defaults in its"
             " cell with the tag 'parameters'"
@@ -239,13 +232,7 @@ def parameters(notebook: Path) -> list[str]:
         raise SettingError(
             f"notebook = {str(notebook)!r}: no such file; sweeps run from a clone of the repository"
         )
-    return list(papermill.inspect_notebook(str(notebook).replace("{", "{{").replace("}", "}}")))
-
-
-def _found(items: list[Item], folder: Path) -> list[Item]:
-    """Runs that are in the folder already keep their names, whatever the sweep now calls them."""
-    known = {path.name[-KEY:]: path.name for path in folder.iterdir()} if folder.is_dir() else {}
-    return [replace(item, known_as=known.get(item.key, "")) for item in items]
+    return list(papermill.inspect_notebook(literal(notebook)))
 
 
 def _chosen(items: list[Item], only: Iterable[str]) -> list[Item]:

@@ -1,14 +1,12 @@
 """Random draws of an experiment's fields."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from workbench.base.settings import SettingError, Settings, setting
+from workbench.base.settings import SettingError, Settings, setting, within
 from workbench.base.text import plain
 
 
@@ -44,12 +42,10 @@ class Span(Settings):
 
 
 def _span(name: str, values: Any) -> Any:
-    if isinstance(values, Mapping):
-        try:
-            return Span(**{str(key): value for key, value in values.items()})
-        except SettingError as error:
-            raise SettingError(f"{name}.{error}") from None
-    return listed(name, values)
+    if not isinstance(values, Mapping):
+        return listed(name, values)
+    with within(name):
+        return Span(**{str(key): value for key, value in values.items()})
 
 
 def listed(name: str, values: Any) -> Any:
@@ -87,12 +83,12 @@ class Sample(Settings):
 
     def draws(self) -> list[dict[str, Any]]:
         """One dict of changes per draw. A field's numbers depend on no other field."""
-        columns = {name: self._column(name) for name in self.fields_}
-        return [{name: column[i] for name, column in columns.items()} for i in range(self.count)]
-
-    def _column(self, name: str) -> list[Any]:
-        rng = np.random.default_rng([self.seed, *name.encode()])
-        values = self.fields_[name]
-        if isinstance(values, Span):
-            return [values.draw(rng) for _ in range(self.count)]
-        return [values[int(rng.integers(len(values)))] for _ in range(self.count)]
+        found: list[dict[str, Any]] = [{} for _ in range(self.count)]
+        for name, values in self.fields_.items():
+            rng = np.random.default_rng([self.seed, *name.encode()])
+            for draw in found:
+                if isinstance(values, Span):
+                    draw[name] = values.draw(rng)
+                else:
+                    draw[name] = values[int(rng.integers(len(values)))]
+        return found

@@ -1,7 +1,5 @@
 """`make run`: the first notebook on the bundled data, from settings to pictures in `runs/`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -49,10 +47,8 @@ def story(traces: Sequence[Trace]) -> str:
     ranked = sorted(seconds, key=lambda name: seconds[name])
     lines = [f"All schemes reach a loss of **{target:.4g}**. The first to do so is **{ranked[0]}**."]
     if "CR" in seconds:
-        others = [f"{n} {seconds[n] / seconds['CR']:.2g}x" for n in ranked if n != "CR"]
-        lines.append(
-            f"Time of the others over CodedReduce's: {', '.join(others)}; below 1 means faster than CR."
-        )
+        others = ", ".join(f"{n} {seconds[n] / seconds['CR']:.2g}x" for n in ranked if n != "CR")
+        lines.append(f"Time of the others over CodedReduce's: {others}; below 1 means faster than CR.")
     for trace in traces:
         per_round = trace.columns["time"][-1] / len(trace.columns["time"])
         load = trace.info["load"]
@@ -90,9 +86,8 @@ def main(folder: Path | None = None) -> int:
     `folder`: default runs/straight-line- and the time. Raises `SettingError` where the notebook is not there.
     """
     if not NOTEBOOK.is_file():
-        raise SettingError(
-            f"notebook = {NOTEBOOK.name!r}: not found; install the whole wheel, or run this from a clone"
-        )
+        why = "not found; install the whole wheel, or run this from a clone"
+        raise SettingError(f"notebook = {NOTEBOOK.name!r}: {why}")
     target = folder or Path("runs") / datetime.now().strftime("straight-line-%Y%m%d-%H%M%S")
     target.mkdir(parents=True)
     executed = target / NOTEBOOK.name

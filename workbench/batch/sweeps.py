@@ -82,7 +82,8 @@ class Sweep(Settings):
             try:
                 item = make_item(self.base, changes, self.engine, cluster)
             except SettingError as error:
-                errors.append(f"run {i} of {len(combinations)}{_aside(changes)}: {error}")
+                which = f" ({label(changes)})" if changes else ""
+                errors.append(f"run {i} of {len(combinations)}{which}: {error}")
                 continue
             found.setdefault(item.key, item)
         if errors:
@@ -92,15 +93,20 @@ class Sweep(Settings):
         return list(found.values())
 
     def _changes(self) -> Iterator[Changes]:
-        axes = [list(axis) for axis in self._axes() if axis is not None]
-        for picked in product(*axes):
+        for picked in product(*(axis for axis in self._axes() if axis is not None)):
             yield {name: value for changes in picked for name, value in changes.items()}
 
     def _axes(self) -> list[Sequence[Changes] | None]:
         grid = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
         axes: list[Sequence[Changes] | None]
         axes = [self.cases or None, grid, self.sample.draws() if self.sample else None, self._seeds()]
-        _refuse_twice(axes)
+        owner: dict[str, str] = {}  # a field that two sections set would be overwritten in silence
+        for section, axis in zip(("cases", "grid", "sample.fields", "seeds"), axes, strict=True):
+            for name in {name: None for changes in axis or () for name in changes}:
+                if owner.setdefault(name, section) != section:
+                    raise SettingError(
+                        f"{section}: sets {name}, which {owner[name]} sets too; keep one of them"
+                    )
         return axes
 
     def _seeds(self) -> list[Changes] | None:
@@ -147,11 +153,7 @@ class Item:
     @property
     def spec(self) -> dict[str, Any]:
         """What a notebook is given and a key is made of: plain Python values, every field."""
-        return {
-            **self.experiment.model_dump(mode="json"),
-            "engine": self.engine,
-            "cluster": self.cluster,
-        }
+        return {**self.experiment.model_dump(mode="json"), "engine": self.engine, "cluster": self.cluster}
 
     @cached_property
     def key(self) -> str:
@@ -198,10 +200,6 @@ def label(changes: Changes) -> str:
     return ",".join(_assigned(name, value) for name, value in changes.items())
 
 
-def _aside(changes: Changes) -> str:
-    return f" ({label(changes)})" if changes else ""
-
-
 def _assigned(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return label({str(inner): item for inner, item in value.items()})
@@ -229,15 +227,6 @@ def _copied(value: Any) -> Any:
     return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _refuse_twice(axes: Sequence[Sequence[Changes] | None]) -> None:
-    """A field that two sections set would be overwritten in silence."""
-    owner: dict[str, str] = {}
-    for section, axis in zip(("cases", "grid", "sample.fields", "seeds"), axes, strict=True):
-        for name in {name: None for changes in axis or () for name in changes}:
-            if owner.setdefault(name, section) != section:
-                raise SettingError(f"{section}: sets {name}, which {owner[name]} sets too; keep one of them")
-
-
 def cluster_of(engine: str, cluster: str) -> str:
     """Where an engine's runs go: the cluster named, else the usual one; the virtual clock has none.
 
@@ -251,6 +240,5 @@ def cluster_of(engine: str, cluster: str) -> str:
                 f"cluster = {cluster!r}: the virtual clock (engine sim) has none; leave it empty"
             )
         return ""
-
     clusters.load(cluster or clusters.LOCAL)
     return cluster or clusters.LOCAL

@@ -1,7 +1,5 @@
 """The commands for many runs: `workbench sweep` does them, `workbench runs` shows what came out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +10,20 @@ from workbench.base.text import YAMLError, parse
 from workbench.trace.table import Runs, export
 from workbench.trace.table import runs as read
 
+_PATH = click.Path(path_type=Path)
+_TIME = click.FloatRange(0, min_open=True)
+
 
 @click.command()
-@click.argument("plan", metavar="SWEEP", type=click.Path(path_type=Path))
+@click.argument("plan", metavar="SWEEP", type=_PATH)
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many run at a time."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Folder of the sweep; default: runs/ and its name.",
-)
+@click.option("-o", "--output", type=_PATH, help="Folder of the sweep; default: runs/ and its name.")
 @click.option("--only", multiple=True, metavar="RUN", help="This run alone (more than once: these).")
 @click.option("--engine", help="Another engine than the sweep's.")
 @click.option("--cluster", help="Another cluster than the sweep's.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Longest time for one cell of a notebook.",
-)
+@click.option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
 @click.option("--dry-run", is_flag=True, help="Check and list the runs, start none.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def sweep(
@@ -67,7 +58,7 @@ def sweep(
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path("runs"))
+@click.argument("folder", type=_PATH, default=Path("runs"))
 @click.option(
     "--where", multiple=True, metavar="COLUMN=VALUE", help="These runs only; several must all hold."
 )
@@ -82,12 +73,7 @@ def sweep(
 @click.option("--level", default=0.95, show_default=True, help="Of the confidence interval.")
 @click.option("--target", type=float, help="Adds time_to and rounds_to: when the metric first was as low.")
 @click.option("--metric", default="loss", show_default=True, help="The target's metric.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write the whole table to a .csv or .parquet file.",
-)
+@click.option("-o", "--output", type=_PATH, help="Write the whole table to a .csv or .parquet file.")
 def runs(
     folder: Path,
     where: tuple[str, ...],
@@ -120,12 +106,9 @@ def _filtered(found: Runs, where: tuple[str, ...]) -> Runs:
         name, equals, value = text.partition("=")
         if not equals:
             raise SettingError(f"--where {text}: write COLUMN=VALUE, e.g. scheme=CR")
-        fields.setdefault(name, []).append(_value(value))
+        try:
+            wanted = parse(value)
+        except YAMLError:
+            wanted = value
+        fields.setdefault(name, []).append(wanted)
     return found.where(fields)
-
-
-def _value(text: str) -> Any:
-    try:
-        return parse(text)
-    except YAMLError:
-        return text

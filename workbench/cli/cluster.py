@@ -1,7 +1,5 @@
 """`workbench cluster`: which clusters there are, what is wrong with one, what runs on it, and its end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,7 +9,7 @@ from workbench import clusters
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters import Status
-from workbench.launch.reports import table
+from workbench.launch.reports import Said, aligned, table
 from workbench.running.bar import Bar
 
 T = TypeVar("T")
@@ -48,7 +46,7 @@ def list_() -> None:
 def check(name: str) -> None:
     """Look at all hosts of a cluster; one table of what is wrong where. Exit status: 0 nothing, 1 something."""
     chosen = clusters.load(name)
-    if findings := _shown(f"checking {chosen.name}", chosen.check):
+    if findings := _shown(f"checking {chosen.name}", chosen.check, status=2):
         click.echo(table(findings))
         raise SystemExit(1)
     click.echo(f"{chosen.name}: nothing is wrong")
@@ -59,7 +57,7 @@ def check(name: str) -> None:
 def up(name: str) -> None:
     """Have everything in place for runs; where it is already, nothing happens. Ctrl-C leaves nothing behind."""
     chosen = clusters.load(name)
-    _failing(lambda: _shown(f"{chosen.name}: up", chosen.up))
+    _shown(f"{chosen.name}: up", chosen.up)
     click.echo(f"{chosen.name}: is up; workbench cluster down {name} ends it")
 
 
@@ -68,7 +66,7 @@ def up(name: str) -> None:
 def status(name: str) -> None:
     """Show hosts, ranks on them, and cost so far."""
     chosen = clusters.load(name)
-    for line in lines(_failing(lambda: _shown(f"asking {chosen.name}", chosen.status))):
+    for line in lines(_shown(f"asking {chosen.name}", chosen.status)):
         click.echo(line)
 
 
@@ -77,7 +75,7 @@ def status(name: str) -> None:
 def down(name: str) -> None:
     """End what is ours on the hosts and take it away, runs under way included; where nothing is, nothing happens."""
     chosen = clusters.load(name)
-    _failing(lambda: _shown(f"{chosen.name}: down", chosen.down))
+    _shown(f"{chosen.name}: down", chosen.down)
     click.echo(f"{chosen.name}: is down")
 
 
@@ -90,9 +88,7 @@ def run(name: str, command: tuple[str, ...]) -> None:
     Exit status: the first that is not 0.
     """
     chosen = clusters.load(name)
-    found = _failing(
-        lambda: _shown(f"running on {chosen.name}", lambda said: chosen.run(list(command), said))
-    )
+    found = _shown(f"running on {chosen.name}", lambda said: chosen.run(list(command), said))
     for host, (_, output) in found.items():
         for line in output.splitlines():
             click.echo(f"{host}: {line}" if len(found) > 1 else line)
@@ -113,41 +109,29 @@ def lines(status: Status) -> list[str]:
     for h in status.hosts:
         free = "" if h.free is None else f"{h.free:.1f}"
         rows.append((h.host, h.state, str(h.ranks), "" if h.cores is None else str(h.cores), free, h.note))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    begins = (str.ljust, str.ljust, str.rjust, str.rjust, str.rjust, str.ljust)
-    shown = [
-        "  ".join(put(word, width) for put, word, width in zip(begins, row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return [*shown, _summary(status), *([status.note] if status.note else [])]
-
-
-def _summary(status: Status) -> str:
     count = len(status.hosts)
     words = [f"{count} host{'s' * (count != 1)}", f"{status.ranks} rank{'s' * (status.ranks != 1)}"]
     if status.hours is not None:
         words.append(f"{status.hours:.2f} host-hours")
     if status.cost is not None:
         words.append(f"{status.cost:.2f} $ so far")
-    return ", ".join(words)
+    return [*aligned(rows, "<<>>><"), ", ".join(words), *([status.note] if status.note else [])]
 
 
-def _failing(work: Callable[[], T]) -> T:
-    """A cluster's error may be a table: it is shown as it is, exit status 1."""
+def _shown(what: str, work: Callable[[Said], T], status: int = 1) -> T:
+    """Do something with a progress bar, which shows itself after a second.
+
+    A cluster's error may be a table: it is shown as it is, and ends the command with that exit status.
+    """
     try:
-        return work()
+        with Bar(what, "", 0, True) as bar:
+
+            def said(doing: str, done: int, total: int) -> None:
+                bar.bar.total = total or None
+                bar.note(doing)
+                bar.update(done)
+
+            return work(said)
     except ClusterError as error:
         click.echo(f"workbench: {error}", err=True)
-        raise SystemExit(1) from None
-
-
-def _shown(what: str, work: Callable[[Callable[[str, int, int], None]], T]) -> T:
-    """Do something with a progress bar, which shows itself after a second."""
-    with Bar(what, "", 0, True) as bar:
-
-        def said(doing: str, done: int, total: int) -> None:
-            bar.bar.total = total or None
-            bar.note(doing)
-            bar.update(done)
-
-        return work(said)
+        raise SystemExit(status) from None

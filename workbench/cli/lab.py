@@ -1,7 +1,5 @@
 """The command `lab`: a copy of the notebooks to work in, in JupyterLab, on this machine only."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -11,20 +9,15 @@ import click
 
 from workbench.base.notebooks import copy_notebooks
 from workbench.base.settings import check_writable
-from workbench.launch.head.tied import tied
+from workbench.launch.processes import tied
 
 FIRST = "01-straight-line.ipynb"
+_PORT = click.IntRange(1, 65535)
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("workbench-notebooks"))
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8888,
-    show_default=True,
-    help="The next free one is taken.",
-)
+@click.option("--port", type=_PORT, default=8888, show_default=True, help="The next free one is taken.")
 @click.option("--browser/--no-browser", default=True, help="Open a browser (default).")
 def lab(folder: Path, port: int, browser: bool) -> None:
     """Copy the notebooks to FOLDER (default: workbench-notebooks) and open them in JupyterLab, on this machine only.

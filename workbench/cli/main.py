@@ -1,7 +1,5 @@
 """The command line: finds commands, calls one, and says in one sentence what went wrong."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import warnings
@@ -79,24 +77,17 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, each with the first sentence of its help."""
-        every = _every()
-        room = formatter.width - 6 - max(map(len, every))
-        rows = [
-            (name, click.Command(name, help=_help(point)).get_short_help_str(room))
-            for name, point in sorted(every.items())
-        ]
+        every = sorted(_every().items())
+        room = formatter.width - 6 - max(len(name) for name, _ in every)
+        commands = [click.Command(name, help=_help(point)) for name, point in every]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(str(each.name), each.get_short_help_str(room)) for each in commands])
 
 
 def _every() -> dict[str, EntryPoint]:
     """All commands by name."""
-    ours = {
-        name: EntryPoint(name, f"workbench.cli.{module}:{name}", GROUP)
-        for module, names in _MODULES.items()
-        for name in names
-    }
-    return {point.name: point for point in points(GROUP)} | ours
+    ours = [(name, f"workbench.cli.{module}:{name}") for module, names in _MODULES.items() for name in names]
+    return {p.name: p for p in points(GROUP)} | {name: EntryPoint(name, where, GROUP) for name, where in ours}
 
 
 def _help(point: EntryPoint) -> str:

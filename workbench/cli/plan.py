@@ -49,9 +49,8 @@ def profile(
     drawn = picture or file.with_suffix(".html")
     _writable(file, (".json", ".yaml", ".yml"), "output")
     _writable(drawn, _PICTURES, "picture")
-    found = measure(
-        name, workers, None if like is None else Experiment.read(like), rounds, seed=seed, progress=True
-    )
+    wanted = None if like is None else Experiment.read(like)
+    found = measure(name, workers, wanted, rounds, seed=seed, progress=True)
     found.save(file)
     for line in described(found):
         click.echo(line)
@@ -145,18 +144,13 @@ def described(found: ClusterProfile) -> list[str]:
     lines = []
     for place, each in enumerate(found.recorded):
         best = found.laws[place][0]
-        law = f"{best.delays.kind.replace('_', ' ')}, distance {best.distance:.2f}" + (
-            "" if best.fits else ", poor"
-        )
-        lines.append(
-            f"{each.samples:6.0f} samples x {each.floats:6d}: {quantity_of(each.typical):>8} a task   ({law})"
-        )
+        law = f"{best.delays.kind.replace('_', ' ')}, distance {best.distance:.2f}{'' if best.fits else ', poor'}"
+        size = f"{each.samples:6.0f} samples x {each.floats:6d}"
+        lines.append(f"{size}: {quantity_of(each.typical):>8} a task   ({law})")
     work, link = found.fitted.work, link_words(found).removeprefix("fitted link: ")
-    lines.append(f"link: {link}")
-    lines.append(
-        f"work: {quantity_of(work.fixed)} + {work.per_number:.3g} s a parameter + {work.per_sample:.3g} s a sample"
-        f" + {work.per_cell:.3g} s a parameter and sample"
-    )
+    costs = f"{work.per_number:.3g} s a parameter + {work.per_sample:.3g} s a sample"
+    costs += f" + {work.per_cell:.3g} s a parameter and sample"
+    lines += [f"link: {link}", f"work: {quantity_of(work.fixed)} + {costs}"]
     return lines + [f"note: {note}" for note in found.notes()]
 
 

@@ -1,7 +1,5 @@
 """Commands for real runs that are under way or broke off: follow, stop, resume."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`workbench run`: it only fills an Experiment; options and help come from the fields' own metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,11 @@ def settings_options(command: Callable[..., None]) -> Callable[..., None]:
     """One option per simple field of an Experiment, made from its metadata."""
     kinds = {"integer": int, "number": float, "string": str}
     for field in reversed(Experiment.fields()):
-        kind = field.get("type") or next(
-            (o["type"] for o in field.get("anyOf", []) if o["type"] != "null"), None
-        )
+        members = [member["type"] for member in field.get("anyOf", []) if member["type"] != "null"]
+        kind = field.get("type") or next(iter(members), None)
         if kind in kinds:
-            text = described(field)
-            command = click.option(f"--{field['name'].replace('_', '-')}", type=kinds[kind], help=text)(
-                command
-            )
+            flag = f"--{field['name'].replace('_', '-')}"
+            command = click.option(flag, type=kinds[kind], help=described(field))(command)
     return command
 
 
@@ -68,9 +63,8 @@ def run(
             base.pop(f"{name}_args", None)
     base.update({name: value for name, value in options.items() if value is not None})
     experiment = Experiment(**_changed(base, changes))
-    real: dict[str, Any] = {
-        name: value for name, value in (("cluster", cluster), ("emulate", emulate)) if value is not None
-    }
+    given = {"cluster": cluster, "emulate": emulate}
+    real: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if engine == "mpi" and output is not None:
         real["folder"] = str(output)  # written while it goes on
     trace = run_experiment(experiment, engine, progress=True, **real)
@@ -87,9 +81,8 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
         try:
             put(base, path, parse(text))
         except YAMLError:
-            raise SettingError(
-                f"--set {change:.60}: {text!r:.60} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
-            ) from None
+            why = f"{text!r:.60} is not a value in YAML, such as 3, 1e-3 or [1, 2]"
+            raise SettingError(f"--set {change:.60}: {why}") from None
         except SettingError as error:
             raise SettingError(f"--set {error}") from None
     return base

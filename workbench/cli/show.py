@@ -1,7 +1,5 @@
 """Commands that start nothing: what there is, what an experiment would take, and what its code costs."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from workbench.core.delays import delay_models
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast as expect
 
+_SETS = click.IntRange(1, 10**6)
+
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
@@ -31,10 +31,8 @@ def forecast(spec: Path, rounds: int | None) -> None:
         click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
     else:
         click.echo(f"a round takes {in_seconds(f.mean)}")
-    if experiment.delays.memory or experiment.delays.lasting:
-        click.echo(
-            f"with {experiment.delays.kind} delays rounds are not independent: other seeds differ by more"
-        )
+    if (delays := experiment.delays).memory or delays.lasting:
+        click.echo(f"with {delays.kind} delays rounds are not independent: other seeds differ by more")
     click.echo(
         f"load {100 * f.load:.3g} % of the data, {f.messages:.6g} messages, {f.bytes:.6g} bytes a round"
     )
@@ -42,9 +40,7 @@ def forecast(spec: Path, rounds: int | None) -> None:
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
-@click.option(
-    "--sets", type=click.IntRange(1, 10**6), default=500, show_default=True, help="Survivor sets to draw."
-)
+@click.option("--sets", type=_SETS, default=500, show_default=True, help="Survivor sets to draw.")
 def code(spec: Path, sets: int) -> None:
     """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
     experiment = Experiment.read(spec)
@@ -54,9 +50,8 @@ def code(spec: Path, sets: int) -> None:
     for each in codes:
         found = report(each, sets)
         click.echo(f"decode amplification, largest |a|_1 max|B|: {found['amplification']:.3g}")
-        click.echo(
-            f"relative gradient error: {found['error_float64']:.2g} in float64, {found['error_float32']:.2g} in float32"
-        )
+        double, single = found["error_float64"], found["error_float32"]
+        click.echo(f"relative gradient error: {double:.2g} in float64, {single:.2g} in float32")
         click.echo(warning(each, sets=sets) or "no more than half of the digits are lost")
 
 

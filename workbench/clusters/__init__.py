@@ -6,8 +6,6 @@ ProxyCommand, LocalCommand and Match exec start what they say on this machine. R
 How to add a kind stands in `workbench.clusters.base`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from workbench.base.settings import SettingError, path_of, unknown_name
@@ -85,14 +83,11 @@ def _read(path: Path) -> Cluster:
     """Settings from a file."""
     words = read_yaml(path, "kind: ssh")
     if "kind" not in words:
-        raise SettingError(f"{path}: kind: is missing; write one, e.g. kind: ssh (there is {_kinds()})")
+        kinds = ", ".join(Cluster.catalogue)
+        raise SettingError(f"{path}: kind: is missing; write one, e.g. kind: ssh (there is {kinds})")
     if "name" in words:
         raise SettingError(f"{path}: name = {words['name']!r}: is the file's name; leave the key out")
     try:
         return rebuilt(words | {"name": path.stem}).located(path.parent.resolve())
     except SettingError as error:
         raise SettingError(f"{path}: {error}") from None
-
-
-def _kinds() -> str:
-    return ", ".join(Cluster.catalogue)

@@ -4,21 +4,15 @@ It is the other end of a connection (see `gateway`) and ends with it. The pools 
 run that is under way in them is over; that run's folder stays, and another agent finds it again.
 """
 
-from __future__ import annotations
-
-import hashlib
 import shutil
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from workbench.base.files import atomic_write
-from workbench.clusters.base import rebuilt
+from workbench.clusters.base import placed, rebuilt
 from workbench.launch.head.pools import FolderPool
-from workbench.launch.hosts.host import Host, answer, sentence
+from workbench.launch.hosts.host import Host, answer
 from workbench.launch.mirror import News
-from workbench.launch.reports import REPORTS, Said
+from workbench.launch.reports import REPORTS
 from workbench.launch.site import Holder, Site
 from workbench.launch.task import Task
 from workbench.trace.folder import new_folder
@@ -29,7 +23,8 @@ SILENCE = 120.0  # s without a word after which the client is gone, whatever the
 
 def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
     """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
-    agent = Agent(rebuilt({**words["cluster"], **_placed(words["files"])}).here())
+    files = {name: str(placed(name, text)) for name, text in words["files"].items()}
+    agent = Agent(rebuilt({**words["cluster"], **files}).here())
     try:
         answer(agent, input, output, SILENCE)
     finally:  # the client is gone
@@ -37,98 +32,38 @@ def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
             pool.leave()
 
 
-def _placed(files: dict[str, str]) -> dict[str, str]:
-    """Write files that a cluster's settings name, here: field -> path. The same content has the same path."""
-    from platformdirs import user_cache_path
-
-    folder = user_cache_path("straggler-workbench") / "clusters"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = {}
-    for name, text in files.items():
-        path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        with atomic_write(path, "w") as out:
-            out.write(text)
-        found[name] = str(path)
-    return found
-
-
-class Job:
-    """Something that takes a while, in a thread, with how far it is."""
-
-    def __init__(self, work: Callable[[Said], dict[str, Any]]) -> None:
-        self.said: tuple[str, int, int] = ("", 0, 0)
-        self.result: dict[str, Any] | None = None
-        self.error: str | None = None
-        self.thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self.thread.start()
-
-    def _run(self, work: Callable[[Said], dict[str, Any]]) -> None:
-        try:
-            self.result = work(self._say)
-        except Exception as error:
-            self.error = sentence(error)
-
-    def _say(self, what: str, done: int, total: int) -> None:
-        self.said = (what, done, total)
-
-
 class Agent(Host):
-    """Each `do_...` answers one kind of question; those that take a while are begun, then asked after."""
+    """Each `do_...` answers one kind of question."""
 
     def __init__(self, site: Site) -> None:
         super().__init__()
         self.site = site
         self.pools: dict[str, FolderPool] = {}
-        self.job: Job | None = None
 
-    def do_begin(self, data: bytes, job: str, **words: Any) -> dict[str, Any]:
-        """Begin one of the `job_...`; see `do_progress`."""
-        work = getattr(self, f"job_{job}")
-        self.job = Job(lambda said: work(said=said, data=data, **words))
-        return {}
-
-    def do_progress(self, data: bytes) -> dict[str, Any]:
-        """How far that is: `said`, and `result` once it is over."""
-        assert self.job is not None
-        over = not self.job.thread.is_alive()
-        if over and self.job.error is not None:
-            return {"error": self.job.error}
-        return {"said": self.job.said, "result": self.job.result if over else None}
-
-    # ---------------------------------------------------------------- what takes a while
-
-    def job_open(self, said: Said, data: bytes, ranks: int) -> dict[str, Any]:
+    def do_open(self, data: bytes, ranks: int) -> dict[str, Any]:
         """Start a pool; see `Site.open`."""
-        pool = self.site.open(ranks, said)
+        pool = self.site.open(ranks, self.said)
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
         return {"pool": pool.folder.name, "ranks": pool.ranks}
 
-    def job_submit(self, said: Said, data: bytes, pool: str, task: dict[str, Any]) -> dict[str, Any]:
+    def do_submit(self, data: bytes, pool: str, task: dict[str, Any]) -> dict[str, Any]:
         """Hand a run in; answers where its folder is, and who has it."""
         handed = self.pools[pool]
         home = new_folder(None)
-        handed.submit(Task(**{**task, "folder": str(home)}, arrays=data), said)
+        handed.submit(Task(**{**task, "folder": str(home)}, arrays=data), self.said)
         return {"folder": str(home), "words": handed.words()}
 
-    def job_report(self, said: Said, data: bytes, report: str, **words: Any) -> dict[str, Any]:
+    def do_report(self, data: bytes, report: str, **words: Any) -> dict[str, Any]:
         """One of `REPORTS`, by the method of `Site` of the same name."""
-        found = getattr(self.site, report)(**words, said=said)
+        found = getattr(self.site, report)(**words, said=self.said)
         return {"report": REPORTS[report].dump_python(found, mode="json")}
-
-    # ---------------------------------------------------------------- pools and runs
 
     def do_state(self, data: bytes, pool: str) -> dict[str, Any]:
         """How a pool is; `places` are there once all ranks are up."""
-        p = self.pools[pool]
-        state = {
-            "alive": p.alive,
-            "waiting": p.waiting,
-            "lost": p.lost(),
-            "up": p.files.up,
-            "note": p.up_note,
-        }
-        return {**state, "patience": p.start_patience, "places": p.places if p.files.ready else []}
+        p, files = self.pools[pool], self.pools[pool].files
+        state = {"alive": p.alive, "waiting": p.waiting, "lost": p.lost(), "up": files.up, "note": p.up_note}
+        return {**state, "patience": p.start_patience, "places": p.places if files.ready else []}
 
     def do_why(self, data: bytes, pool: str) -> dict[str, Any]:
         """Why a pool did not start."""

@@ -20,18 +20,20 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
 from workbench.base.errors import ClusterError
+from workbench.base.files import atomic_write, cache_folder
 from workbench.base.plugins import Catalogue, Family
 from workbench.base.settings import setting
 from workbench.launch.client.there import There
 from workbench.launch.gateway import Gateway
 from workbench.launch.reports import Finding, Outputs, Said, Status, quiet, table
-from workbench.launch.site import Holder, Pool, Site
+from workbench.launch.site import Site
 
 _HOST = re.compile(r"[A-Za-z0-9_.:\[\]][A-Za-z0-9_.:\[\]-]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -103,8 +105,6 @@ class Cluster(Family):
         """Folder for all caches on the hosts; None: the usual one."""
         return None
 
-    # ---------------------------------------------------------------- for runs
-
     def fits(self, ranks: int, there: int) -> bool:
         """Do a warm pool's ranks do for a run that needs so many, without many more that are only in the way?"""
         return ranks <= there <= 2 * ranks + 16
@@ -125,16 +125,6 @@ class Cluster(Family):
             return self.here()
         settings = self.model_dump(mode="json")
         return There(self.name, way, settings, self.carried(), self.files(), self.cache)
-
-    def open_pool(self, ranks: int, said: Said = quiet) -> Pool:
-        """Start so many ranks and the master's; raises `ClusterError`."""
-        return self.site.open(ranks, said)
-
-    def holder(self, words: dict[str, Any], home: Path) -> Holder:
-        """Who has the run of a folder, as `words` of its holder.json say."""
-        return self.site.holder(words, home)
-
-    # ---------------------------------------------------------------- for `workbench cluster`
 
     def up(self, said: Said = quiet) -> None:
         """Have everything in place for runs; does nothing where it is so already. Leaves nothing when it raises."""
@@ -160,6 +150,17 @@ class Cluster(Family):
     def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
         """Run a command on every host; exit code and output of each."""
         return self.site.run(command, said)
+
+
+def placed(name: str, text: str) -> Path:
+    """A file of this content in the user's cache, written if it is not there; the same content has the same path."""
+    folder = cache_folder("clusters")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
+    if not path.exists():
+        with atomic_write(path, "w") as out:
+            out.write(text)
+    return path
 
 
 def rebuilt(words: dict[str, Any]) -> Cluster:

@@ -31,19 +31,14 @@ class ThisMachine(Site):
     def open(self, ranks: int, said: Said = quiet) -> ChildPool:
         mpiexec.check_room(ranks)
         sweep()
-        folder = make_folder(
-            ranks,
-            lambda pool: mpiexec.command(ranks, RANKS, pool),
-            owner=os.getpid(),
-            mark=self.cluster.mark,
-            alone=True,
-        )
+        mark, owner = self.cluster.mark, os.getpid()
+        folder = make_folder(ranks, lambda p: mpiexec.command(ranks, RANKS, p), owner, mark=mark, alone=True)
         settings = self.cluster.model_dump(mode="json")
         return ChildPool(settings, folder, ranks, supervisor=supervised(folder))
 
+    @override
     def holder(self, words: dict[str, Any], home: Path) -> Supervised:
-        """The supervisor, found by its process."""
-        return Supervised(int(words["supervisor"]))
+        return Supervised(words)
 
     def check(self, said: Said = quiet) -> list[Finding]:
         """Nothing can be."""

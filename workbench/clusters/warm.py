@@ -1,7 +1,5 @@
 """The warm pools of this process, so that only the first run has to wait for its ranks."""
 
-from __future__ import annotations
-
 import atexit
 import threading
 
@@ -26,22 +24,18 @@ class Pools:
         """
         where = cluster or clusters.load(clusters.LOCAL)
         with self._lock:
-            self._forget_dead()
+            for entry in [entry for entry in self._pools if not entry[1].alive]:
+                self._pools.remove(entry)
+                entry[1].release()
+                self._over.append(entry[1])
             fit = [pool for of, pool in self._pools if of == where and where.fits(ranks, pool.ranks)]
             if fit:
                 return min(fit, key=lambda pool: pool.ranks)
             if where.alone:
                 self._close([entry for entry in self._pools if entry[0].name == where.name])
-            pool = where.open_pool(ranks, said)
+            pool = where.site.open(ranks, said)
             self._pools.append((where, pool))
             return pool
-
-    def _forget_dead(self) -> None:
-        for entry in list(self._pools):
-            if not entry[1].alive:
-                self._pools.remove(entry)
-                entry[1].release()
-                self._over.append(entry[1])
 
     def close(self) -> None:
         """End all of them."""

@@ -1,7 +1,5 @@
 """Whose error it is: one in a user's own program names scheme, rank, round and the user's line."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from inspect import CO_GENERATOR
 from typing import Any

@@ -1,7 +1,5 @@
 """What a node has received and its program has not asked for yet; both engines keep one for each rank."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from workbench.core.protocol import Match, Message

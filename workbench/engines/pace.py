@@ -1,7 +1,5 @@
 """When a rank is through with its work, from the drawn delays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 Event = tuple[int, int, str, float, float, float, int, int, int]
 EVENT_COLUMNS = ("round", "rank", "kind", "start", "begun", "end", "to", "bytes", "messages")
@@ -36,8 +37,6 @@ class Timeline:
 
     def until(self, rounds: int) -> Timeline:
         """The first so many rounds, in lists of their own."""
-        counts = {name: getattr(self, name)[:rounds] for name in COUNTS}
+        kept: dict[str, Any] = {n: getattr(self, n)[:rounds] for n in ("times", "residuals", *COUNTS)}
         events = self.events if rounds == len(self.times) else [row for row in self.events if row[0] < rounds]
-        return replace(
-            self, times=self.times[:rounds], residuals=self.residuals[:rounds], events=events, **counts
-        )
+        return replace(self, events=events, **kept)

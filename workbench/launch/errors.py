@@ -1,7 +1,5 @@
 """Errors as plain words, so that they can cross from one process to another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from workbench.base.errors import ClusterError, QuorumLost, RunError
@@ -13,13 +11,8 @@ def described(error: BaseException, places: dict[int, Place]) -> dict[str, Any]:
     """An error as a word for another rank, or for a file; says where the dead were."""
     if isinstance(error, QuorumLost):
         why = {r: error.why.get(r) or f"{places[r]} died" for r in error.missing}
-        return {
-            "kind": "QuorumLost",
-            "parent": error.parent,
-            "round": error.round,
-            "missing": list(error.missing),
-            "why": {str(r): text for r, text in why.items()},
-        }
+        words = {"parent": error.parent, "round": error.round, "missing": list(error.missing)}
+        return {"kind": "QuorumLost", **words, "why": {str(r): text for r, text in why.items()}}
     if isinstance(error, RunError):
         return {"kind": type(error).__name__, "text": str(error)}
     fault = fault_of(error)

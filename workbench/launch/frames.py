@@ -1,7 +1,5 @@
 """What a client and the agent on a cluster's head say to each other: a JSON object, and perhaps bytes behind it."""
 
-from __future__ import annotations
-
 import json
 import struct
 from typing import IO, Any

@@ -20,6 +20,7 @@ from typing import IO, Any
 from workbench.base.errors import ClusterError
 from workbench.launch import frames
 from workbench.launch.package import BOOT, MARK, Package, booted
+from workbench.launch.reports import Said, quiet
 
 AGENT, HOST = "workbench.clusters.agent", "workbench.launch.hosts.host"  # what runs at the other end
 LEAVING = 3.0  # s that a connection has to end by itself
@@ -32,27 +33,13 @@ class Lost(ClusterError):
 
 @dataclass(frozen=True)
 class Gateway:
-    """How a machine is reached.
+    """How a machine is reached."""
 
-    Parameters
-    ----------
-    host
-        Its name, for messages.
-    command
-        What runs a command there, such as ("ssh", "-T", "--", "head").
-    python
-        Its Python.
-    package
-        Where it finds this package.
-    patience
-        Seconds after which a silent host is given up while connecting.
-    """
-
-    host: str
-    command: tuple[str, ...]
-    python: str
-    package: Package = field(repr=False)
-    patience: float = 30.0
+    host: str  # its name, for messages
+    command: tuple[str, ...]  # what runs a command there, such as ("ssh", "-T", "--", "head")
+    python: str  # its Python
+    package: Package = field(repr=False)  # where it finds this package
+    patience: float = 30.0  # s after which a silent host is given up while connecting
 
     def connect(self, module: str, **words: Any) -> Connection:
         """Start a module with a ``main(input, output, words)`` there, such as `AGENT`; raises `Lost`."""
@@ -76,12 +63,10 @@ class Connection:
         self._lock = threading.Lock()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
         remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
+        streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+        # Ctrl-C is not for it: a session of its own.
         self.process = subprocess.Popen(
-            [*gateway.command, f"exec {remote}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C is not for it
+            [*gateway.command, f"exec {remote}"], **streams, start_new_session=True
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -120,32 +105,37 @@ class Connection:
             text += piece
         return text
 
-    def ask(self, what: str, data: bytes = b"", **words: Any) -> tuple[dict[str, Any], bytes]:
-        """Have something done; its answer. Raises `Lost`, or `ClusterError` with what the agent says went wrong."""
+    def ask(
+        self, what: str, data: bytes = b"", said: Said = quiet, **words: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        """Have something done; its answer. Raises `Lost`, or `ClusterError` with what the agent says went wrong.
+
+        `said` hears how far that is; if it raises, the connection is closed.
+        """
         with self._lock:
             if self._errors.closed:
                 raise Lost(f"{self.gateway.host}: the connection was closed")
             try:
                 frames.write(self._in, {"what": what, **words}, data)
-                answer, more = frames.read(self._out)
+                while "said" in (answer := frames.read(self._out))[0]:
+                    said(*answer[0]["said"])
             except (OSError, EOFError, ValueError):
                 raise self._lost() from None
-        if "error" in answer:
-            raise ClusterError(answer["error"])
-        return answer, more
+            except BaseException:  # what still comes would be taken for the next answer
+                self.close()
+                raise
+        if "error" in answer[0]:
+            raise ClusterError(answer[0]["error"])
+        return answer
 
     def _lost(self) -> Lost:
-        """What the connecting program said last."""
+        """What the connecting program, or Python there, said last."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
-        return Lost(f"{self.gateway.host}: {self.last_words()}")
-
-    def last_words(self) -> str:
-        """The last line on the standard error of the program, or of Python there."""
         self._errors.seek(0)
-        lines = [line.strip() for line in self._errors.read().decode(errors="replace").splitlines()]
-        said = [line for line in lines if line]
-        return said[-1] if said else f"the connection ended (exit code {self.process.poll()})"
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        last = said[-1].strip() if said else f"the connection ended (exit code {self.process.poll()})"
+        return Lost(f"{self.gateway.host}: {last}")
 
     def close(self) -> None:
         """End it; the agent ends when its input does. May be called again."""

@@ -6,8 +6,6 @@ all. Rows come at once, models and checkpoints no faster than a share of the tim
 take the network from it.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import asdict, dataclass, field
@@ -80,26 +78,19 @@ def _stamp(path: Path) -> str:
     return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
 
+def grown(home: Path) -> dict[str, int]:
+    """Sizes of the growing files in a folder: a mirror's bases, for the part of a run that begins now."""
+    names = [name for name in (ROWS, *GROWING, *_arrivals(home)) if (home / name).is_file()]
+    return {name: (home / name).stat().st_size for name in names}
+
+
 class Mirror:
     """The run folder here. `bases`: sizes that its growing files had before this part of the run began."""
 
     def __init__(self, home: Path, bases: dict[str, int]) -> None:
-        self.home, self.bases = home, bases
-        self.news = News({name: self._here(name) for name in self._names()})
+        self.home, self.bases, here = home, bases, grown(home)
+        self.news = News({name: here.get(name, 0) - bases.get(name, 0) for name in {**here, **bases}})
         self.asked = self.free = 0.0  # when there was a question last; when there is time for models again
-
-    def _names(self) -> set[str]:
-        return {ROWS, *GROWING, *_arrivals(self.home), *self.bases}
-
-    def _here(self, name: str) -> int:
-        path = self.home / name
-        return (path.stat().st_size if path.is_file() else 0) - self.bases.get(name, 0)
-
-    @staticmethod
-    def sizes(home: Path) -> dict[str, int]:
-        """Sizes of the growing files in a folder: its bases, for the part of a run that begins now."""
-        names = [name for name in (ROWS, *GROWING, *_arrivals(home)) if (home / name).is_file()]
-        return {name: (home / name).stat().st_size for name in names}
 
     @property
     def due(self) -> bool:
@@ -127,7 +118,9 @@ class Mirror:
             if "offset" in word:
                 self._write_at(word["name"], word["offset"], text)
             else:
-                self._replace(word["name"], word["stamp"], text)
+                with atomic_write(_inside(self.home, word["name"])) as out:
+                    out.write(text)
+                self.news.stamps[word["name"]] = word["stamp"]
 
     def _write_at(self, name: str, offset: int, text: bytes) -> None:
         path = _inside(self.home, name)
@@ -141,11 +134,6 @@ class Mirror:
         finally:
             os.close(handle)
         self.news.sizes[name] = place - self.bases.get(name, 0)
-
-    def _replace(self, name: str, stamp: str, text: bytes) -> None:
-        with atomic_write(_inside(self.home, name)) as out:
-            out.write(text)
-        self.news.stamps[name] = stamp
 
 
 def _inside(home: Path, name: str) -> Path:

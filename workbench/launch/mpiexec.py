@@ -5,14 +5,13 @@ with the nanosleep yield even a Test takes a millisecond. One BLAS thread a rank
 cores.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
 from pathlib import Path
 
 from workbench.base.errors import ClusterError
+from workbench.base.files import cache_folder
 from workbench.launch.poolfolder import SHARED
 
 MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
@@ -60,18 +59,14 @@ def settings(btl: str = "self,sm") -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """Environment of mpiexec and the ranks on this machine."""
-    return {**_compiled(), **settings()}
+    """Environment of mpiexec and the ranks on this machine.
 
-
-def _compiled() -> dict[str, str]:
-    """The environment, with compiled modules kept: without them every rank takes twice as long to start."""
+    Compiled modules are kept: without them every rank takes twice as long to start.
+    """
     found = dict(os.environ)
     if found.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in found:
-        from platformdirs import user_cache_path
-
-        found["PYTHONPYCACHEPREFIX"] = str(user_cache_path("straggler-workbench") / "compiled")
-    return found
+        found["PYTHONPYCACHEPREFIX"] = str(cache_folder("compiled"))
+    return found | settings()
 
 
 def check_room(ranks: int, each: int | None = None) -> None:
@@ -87,24 +82,18 @@ def check_room(ranks: int, each: int | None = None) -> None:
             f"workers = {ranks - 1}: {ranks} processes need about {need / 1024:.1f} GiB and {free / 1024:.1f} GiB are"
             f" free; take up to {fit} workers here, engine = 'sim', or a larger cluster"
         )
-    _check_shared(ranks)
+    if SHARED.is_dir():  # without room there, ranks would wait for each other until the start is given up
+        free, megabytes = shutil.disk_usage(SHARED).free / 2**20, SHARED_FILE + SHARED_PER_RANK * ranks
+        if megabytes > free:
+            raise ClusterError(
+                f"{SHARED}: {free:.0f} MB of shared memory are free and {ranks} processes need {megabytes:.0f}; make it"
+                " larger (docker run --shm-size=256m, or mount -o remount,size=256m), or take engine = 'sim'"
+            )
     limit = _process_limit()
     if limit is not None and ranks > limit:
         raise ClusterError(
             f"workers = {ranks - 1}: this machine lets you start {limit} more processes; take fewer workers,"
             " engine = 'sim', or a larger cluster"
-        )
-
-
-def _check_shared(ranks: int) -> None:
-    """Without room there, ranks would wait for each other until the start is given up."""
-    if not SHARED.is_dir():
-        return
-    free, need = shutil.disk_usage(SHARED).free / 2**20, SHARED_FILE + SHARED_PER_RANK * ranks
-    if need > free:
-        raise ClusterError(
-            f"{SHARED}: {free:.0f} MB of shared memory are free and {ranks} processes need {need:.0f}; make it larger"
-            " (docker run --shm-size=256m, or mount -o remount,size=256m), or take engine = 'sim'"
         )
 
 

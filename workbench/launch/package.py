@@ -4,11 +4,10 @@ A host keeps archives that it was sent in a folder of the user's cache, named by
 Only the standard library is needed there for that, and only programs that are already installed are run.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -77,21 +76,21 @@ class Package:
 def packed() -> Package:
     """The package as it is on this machine."""
     root = Path(__file__).parents[1]
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path in sorted(root.rglob("*")):
-            if path.is_file() and path.suffix != ".pyc" and not path.name.startswith("."):
-                _add(tar, path, str(path.relative_to(root.parent)))
-    archive = gzip.compress(buffer.getvalue(), mtime=0)
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+    named = {str(path.relative_to(root.parent)): path for path in files if not path.name.startswith(".")}
+    archive = gzip.compress(tarred({name: path.read_bytes() for name, path in named.items()}), mtime=0)
     return Package(sha256(archive).hexdigest()[:32], archive)
 
 
-def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
-    """The same bytes for the same content, whoever owns the file."""
-    content = path.read_bytes()
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(content), 0o644
-    tar.addfile(entry, io.BytesIO(content))
+def tarred(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
+    """Files by name as a tar archive: the same bytes for the same content, whoever owns them."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
 
 
 def booted(python: str, module: str) -> list[str]:

@@ -14,8 +14,6 @@
 Every file appears whole or not at all, so that each may be read by somebody else at any time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -66,8 +64,6 @@ class PoolFolder:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return [line.strip() for line in text.splitlines() if line.strip(" -")]
 
-    # ---------------------------------------------------------------- starting
-
     @property
     def up(self) -> int:
         """How many ranks are up while they start."""
@@ -93,8 +89,6 @@ class PoolFolder:
         """All are up."""
         write_json(self.path / "ready.json", {"places": list(places)})
 
-    # ---------------------------------------------------------------- runs
-
     def hand_in(self, words: dict[str, Any], arrays: bytes) -> Path:
         """Hand a run in; the file that stays until rank 0 takes it."""
         with atomic_write(Path(words["folder"]) / ARRAYS) as out:
@@ -116,8 +110,6 @@ class PoolFolder:
     def lose(self, ranks: Iterable[int]) -> None:
         """So many are by now."""
         write_json(self.path / "lost.json", {"ranks": sorted(ranks)})
-
-    # ---------------------------------------------------------------- the end
 
     @property
     def quitting(self) -> bool:

@@ -1,7 +1,5 @@
 """Prepared data on their way: one machine asks another whether it has them, and sends what it has not."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -34,8 +32,7 @@ def ship(link: Connection, data: Any, said: Said) -> None:
         with path.open("rb") as file:
             file.seek(at)
             text = file.read(CHUNK)
-        ends = {"first": i == 0, "last": i == len(pieces) - 1}
-        link.ask("put", text, key=data["key"], name=path.name, **ends)
+        link.ask("put", text, key=data["key"], name=path.name, first=i == 0, last=i == len(pieces) - 1)
         done += len(text)
         said("bringing data, KiB", done // 1024, total // 1024)
 
@@ -58,18 +55,14 @@ class Arriving:
             raise ValueError(f"name = {name!r}: is no plain file name")
         with (self.aside / name).open("ab") as out:
             out.write(data)
-        if last:
-            _settle(self.aside, place)
-
-
-def _settle(aside: Path, place: Path) -> None:
-    """Give the folder its name, unless somebody was faster."""
-    try:
-        aside.rename(place)
-    except OSError:
-        shutil.rmtree(aside, ignore_errors=True)
-        if not place.is_dir():
-            raise
+        if not last:
+            return
+        try:
+            self.aside.rename(place)
+        except OSError:  # somebody was faster
+            shutil.rmtree(self.aside, ignore_errors=True)
+            if not place.is_dir():
+                raise
 
 
 def _place(key: str) -> Path:

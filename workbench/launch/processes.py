@@ -2,9 +2,9 @@
 
 Ranks and supervisors are told by their command line, which names a module of this package and the folder of a pool,
 daemons by the name that mpiexec gives to its job. Only processes of this user are looked at.
-"""
 
-from __future__ import annotations
+`python -m workbench.launch.processes KILL mpiexec ...` is a command that ends with whoever started it.
+"""
 
 import contextlib
 import ctypes
@@ -64,6 +64,11 @@ def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
         ctypes.CDLL(None).prctl(DIES_WITH_PARENT, how)
 
 
+def tied(how: str, *command: str) -> list[str]:
+    """Command line that runs another, which gets the signal KILL, TERM or the like when whoever starts it ends."""
+    return [sys.executable, "-m", "workbench.launch.processes", how, *command]
+
+
 def ours(pool: str, module: str = RANKS) -> list[Any]:
     """Processes of this user that run a module of ours for a pool whose folder's path holds `pool`."""
     return [p for p, words in _mine() if module in words and _names(words[words.index(module) :], pool)]
@@ -96,7 +101,7 @@ def sweep_processes(pool: str, daemon: str = "") -> int:
     _signal(above, "terminate")
     _, stubborn = psutil.wait_procs(above, PATIENCE + 8.0 if above else 0.0)
     ranks = ours(pool)
-    _end([*stubborn, *ranks, *(p for rank in ranks if (p := _daemon(rank)) is not None)])
+    _end([*stubborn, *ranks, *(process for rank in ranks for process in _daemon(rank))])
     if daemon:
         end_daemons(daemon)
     return len(above) + len(ranks)
@@ -129,14 +134,13 @@ def _is_daemon(words: list[str]) -> bool:
     return bool(words) and os.path.basename(words[0]) in DAEMONS  # noqa: PTH119 - a word, not a file
 
 
-def _daemon(rank: Any) -> Any:
+def _daemon(rank: Any) -> list[Any]:
     """MPI's own process above a rank: mpiexec, or what it started on another host."""
     import psutil
 
     with contextlib.suppress(psutil.Error):
-        parent = rank.parent()
-        return parent if parent is not None and _is_daemon(parent.cmdline()) else None
-    return None
+        return [parent for parent in (rank.parent(),) if parent and _is_daemon(parent.cmdline())]
+    return []
 
 
 def _signal(processes: list[Any], how: str) -> None:
@@ -145,3 +149,8 @@ def _signal(processes: list[Any], how: str) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             getattr(process, how)()
+
+
+if __name__ == "__main__":
+    die_with_parent(signal.Signals[f"SIG{sys.argv[1]}"])  # the tie outlasts what follows
+    os.execvp(sys.argv[2], sys.argv[2:])

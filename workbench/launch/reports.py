@@ -1,7 +1,5 @@
 """What is told of hosts: how far something is, what is wrong where, what there is now."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +26,14 @@ class Finding:
 def table(findings: Sequence[Finding]) -> str:
     """Findings as lines of text in columns."""
     rows = [("host", "what", "found", "wanted"), *((f.host, f.what, f.found, f.wanted) for f in findings)]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    return "\n".join(
-        "  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join(aligned(rows, "<<<<"))
+
+
+def aligned(rows: Sequence[Sequence[str]], how: str) -> list[str]:
+    """Rows of words as lines of text in columns; `how`: for each column < (left) or > (right)."""
+    columns = list(zip(how, (max(map(len, column)) for column in zip(*rows, strict=True)), strict=True))
+    lines = [[f"{word:{h}{width}}" for word, (h, width) in zip(row, columns, strict=True)] for row in rows]
+    return ["  ".join(line).rstrip() for line in lines]
 
 
 @dataclass(frozen=True)

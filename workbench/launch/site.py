@@ -5,8 +5,6 @@ starts them it is a folder (`workbench.launch.poolfolder`), with one supervisor 
 agent there is asked (`workbench.launch.client.there`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,13 +36,10 @@ class Holder(ABC):
         return
 
 
-class Pool(Holder):
-    """Ranks that take run after run; the holder of each run while it is under way. `ranks`: how many.
+class Pool(ABC):
+    """Ranks that take run after run."""
 
-    `release` lets go of what it takes to use it; its ranks end by themselves.
-    """
-
-    ranks: int
+    ranks: int  # how many
 
     @property
     @abstractmethod
@@ -65,8 +60,8 @@ class Pool(Holder):
         """Wait until all ranks are up; raises `ClusterError` with the reason if they do not come."""
 
     @abstractmethod
-    def submit(self, task: Task, said: Said = quiet) -> None:
-        """Hand a run in; it begins once those before it are over."""
+    def submit(self, task: Task, said: Said = quiet) -> Holder:
+        """Hand a run in; it begins once those before it are over. Returns who has it."""
 
     @property
     @abstractmethod
@@ -76,6 +71,10 @@ class Pool(Holder):
     @abstractmethod
     def words(self) -> dict[str, Any]:
         """What holder.json says of the newest run: enough for `Site.holder` to find it from another process."""
+
+    def release(self) -> None:
+        """Let go of what it takes to use it; its ranks end by themselves."""
+        return
 
     def clear(self) -> None:
         """Take away what a pool that has ended by itself has left here."""

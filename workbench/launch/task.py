@@ -1,7 +1,5 @@
 """What a run's ranks are told: a spec as JSON, and the plan, the model and the optimiser's state as arrays."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -19,12 +17,12 @@ from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream, law_of
 from workbench.core.links import Link
-from workbench.core.optimisers import Optimiser, State, optimiser_class
+from workbench.core.optimisers import State, optimiser_class
 from workbench.core.plan import Plan
+from workbench.engines.real.learner import Learner
 from workbench.engines.real.rank import Emulate, Setup
 from workbench.experiment import Experiment
 from workbench.problems import OnData, problem_from
-from workbench.problems.base import Problem
 from workbench.problems.data import PREPARED, catalogue
 from workbench.trace.definitions import definitions_of
 from workbench.trace.layout import SPEC, TASK
@@ -176,42 +174,20 @@ def _of(held: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}
 
 
-def _mapped(task: Task) -> dict[str, str]:
-    """Data by their folder in this host's cache, where a task says so."""
-    return {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
-
-
-@dataclass(frozen=True)
-class Unpacked:
-    """A task as a rank uses it."""
-
-    setup: Setup
-    problem: Problem
-    optimiser: Optimiser
-    model: Array
-    state: State
-    seed: int
-
-
-def unpacked(task: Task) -> Unpacked:
-    """Build scheme, plan, problem and delays; the experiment was checked before it was handed in."""
+def unpacked(task: Task) -> tuple[Setup, Learner]:
+    """A task as a rank uses it; the experiment was checked before it was handed in."""
     spec = task.spec
     if task.code:
         adopt(task.code)
     plan, model, state = unpack(task.arrays)
-    args = problems.get(spec["problem"])(**{**spec["problem_args"], **_mapped(task)})
-    setup = Setup(
-        scheme=schemes.get(spec["scheme"])(**spec["scheme_args"]),
-        plan=plan,
-        rounds=spec["rounds"],
-        floats=len(model),
-        delays=DelayStream(law_of(spec["delays"]), spec["seed"], spec["workers"]),
-        link=Link(**spec["link"]).carrying(args.width),
-        emulate=task.emulate,
-        decode_rate=spec["decode_rate"],
-        first=task.first,
-        record=task.record,
-        crashes={int(rank): (int(round), how) for rank, (round, how) in task.crashes.items()},
-    )
+    # Data by their folder in this host's cache, where a task says so.
+    mapped = {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
+    args = problems.get(spec["problem"])(**{**spec["problem_args"], **mapped})
+    scheme = schemes.get(spec["scheme"])(**spec["scheme_args"])
+    delays = DelayStream(law_of(spec["delays"]), spec["seed"], spec["workers"])
+    words = {name: getattr(task, name) for name in ("emulate", "first", "record")}
+    words |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
+    words["crashes"] = {int(rank): (int(round), how) for rank, (round, how) in task.crashes.items()}
+    setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **words)
     optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
-    return Unpacked(setup, problem_from(args, plan), optimiser, model, state, spec["seed"])
+    return setup, Learner(plan, problem_from(args, plan), optimiser, spec["seed"], model, state)

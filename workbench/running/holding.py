@@ -4,8 +4,6 @@ Whoever begins a run or goes on with one claims its folder, and keeps the claim 
 rank has one of its own, as the run outlives its client. The system takes both back from who ends, however that is.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -64,7 +62,7 @@ def cluster_of(home: Path) -> Cluster:
 def holder_of(home: Path) -> Holder | None:
     """Who works on this run; None before it is handed in."""
     words = _held(home)
-    return None if words is None else clusters.rebuilt(words["cluster"]).holder(words, home)
+    return None if words is None else clusters.rebuilt(words["cluster"]).site.holder(words, home)
 
 
 def soon(home: Path) -> bool:

@@ -1,7 +1,5 @@
 """What the engines can be asked for: named in the signature and the help of every function that passes it on."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -16,11 +14,8 @@ _ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # of a docstring
 def options_of(starter: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Options of what starts an engine's runs: what its docstring lists under Parameters and has a default."""
     known = inspect.signature(starter, eval_str=True).parameters
-    return {
-        name: known[name]
-        for name, _ in _entries(starter)
-        if known[name].default is not inspect.Parameter.empty
-    }
+    listed = {name: known[name] for name, _ in _entries(starter)}
+    return {name: p for name, p in listed.items() if p.default is not p.empty}
 
 
 def _entries(function: Callable[..., Any]) -> list[tuple[str, str]]:
@@ -42,11 +37,8 @@ def passes_on(**starters: Callable[..., Any]) -> Callable[[F], F]:
         parts = [inspect.getdoc(function) or ""]
         for engine, starter in starters.items():
             known = options_of(starter)
-            lines = [
-                f"{name} : default {known[name].default!r}\n{text.rstrip()}"
-                for name, text in _entries(starter)
-                if name in known
-            ]
+            told = [(name, text.rstrip()) for name, text in _entries(starter) if name in known]
+            lines = [f"{name} : default {known[name].default!r}\n{text}" for name, text in told]
             title = f'Options of engine = "{engine}"'
             parts.append("\n".join([title, "-" * len(title), *lines]))
         function.__doc__ = "\n\n".join(parts)

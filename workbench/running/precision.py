@@ -1,7 +1,5 @@
 """Digits that decoding keeps, looked at before a run: too few are refused, not many are warned of."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from functools import lru_cache
 

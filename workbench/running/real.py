@@ -36,14 +36,7 @@ from workbench.launch.task import Task, check_begun, data_of, task_of
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
 from workbench.running.bar import Bar
-from workbench.running.holding import (
-    cluster_of,
-    ended,
-    holder_of,
-    real_folder,
-    reclaimed,
-    soon,
-)
+from workbench.running.holding import cluster_of, ended, holder_of, real_folder, reclaimed, soon
 from workbench.running.precision import lost_digits
 from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, tell
 from workbench.trace import records
@@ -90,8 +83,6 @@ class RealRun(Run):
         super().stop()
         if self.home.is_dir():
             (self.home / STOP).touch()
-
-    # ---------------------------------------------------------------- the thread's side
 
     def begin(self, work: Any) -> RealRun:
         """Do the work in a thread of its own."""
@@ -161,11 +152,11 @@ class RealRun(Run):
         for attempt in range(ATTEMPTS):
             self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._said)
             pool.await_ready(self._said)
-            pool.submit(task, self._said)
-            self.held_by(pool.words())
+            holder = pool.submit(task, self._said)
+            write_json(self.home / HOLDER, pool.words())
             self.note = "starting"
             try:
-                self.follow(pool)
+                self.follow(holder)
                 return
             except ClusterError as error:
                 if attempt == ATTEMPTS - 1:
@@ -208,10 +199,6 @@ class RealRun(Run):
         """Write into the run folder how it is run."""
         write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code")})
 
-    def held_by(self, words: dict[str, Any]) -> None:
-        """Write into the run folder who has the run, see `Pool.words`."""
-        write_json(self.home / HOLDER, words)
-
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
         self.note = f"{what}: {done} of {total}" if total else what
@@ -237,7 +224,11 @@ class RealRun(Run):
         if holder is not None:
             holder.look()
         if not there and not (self.home / ENDED).exists():
-            raise ClusterError(self._left(holder.reason() if holder else None))
+            why, done = holder.reason() if holder else None, len(records.read_rows(self.home))
+            if why and "wb." in why:  # what can be done has been said
+                raise ClusterError(why)
+            why = why or f"round {done}: the master's process, or mpiexec, is gone"
+            raise ClusterError(f"{why}; wb.resume({str(self.home)!r}) goes on from the last checkpoint")
         self._read()
         self._evaluate_newest()
 
@@ -267,16 +258,6 @@ class RealRun(Run):
                 self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
         self._spent += time.monotonic() - began
 
-    def _left(self, reason: str | None) -> str:
-        """Why the run has been left, and what can be done, unless that has been said."""
-        if reason and "wb." in reason:
-            return reason
-        gone = f"round {len(records.read_rows(self.home))}: the master's process, or mpiexec, is gone"
-        return f"{reason or gone}; wb.resume({str(self.home)!r}) goes on from the last checkpoint"
-
-    def _progress(self, done: int, total: int) -> None:
-        self.note = f"evaluating losses: {done} of {total}"
-
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
         how = read_json(self.home / ENDED, "error", "state")
@@ -284,7 +265,11 @@ class RealRun(Run):
         if error is not None and not not_finite(error):
             raise rebuilt(error)
         assert self._problem is not None
-        trace = put_together(self.experiment, self.home, how, self._problem, self.losses, self._progress)
+
+        def progress(done: int, total: int) -> None:
+            self.note = f"evaluating losses: {done} of {total}"
+
+        trace = put_together(self.experiment, self.home, how, self._problem, self.losses, progress)
         texts = tuple(diverged(trace))
         if error is not None and not texts:  # the losses are finite: somebody sent nonsense
             raise rebuilt(error)
@@ -356,7 +341,12 @@ def start_real(
         `Run.result`.
     """
     where = clusters.load(cluster)
-    _check(emulate, checkpoint_every, patience)
+    if not checkpoint_every >= 0:
+        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
+    if not patience > 0:
+        raise SettingError(f"patience = {patience}: take more than 0 s")
+    if emulate not in ("all", "delays", "nothing"):
+        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
     options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
     home = new_folder(folder)
@@ -364,15 +354,6 @@ def start_real(
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
     run.claim = claim
     return run.begin(lambda: run.launch(options))
-
-
-def _check(emulate: str, checkpoint_every: float, patience: float) -> None:
-    if not checkpoint_every >= 0:
-        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
-    if not patience > 0:
-        raise SettingError(f"patience = {patience}: take more than 0 s")
-    if emulate not in ("all", "delays", "nothing"):
-        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
 
 
 def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:

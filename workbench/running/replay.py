@@ -78,13 +78,11 @@ class _Node:
         self.served = -1  # newest round whose model it has got
         e, learner = run.e, run.learner
         facts = (learner.smoothness, learner.constant)
-        node = Node(rank, run.plan, e.rounds, learner.problem.size, learner.start(), self.clock, *facts)
+        size, model = learner.problem.size, learner.start()
+        # Time goes on only where a deadline passes.
+        node = Node(rank, run.plan, e.rounds, size, model, lambda: run.time, *facts)
         self.program: Generator[Any, Any, Any] = run.scheme.program(node)
         self.effect = self.program.send(None)
-
-    def clock(self) -> float:
-        """Time goes on only where a deadline passes."""
-        return self.run.time
 
     def until(self, done: Any, round: int) -> None:
         """Go on until `done()`; work of rounds before `round` is no longer wanted."""
@@ -96,12 +94,10 @@ class _Node:
                 raise RunError(f"rank {self.rank}: its notes do not reach round {round}") from None
 
     def message(self, round: int, number: int) -> Message:
-        """The answer that it sent."""
         self.until(lambda: (round, number) in self.sent, round)
         return self.sent.pop((round, number))
 
     def answer(self, effect: Any, round: int) -> Any:
-        """What the engine would answer."""
         run = self.run
         if isinstance(effect, Compute):
             return run.learner.whole(self.rank, effect) if effect.round >= round else None
@@ -147,6 +143,5 @@ class _Node:
         return Message(int(self.run.plan.parent[self.rank]), MODEL, round, 0, self.run.told[self.rank, round])
 
     def damaged(self, round: int, what: str) -> RunError:
-        """The notes are wrong."""
         of = self.run.plan.parent[self.rank] if "sent" in what else self.rank
         return RunError(f"rank {of}: the notes of round {round} {what}; are the files damaged?")

@@ -1,7 +1,5 @@
 """A run that is under way, of whichever engine: watched while it goes on, stopped between rounds."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -88,8 +86,6 @@ class Run:
     def __repr__(self) -> str:
         return f"<{self.label} on {self.engine}: {self.state}, {self.note}>"
 
-    # ---------------------------------------------------------------- for engines
-
     def _so_far(self, first: int) -> Rows:
         """Rows of a run that is not over."""
         return no_rows()
@@ -116,9 +112,8 @@ def checked(experiments: object) -> list[Experiment]:
     found: list[Any] = [experiments] if alone else list(experiments)  # type: ignore[call-overload]
     for e in found:
         if not isinstance(e, Experiment):
-            raise SettingError(
-                f"experiment = {e!r:.60}: give a wb.Experiment (of a preset, preset['CR'] or another)"
-            )
+            wanted = "give a wb.Experiment (of a preset, preset['CR'] or another)"
+            raise SettingError(f"experiment = {e!r:.60}: {wanted}")
     return [e.current() for e in found]
 
 

@@ -1,7 +1,5 @@
 """Runs on the virtual clock: simulate first, then learn together, round by round, while somebody may look on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -90,8 +88,6 @@ class SimulatedRun(Run):
         learnt, k = self._learnt, self._done
         return no_rows() if learnt is None or not k else columns_of(self.line, learnt, k, first)
 
-    # ---------------------------------------------------------------- the thread's side
-
     def prepare(self) -> Problem:
         """Open the data; looks at the code as well."""
         self._begin("opening the data")
@@ -119,11 +115,6 @@ class SimulatedRun(Run):
                 raise _Halt
 
         return look
-
-    def learn_apart(self, problem: Problem) -> None:
-        """Learn while simulating, where messages carry numbers."""
-        e = self.experiment
-        self.simulate(_Evaluating(e.plan, problem, e.build_optimiser(), e.seed))
 
     def publish(self, learnt: Learnt, model: Array, rounds: int) -> None:
         """So many rounds are known; `model` is the one after the last of them."""
@@ -179,9 +170,6 @@ class _Evaluating(Numbers):
         return answer
 
 
-# ---------------------------------------------------------------- several runs in one thread
-
-
 def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
     """Simulate each run, learn together what shares a problem, then those whose messages carry numbers."""
     together = [r for r in runs if not r.numeric]
@@ -200,10 +188,10 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
             bar.update(i + 1)
     for problem in {id(p): p for _, p, _ in ready}.values():
         _learn_together(problem, [(r, c) for r, p, c in ready if p is problem], progress)
-    for run in [r for r in runs if r.numeric]:
+    for run in [r for r in runs if r.numeric]:  # these learn while they are simulated
         with failing(run):
-            problem = run.prepare()
-            run.learn_apart(problem)
+            problem, e = run.prepare(), run.experiment
+            run.simulate(_Evaluating(e.plan, problem, e.build_optimiser(), e.seed))
             run.conclude(problem)
 
 

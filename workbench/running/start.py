@@ -8,8 +8,6 @@ True
 ('finished', 5, 'UMW')
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -33,13 +31,9 @@ class Engine(NamedTuple):
     run: Callable[..., list[Run]]
 
 
-def _start_each(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
-    return [start_real(e, **options) for e in experiments]
-
-
 ENGINES = {
     "sim": Engine(start_simulated, start_simulated, run_simulated),
-    "mpi": Engine(start_real, _start_each, run_real),
+    "mpi": Engine(start_real, lambda every, **options: [start_real(e, **options) for e in every], run_real),
 }
 
 

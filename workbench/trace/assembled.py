@@ -1,7 +1,5 @@
 """From what an engine hands back, and the losses of the models, to a trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,10 +27,8 @@ def columns_of(line: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> d
     columns: dict[str, Any] = {"time": line.times, "loss": learnt.loss, **learnt.metrics}
     columns |= {name: getattr(line, name) for name in COUNTS if name != "stale"}
     columns |= {"residual": line.residuals, "stale": line.stale}
-    return {
-        "round": np.arange(min(first, rounds), rounds),
-        **{name: np.array(column[first:rounds]) for name, column in columns.items()},
-    }
+    found = {name: np.array(column[first:rounds]) for name, column in columns.items()}
+    return {"round": np.arange(min(first, rounds), rounds), **found}
 
 
 def assemble(e: Experiment, line: Timeline, learnt: Learnt, **how: Any) -> Trace:
@@ -90,10 +86,8 @@ def _after(rows: Array, line: Timeline, first: int) -> Timeline:
         return line
     column = {name: rows[:first, i] for i, name in enumerate(records.LIVE)}
     offset = float(column["time"][-1])
-    whole = Timeline(
-        times=column["time"].tolist() + [t + offset for t in line.times],
-        residuals=column["residual"].tolist() + line.residuals,
-    )
+    times = column["time"].tolist() + [t + offset for t in line.times]
+    whole = Timeline(times, column["residual"].tolist() + line.residuals)
     for name in COUNTS:
         before = column[name].astype(int).tolist() if name in _LIVE_COUNTS else [0] * first
         setattr(whole, name, before + getattr(line, name))

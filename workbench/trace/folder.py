@@ -1,13 +1,12 @@
 """Run folders of runs that were given none: in the user's cache, the newest are kept."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from workbench.base.files import private_folder
+from workbench.base.files import cache_folder, private_folder
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError, path_of
 from workbench.trace.layout import ENDED, RUN_LOCK
@@ -50,17 +49,11 @@ def _taken(folder: str | Path) -> SettingError:
 
 def _cache() -> Path:
     """Where they are; of runs that ended some time ago all but the newest are removed."""
-    from platformdirs import user_cache_path
-
-    runs = private_folder(user_cache_path("straggler-workbench") / "runs")
-    ended = sorted(path for path in runs.iterdir() if _ended_before(path, time.time() - FRESH))
-    for old in ended[:-KEPT]:
+    runs, ended = private_folder(cache_folder("runs")), []
+    for path in runs.iterdir():
+        with suppress(OSError):
+            if (path / ENDED).stat().st_mtime < time.time() - FRESH:
+                ended.append(path)
+    for old in sorted(ended)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return runs
-
-
-def _ended_before(path: Path, moment: float) -> bool:
-    try:
-        return (path / ENDED).stat().st_mtime < moment
-    except OSError:
-        return False

@@ -1,7 +1,5 @@
 """The names of all files of a run folder, and of a sweep's."""
 
-from __future__ import annotations
-
 # A run folder, of whichever engine; base/sums adds SHA256SUMS.
 SPEC, RUN = "spec.json", "run.json"  # the experiment; engine, versions and the like, written last
 ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"

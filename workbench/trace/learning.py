@@ -5,8 +5,6 @@ decoding vectors have the same iterates, so all exact schemes are learnt togethe
 differ share every pass over memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ A row of numbers a round (see LIVE), the model after each round, and every few s
 model, optimiser's state and round. How it ended is written last, once all else is there. See `layout` for the names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time
@@ -90,18 +88,13 @@ class Record:
             return
         try:
             for name in (MODELS, GRADIENTS, ROWS):  # rows last: who sees one finds its model
-                self._write(name)
+                rest = b"".join(self.waiting.get(name, ()))
+                while rest:
+                    rest = rest[self.files[name].write(rest) :]
+                    self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
         except OSError as error:
             raise unwritable(self.folder, error) from None
-        self.written = time.monotonic()
-
-    def _write(self, name: str) -> None:
-        rest = b"".join(self.waiting.get(name, ()))
-        while rest:
-            rest = rest[self.files[name].write(rest) :]
-            self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
-        if name in self.waiting:
-            self.waiting[name] = []
+        self.waiting, self.written = {name: [] for name in self.files}, time.monotonic()
 
     def save(self, model: Array, state: State) -> None:
         """Write down all rounds, for certain, then a checkpoint. Raises `RunError` where that cannot be."""
@@ -175,38 +168,30 @@ def check_kept(folder: Path) -> None:
 
 
 class Arrivals:
-    """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`)."""
+    """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`).
 
-    def __init__(self, folder: Path, rank: int) -> None:
-        self.path = folder / ARRIVALS / f"{rank}.i64"
-        self.path.parent.mkdir(exist_ok=True)
-        self.file = self.path.open("ab", buffering=0)
+    `folder`: the run folder; None on a host that does not have it: they are `kept` until the rank hands in its books.
+    """
+
+    def __init__(self, folder: Path | None, rank: int) -> None:
+        self.folder, self.kept = folder, bytearray()
+        if folder is not None:
+            (folder / ARRIVALS).mkdir(exist_ok=True)
+            self.file = (folder / ARRIVALS / f"{rank}.i64").open("ab", buffering=0)
 
     def __call__(self, answers: list[tuple[int, int, int]]) -> None:
         """Append. Raises `RunError` where it cannot be written."""
         self.add(np.array(answers, dtype=np.int64).tobytes())
 
     def add(self, packed: bytes) -> None:
-        """As a call, for answers that are packed already (see `KeptArrivals`)."""
+        """As a call, for answers that are packed already, as `kept` is."""
+        if self.folder is None:
+            self.kept += packed
+            return
         try:
             self.file.write(packed)
         except OSError as error:
-            raise unwritable(self.path.parent.parent, error) from None
-
-
-class KeptArrivals:
-    """The same on a host that does not have the run folder: kept until the rank hands in its books."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, int, int]] = []
-
-    def __call__(self, answers: list[tuple[int, int, int]]) -> None:
-        """Remember them."""
-        self.answers += answers
-
-    def pack(self) -> bytes:
-        """All of them, as `Arrivals` writes them."""
-        return np.array(self.answers, dtype=np.int64).tobytes()
+            raise unwritable(self.folder, error) from None
 
 
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
@@ -318,9 +303,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it anew")
     if missing := {"model", "round"} - set(held):
         raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it anew")
-    state = {
-        name[6:]: v.item() if v.ndim == 0 else v for name, v in held.items() if name.startswith("state_")
-    }
+    kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
+    state = {name: v.item() if v.ndim == 0 else v for name, v in kept.items()}
     begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
     return Checkpoint(int(held["round"]), held["model"], state, begun)
 

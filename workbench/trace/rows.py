@@ -75,12 +75,8 @@ def read(place: Place, target: float | None, metric: str) -> tuple[dict[str, Any
         rounds = _rounds(place.folder)
         return chosen, {**_results(rounds), **({} if target is None else _reached(rounds, target, metric))}
     except Exception as error:  # whatever lies there, the other runs are to be seen
-        return chosen, {"state": "damaged", "error": _sentence(error)}
-
-
-def _sentence(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, SettingError) else f"{type(error).__name__}: {text}"
+        kind = "" if isinstance(error, SettingError) else f"{type(error).__name__}: "
+        return chosen, {"state": "damaged", "error": kind + " ".join(str(error).split())}
 
 
 def _rounds(folder: Path) -> pd.DataFrame:
@@ -98,21 +94,15 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
     >>> settings_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))["scheme_args.stragglers"]
     2
     """
-    nested = {
-        **experiment.model_dump(mode="json"),
-        "scheme_args": experiment.built_scheme.model_dump(mode="json"),
-        "problem_args": experiment.problem_spec.model_dump(mode="json"),
-        "optimiser_args": experiment.build_optimiser().model_dump(mode="json"),
-    }
-    flat: dict[str, Any] = {}
+    e, flat = experiment, dict[str, Any]()
+    parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
+    nested = e.model_dump(mode="json")
+    nested |= {f"{name}_args": part.model_dump(mode="json") for name, part in parts.items()}
     for name, value in nested.items():
         inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
-        flat.update({f"{name}{key}": _cell(item) for key, item in inner.items()})
+        for key, item in inner.items():
+            flat[f"{name}{key}"] = json.dumps(item) if isinstance(item, list | tuple | dict) else item
     return flat
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
 def _results(rounds: pd.DataFrame) -> dict[str, Any]:

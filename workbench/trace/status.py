@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from workbench.base.files import atomic_write
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
+from workbench.base.text import read_json
 from workbench.trace.layout import PLAN, RUN, SPEC, STATUS, SWEEP_LOCK, TASK
 
 
@@ -69,11 +70,9 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str]) -> None:
 
 def read_plan(folder: Path) -> dict[str, Any]:
     """What `write_plan` noted, empty where nothing is."""
-    try:
-        found = json.loads((folder / PLAN).read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    with suppress(OSError, SettingError):
+        return read_json(folder / PLAN)
+    return {}
 
 
 def run_names(folder: Path) -> list[str]:
@@ -82,18 +81,10 @@ def run_names(folder: Path) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> AbstractContextManager[None]:
     """Keep a second sweep out of the folder; the system lets go of the lock when this process ends, however it does."""
-    lock = Lock(folder / SWEEP_LOCK)
-    if not lock.take():
-        raise SettingError(
-            f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
-        )
-    try:
-        yield
-    finally:
-        lock.release()
+    other = f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
+    return Lock(folder / SWEEP_LOCK).alone(SettingError(other))
 
 
 def is_running(folder: Path) -> bool:

@@ -74,11 +74,10 @@ class Runs:
         """
         import pandas as pd
 
-        names = [by] if isinstance(by, str) else list(by if by is not None else self._groups())
-        rows = [
-            dict(zip(names, key, strict=True)) | _statistics(group, level)
-            for key, group in self._grouped(of, names)
-        ]
+        differing = [name for name in self._differing(self.done) if name != "seed"]
+        names = [by] if isinstance(by, str) else list(by if by is not None else differing)
+        pairs = [(dict(zip(names, key, strict=True)), group) for key, group in self._grouped(of, names)]
+        rows = [key | _statistics(group, level) for key, group in pairs]
         found = pd.DataFrame(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
         found.attrs.update(of=of, by=names, level=level)
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
@@ -110,37 +109,29 @@ class Runs:
 
     def short(self) -> pd.DataFrame:
         """What differs, how it stands, time and loss."""
-        columns = [
-            "run",
-            "state",
-            *(n for n in self.differing if n not in ("run", "state")),
-            *_SHOWN,
-            "time_to",
-        ]
+        columns = dict.fromkeys(("run", "state", *self.differing, *_SHOWN, "time_to"))
         return self.table[[name for name in columns if name in self.table]]
 
     def __repr__(self) -> str:
         """The short table as text."""
-        return (
-            self.short().to_string(index=False, float_format=lambda x: f"{x:.5g}") if len(self) else "no runs"
-        )
+        if not len(self):
+            return "no runs"
+        return self.short().to_string(index=False, float_format=lambda x: f"{x:.5g}")
 
     def _repr_html_(self) -> str:
         """The short table, in a notebook."""
         html: str = self.short().to_html(index=False, float_format=lambda x: f"{x:.5g}")
         return html
 
-    def _groups(self) -> list[str]:
-        return [name for name in self._differing(self.done) if name != "seed"]
-
     def _differing(self, table: pd.DataFrame) -> list[str]:
         kinds = [name for name in _KINDS if name in table]
         groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
-        return [
-            name
-            for name in self.settings
-            if any(_values(part[name]) > 1 for part in (groups if name not in kinds else [table]))
-        ]
+
+        def values(part: pd.DataFrame, name: str) -> int:
+            return int(part[name].astype(object).nunique(dropna=False))
+
+        parts = {name: groups if name not in kinds else [table] for name in self.settings}
+        return [name for name, among in parts.items() if any(values(part, name) > 1 for part in among)]
 
     def _column(self, name: str, table: pd.DataFrame) -> pd.Series[Any]:
         if name not in table:
@@ -195,10 +186,6 @@ def runs(folder: str | Path = "runs", *, target: float | None = None, metric: st
     last = [name for name in table if name not in (*_FIRST, *found)]
     first = [name for name in _FIRST if name in table]
     return Runs(table[[*first, *(n for n in found if n not in first), *last]], tuple(found))
-
-
-def _values(column: pd.Series[Any]) -> int:
-    return int(column.astype(object).nunique(dropna=False))
 
 
 def _whole(column: pd.Series[Any]) -> pd.Series[Any]:

@@ -139,16 +139,11 @@ class Trace:
         import pandas as pd
 
         run = read_json(path / RUN, "engine", "initial")
-        rounds, events = (_read(pd.read_parquet, path / name) for name in (ROUNDS, EVENTS))
-        return cls(
-            experiment=definitions.experiment_of(path),
-            engine=run.pop("engine"),
-            columns={str(name): rounds[name].to_numpy() for name in rounds},
-            event_rows={str(name): events[name].to_numpy() for name in events},
-            model=_read(partial(np.load, allow_pickle=False), path / MODEL),
-            initial=run.pop("initial"),
-            info=run,
-        )
+        tables = [_read(pd.read_parquet, path / name) for name in (ROUNDS, EVENTS)]
+        rounds, events = ({str(name): table[name].to_numpy() for name in table} for table in tables)
+        model = _read(partial(np.load, allow_pickle=False), path / MODEL)
+        e, engine, initial = definitions.experiment_of(path), run.pop("engine"), run.pop("initial")
+        return cls(e, engine, rounds, events, model, initial, run)
 
     def replay(self) -> Trace:
         """Run the same experiment again; on the virtual clock this gives the same bits.

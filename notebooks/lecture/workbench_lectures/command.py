@@ -11,7 +11,7 @@ import click
 
 from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError
-from workbench.launch.head.tied import tied
+from workbench.launch.processes import tied
 
 
 @click.command()

@@ -185,7 +185,7 @@ def test_runs_find_their_hosts_as_a_cluster_of_kind_ssh(
         name="lab", workers=2, worker_type="t2.micro", head_type="m5.large", python=sys.executable, **words
     )
     asked = cluster.model_dump(mode="json")
-    ec2_notes.write(keys, Notes("launch", 0.0, 4e9, asked, {}, 1.0).at(HEAD, HEAD, WORKERS))
+    ec2_notes.write(keys, Notes("launch", 0.0, 4e9, asked, {}, 1.0, HEAD, HEAD, WORKERS))
     assert cluster.check() == []
     found = cluster.run(["sh", "-c", "hostname; echo $SSH_CONNECTION"])
     for host in (HEAD, *WORKERS):

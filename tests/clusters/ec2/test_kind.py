@@ -22,6 +22,7 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.cli.main import cli
 from workbench.clusters.ec2 import access as ec2_access
+from workbench.clusters.ec2 import notes as ec2_notes
 from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.requests import CLUSTER, LAUNCH, PART, part_of, plain, rules, tags
 
@@ -169,7 +170,7 @@ def test_up_goes_on_where_a_killed_one_left_off(ec2_world: World) -> None:
 
     with pytest.MonkeyPatch.context() as patch:  # a kill cleans nothing up
         patch.setattr(type(cluster.fleet), "down", lambda *rest: 0)
-        patch.setattr(type(cluster), "_forget_if_gone", lambda *rest: None)
+        patch.setattr(ec2_notes, "forget", lambda *rest: None)
         ec2_world.calls.before = kill
         with pytest.raises(Killed):
             cluster.up()
@@ -381,7 +382,7 @@ def test_a_head_alone_to_make_an_image_on(ec2_world: World) -> None:
     assert row.note == f"{head['InstanceId']}, m5.large"
     assert "1 m5.large in eu-central-1;" in cluster.status().note
     with pytest.raises(ClusterError, match="no workers"):
-        cluster.open_pool(2)
+        cluster.site.open(2)
     cluster.down()
     assert ec2_world.count() == NOTHING
 
@@ -397,7 +398,7 @@ def test_a_caller_with_ipv6(ec2_world: World) -> None:
 
 def test_a_run_on_a_cluster_that_is_not_up_starts_nothing(ec2_world: World) -> None:
     with pytest.raises(ClusterError, match="workbench cluster up lab"):
-        ec2_world.cluster().open_pool(3)
+        ec2_world.cluster().site.open(3)
     assert ec2_world.calls.made == []
 
 

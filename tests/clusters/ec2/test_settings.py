@@ -128,7 +128,7 @@ def up(cluster: Ec2, workers: int) -> Notes:
     """Notes as if the machines were up."""
     asked = cluster.model_dump(mode="json")
     hosts = tuple(f"10.0.0.{k + 5}" for k in range(workers))
-    notes = Notes("launch", 0.0, 4e9, asked, {}, 1.0).at("192.0.2.1", "10.0.0.4", hosts)
+    notes = Notes("launch", 0.0, 4e9, asked, {}, 1.0, "192.0.2.1", "10.0.0.4", hosts)
     ec2_notes.write(cluster.folder, notes)
     return notes
 
@@ -179,7 +179,7 @@ def test_a_cluster_past_its_hours_is_not_asked(tmp_path: Path, monkeypatch: pyte
     up(cluster, 2)
     monkeypatch.setattr("workbench.clusters.ec2.kind.time.time", lambda: 4e9 + 1)
     with pytest.raises(ClusterError, match="has ended itself after 3 h"):
-        cluster.open_pool(3)
+        cluster.site.open(3)
 
 
 # ---------------------------------------------------------------- prices

@@ -35,7 +35,7 @@ needs_namespaces = pytest.mark.skipif(
 CHILD = """
 import ctypes, os, socket, sys
 import fcntl  # as nobody, Python's files may be out of reach
-from workbench.launch.head.enclosed import enclose
+from workbench.launch.head.supervisor import enclose
 
 if sys.argv[1] == "nobody":
     os.setgroups([])
@@ -80,7 +80,7 @@ def _sockets(pid: int) -> set[str]:
 @pytest.mark.xdist_group("mpi")
 @needs_namespaces
 def test_a_pool_listens_to_no_other_machine() -> None:
-    pool = load("local").open_pool(3)
+    pool = load("local").site.open(3)
     assert isinstance(pool, pools.ChildPool)
     try:
         pool.await_ready()

@@ -114,7 +114,7 @@ def test_processes_that_the_system_hides_are_there(dead: int, monkeypatch: pytes
 def test_ranks_leave_no_shared_memory(abruptly: bool) -> None:
     from workbench.clusters import load
 
-    pool = load("local").open_pool(3)
+    pool = load("local").site.open(3)
     assert isinstance(pool, pools.ChildPool)
     pool.await_ready()
     memory = shared(pool.folder)
@@ -152,7 +152,7 @@ def test_pools_whose_master_was_killed_leave_nothing() -> None:
 )
 @pytest.mark.parametrize(("megabytes", "ranks", "fits"), [(4, 3, False), (64, 3, True), (64, 1000, False)])
 def test_too_little_shared_memory_is_said_at_once(megabytes: int, ranks: int, fits: bool) -> None:
-    check = f"from workbench.launch import mpiexec; mpiexec._check_shared({ranks})"
+    check = f"from workbench.launch import mpiexec; mpiexec.check_room({ranks}, 1)"
     mount = f"mount -t tmpfs -o size={megabytes}m tmpfs {SHARED}"
     command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, check]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -11,13 +11,9 @@ Four key pairs are made here for every cluster, and thrown away with it:
   machine has obeyed its user data, with the time in it at which it ends itself.
 """
 
-from __future__ import annotations
-
-import io
 import os
 import shlex
 import subprocess
-import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +21,7 @@ from pathlib import Path
 from workbench.base.errors import ClusterError
 from workbench.base.files import atomic_write
 from workbench.base.text import dump
+from workbench.launch.package import tarred
 from workbench.launch.reports import Said, quiet
 
 # Files of the private halves.
@@ -39,16 +36,14 @@ _SCHEDULED = "/run/systemd/shutdown/scheduled"
 def make_keys(folder: Path) -> None:
     """Make the four key pairs; those that are there already stay."""
     for name in (OWN, INNER, HEAD_HOST, WORKERS_HOST):
-        if not (folder / name).exists():
-            words = ["-q", "-t", "ed25519", "-N", "", "-C", f"workbench {name}", "-f", str(folder / name)]
-            try:
-                subprocess.run(
-                    ["ssh-keygen", *words], check=True, capture_output=True, stdin=subprocess.DEVNULL
-                )
-            except (OSError, subprocess.CalledProcessError) as error:
-                raise ClusterError(
-                    f"ssh-keygen: no key could be made ({error}); install OpenSSH's client"
-                ) from None
+        if (folder / name).exists():
+            continue
+        words = ["-q", "-t", "ed25519", "-N", "", "-C", f"workbench {name}", "-f", str(folder / name)]
+        try:
+            subprocess.run(["ssh-keygen", *words], check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        except (OSError, subprocess.CalledProcessError) as error:
+            why = f"ssh-keygen: no key could be made ({error}); install OpenSSH's client"
+            raise ClusterError(why) from None
 
 
 def public(folder: Path, name: str) -> str:
@@ -66,16 +61,11 @@ def user_data(folder: Path, host: str, deadline: float, opens: Sequence[str] = (
         '[ "$left" -gt 0 ] || left=0\n'
         'exec shutdown -P "+$left" "the hours of this cluster are over"\n'
     )
-    words = {
-        "ssh_deletekeys": True,
-        "ssh_keys": {
-            "ed25519_private": (folder / host).read_text(encoding="utf-8"),
-            "ed25519_public": public(folder, host),
-        },
-        "ssh_authorized_keys": list(opens),
-        "ssh_pwauth": False,
-        "write_files": [{"path": _END, "permissions": "0755", "content": end}],
-    }
+    private = (folder / host).read_text(encoding="utf-8")
+    words: dict[str, object] = {"ssh_deletekeys": True, "ssh_pwauth": False}
+    words |= {"ssh_keys": {"ed25519_private": private, "ed25519_public": public(folder, host)}}
+    words |= {"ssh_authorized_keys": list(opens)}
+    words |= {"write_files": [{"path": _END, "permissions": "0755", "content": end}]}
     return "#cloud-config\n" + dump(words)
 
 
@@ -93,20 +83,19 @@ def write_access(folder: Path, user: str, address: str, head: str, workers: Sequ
 
 def _common(user: str, key: str, known: str) -> str:
     """Settings for every connection: one key, known hosts only, no questions."""
-    settings = {
-        "User": user,
-        "IdentityFile": key,
-        "IdentitiesOnly": "yes",
-        "UserKnownHostsFile": known,
-        "GlobalKnownHostsFile": "/dev/null",
-        "StrictHostKeyChecking": "yes",
-        "UpdateHostKeys": "no",
-        "BatchMode": "yes",
-        "ForwardAgent": "no",
-        "ConnectTimeout": "10",
-        "ServerAliveInterval": "15",
-    }
-    return "".join(f"  {word} {value}\n" for word, value in settings.items())
+    return f"""\
+  User {user}
+  IdentityFile {key}
+  IdentitiesOnly yes
+  UserKnownHostsFile {known}
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  UpdateHostKeys no
+  BatchMode yes
+  ForwardAgent no
+  ConnectTimeout 10
+  ServerAliveInterval 15
+"""
 
 
 def deliver(folder: Path, user: str, workers: Sequence[str], said: Said = quiet) -> None:
@@ -119,13 +108,13 @@ def deliver(folder: Path, user: str, workers: Sequence[str], said: Said = quiet)
     unpack = "umask 077 && mkdir -p .ssh && tar -x -C .ssh"
     total = len(workers) + 1
     while (answer := _ssh(folder, unpack, luggage)).returncode:
-        _wait(end, f"the head cannot be reached ({_last(answer)})")
+        lines = answer.stderr.decode(errors="replace").strip().splitlines()
+        last = lines[-1] if lines else f"ssh ended with {answer.returncode}"
+        _wait(end, f"the head cannot be reached ({last})")
         said("reaching machines", 0, total)
     while waiting := _unready(folder):
-        _wait(
-            end,
-            f"{len(waiting)} of {total} cannot be reached, or would not end themselves: {', '.join(waiting[:5])}",
-        )
+        who = f"{len(waiting)} of {total} cannot be reached, or would not end themselves"
+        _wait(end, f"{who}: {', '.join(waiting[:5])}")
         said("reaching machines", total - len(waiting), total)
     said("reaching machines", total, total)
 
@@ -134,28 +123,17 @@ def _luggage(folder: Path, user: str, workers: Sequence[str]) -> bytes:
     """The head's .ssh as a tar file."""
     known = "".join(f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers)
     common = _common(user, "~/.ssh/workbench", "~/.ssh/workbench_known_hosts")
-    files = {
-        "workbench": (folder / INNER).read_text(encoding="utf-8"),
-        "workbench_known_hosts": known,
-        "workbench_hosts": "".join(f"{worker}\n" for worker in workers),
-        "config": f"Host *\n{common}",
-    }
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, text in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(text.encode()), 0o600
-            tar.addfile(entry, io.BytesIO(text.encode()))
-    return out.getvalue()
+    files = {"workbench": (folder / INNER).read_text(encoding="utf-8"), "workbench_known_hosts": known}
+    files |= {"workbench_hosts": "".join(f"{worker}\n" for worker in workers), "config": f"Host *\n{common}"}
+    return tarred({name: text.encode() for name, text in files.items()}, mode=0o600)
 
 
 def _unready(folder: Path) -> list[str]:
     """Machines that cannot be reached, or whose end is not set; asked by the head, 32 at a time."""
     look = f"test -e {_SCHEDULED}"
     each = f'ssh -n "$0" {look} >/dev/null 2>&1 || echo "$0"'
-    answer = _ssh(
-        folder, f"{look} || echo head; xargs -r -P 32 -n 1 sh -c '{each}' <.ssh/workbench_hosts", b""
-    )
+    every = f"xargs -r -P 32 -n 1 sh -c '{each}' <.ssh/workbench_hosts"
+    answer = _ssh(folder, f"{look} || echo head; {every}", b"")
     return ["head"] if answer.returncode else answer.stdout.decode().split()
 
 
@@ -168,12 +146,6 @@ def _wait(end: float, why: str) -> None:
     if time.monotonic() > end:
         raise ClusterError(f"after {PATIENCE:g} s, {why}")
     time.sleep(PAUSE)
-
-
-def _last(answer: subprocess.CompletedProcess[bytes]) -> str:
-    """What ssh said last."""
-    lines = answer.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"ssh ended with {answer.returncode}"
 
 
 def _quoted(path: Path) -> str:

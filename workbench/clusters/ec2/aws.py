@@ -1,7 +1,5 @@
 """Talking to AWS: a connection, what it says when it refuses, and being left alone while machines are ended."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """CPU credits of machines that live on them (t2, t3, ...): a machine without any is a straggler."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -34,19 +32,14 @@ def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
     cloudwatch, now = client("cloudwatch", region), datetime.now(UTC)
     found: dict[str, float] = {}
     for ids in slices(machines, _AT_ONCE):
-        queries = [
-            {"Id": f"m{k}", "MetricStat": _metric(one), "ReturnData": True} for k, one in enumerate(ids)
-        ]
+        which = [[{"Name": "InstanceId", "Value": machine}] for machine in ids]
+        metrics = [{"Namespace": "AWS/EC2", "MetricName": "CPUCreditBalance", "Dimensions": d} for d in which]
+        stats = [{"Metric": metric, "Period": 300, "Stat": "Average"} for metric in metrics]
+        queries = [{"Id": f"m{k}", "MetricStat": stat, "ReturnData": True} for k, stat in enumerate(stats)]
+        words = {"MetricDataQueries": queries, "StartTime": now - _BACK, "EndTime": now}
         with spoken():
-            pages = cloudwatch.get_paginator("get_metric_data").paginate(
-                MetricDataQueries=queries, StartTime=now - _BACK, EndTime=now, ScanBy="TimestampDescending"
-            )
+            paginator = cloudwatch.get_paginator("get_metric_data")
+            pages = paginator.paginate(**words, ScanBy="TimestampDescending")
             answers = [answer for page in pages for answer in page["MetricDataResults"]]
         found |= {ids[int(a["Id"][1:])]: float(a["Values"][0]) for a in answers if a["Values"]}
     return found
-
-
-def _metric(machine: str) -> dict[str, object]:
-    which = [{"Name": "InstanceId", "Value": machine}]
-    metric = {"Namespace": "AWS/EC2", "MetricName": "CPUCreditBalance", "Dimensions": which}
-    return {"Metric": metric, "Period": 300, "Stat": "Average"}

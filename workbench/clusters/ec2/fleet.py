@@ -1,7 +1,5 @@
 """Machines on EC2, started all together or not at all. `kind` knows prices, keys and the user."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import Counter
@@ -13,12 +11,11 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.aws import code, handled, interrupt, slices, spoken
+from workbench.clusters.ec2.prices import STANDARD, bursts
 from workbench.clusters.ec2.requests import (
     HEAD,
     LAUNCH,
-    STANDARD,
     Order,
-    bursts,
     part_of,
     plain,
     rules,
@@ -77,9 +74,8 @@ class Fleet(Tagged):
                     try:
                         self.down(said)
                     except ClusterError as second:
-                        raise ClusterError(
-                            f"{str(error) or type(error).__name__}; moreover, {second}"
-                        ) from error
+                        both = f"{str(error) or type(error).__name__}; moreover, {second}"
+                        raise ClusterError(both) from error
                 raise
 
     def _there(self, order: Order, keep: bool) -> set[str]:
@@ -105,7 +101,9 @@ class Fleet(Tagged):
             subnet, network = self._place(order)
             root = self._root(order)
             group = self._group(order, network)  # there already: open to the caller's present address
-            self._key(order)
+            if not self._all("describe_key_pairs", "KeyPairs"):  # the private halves stay on this machine
+                key, marks = order.public_key.encode(), tagged(order, "key-pair")
+                self.ec2.import_key_pair(KeyName=order.label, PublicKeyMaterial=key, TagSpecifications=marks)
             calls = [start(order, p, subnet, group, root) for p in order.parts if p.name not in there]
             for call in calls:  # all of them before the first machine
                 self._rehearse(call)
@@ -119,7 +117,8 @@ class Fleet(Tagged):
     def _place(self, order: Order) -> tuple[str, str]:
         """Subnet and network. All machines are in one zone, so that all links are alike."""
         default = [{"Name": "default-for-az", "Values": ["true"]}]
-        which = {"SubnetIds": [order.subnet]} if order.subnet else {"Filters": default}
+        subnet = order.wanted.subnet
+        which = {"SubnetIds": [subnet]} if subnet else {"Filters": default}
         found = self.ec2.describe_subnets(**which)["Subnets"]
         if not found:
             raise SettingError(
@@ -130,14 +129,13 @@ class Fleet(Tagged):
 
     def _root(self, order: Order) -> str:
         """Name of the image's root disk: only who names it can say how large it is to be."""
-        found = self.ec2.describe_images(ImageIds=[order.image])["Images"]
+        image, disk = order.wanted.image, order.wanted.disk
+        found = self.ec2.describe_images(ImageIds=[image])["Images"]
         if not found:
-            raise SettingError(f"image = {order.image!r}: {self.region} has no such image")
-        sizes = [
-            disk["Ebs"].get("VolumeSize", 0) for disk in found[0]["BlockDeviceMappings"] if "Ebs" in disk
-        ]
-        if max(sizes, default=0) > order.disk:
-            raise SettingError(f"disk = {order.disk}: this image needs {max(sizes)} GB")
+            raise SettingError(f"image = {image!r}: {self.region} has no such image")
+        disks = [each["Ebs"] for each in found[0]["BlockDeviceMappings"] if "Ebs" in each]
+        if (needed := max((each.get("VolumeSize", 0) for each in disks), default=0)) > disk:
+            raise SettingError(f"disk = {disk}: this image needs {needed} GB")
         return str(found[0]["RootDeviceName"])
 
     def _group(self, order: Order, network: str) -> str:
@@ -145,23 +143,16 @@ class Fleet(Tagged):
         found = self._all("describe_security_groups", "SecurityGroups")
         if not found:
             made = {"GroupName": order.label, "Description": "straggler-workbench", "VpcId": network}
-            found = [
-                self.ec2.create_security_group(**made, TagSpecifications=tagged(order, "security-group"))
-            ]
+            marks = tagged(order, "security-group")
+            found = [self.ec2.create_security_group(**made, TagSpecifications=marks)]
         group, has = found[0]["GroupId"], found[0].get("IpPermissions", [])
-        wanted = rules(group, order.ssh_from)
+        wanted = rules(group, order.wanted.ssh_from)
         have, want = {plain(rule) for rule in has}, {plain(rule) for rule in wanted}
         if stale := [rule for rule in has if plain(rule) not in want]:
             self.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=stale)
         if fresh := [rule for rule in wanted if plain(rule) not in have]:
             self._settled(self.ec2.authorize_security_group_ingress, GroupId=group, IpPermissions=fresh)
         return str(group)
-
-    def _key(self, order: Order) -> None:
-        """Give EC2 the public key that opens the machines; the private one stays on this machine."""
-        if not self._all("describe_key_pairs", "KeyPairs"):
-            public, marks = order.public_key.encode(), tagged(order, "key-pair")
-            self.ec2.import_key_pair(KeyName=order.label, PublicKeyMaterial=public, TagSpecifications=marks)
 
     def _rehearse(self, call: dict[str, Any]) -> None:
         """Ask whether a call would be allowed; nothing is started, and its token stays unused."""

@@ -4,8 +4,6 @@ EC2 is no way for messages of its own. Once machines are up, this machine reache
 the workers, and `workbench.clusters.ssh` does the rest. docs/ec2.md tells the whole story.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import re
@@ -29,8 +27,8 @@ from workbench.clusters.ec2.aws import whose
 from workbench.clusters.ec2.credits import credit_note
 from workbench.clusters.ec2.fleet import Fleet
 from workbench.clusters.ec2.notes import Notes
-from workbench.clusters.ec2.prices import LATE
-from workbench.clusters.ec2.requests import HEAD, Order, Part, bursts, part_of, state
+from workbench.clusters.ec2.prices import LATE, bursts
+from workbench.clusters.ec2.requests import HEAD, Order, Part, part_of, state
 from workbench.clusters.ec2.settings import Ec2Settings
 from workbench.clusters.ec2.tagged import AT_ONCE, Machine
 from workbench.clusters.ssh import Ssh
@@ -48,8 +46,6 @@ class Ec2(Ec2Settings):
 
     elsewhere: ClassVar[bool] = True
 
-    # ---------------------------------------------------------------- the machines
-
     @property
     def folder(self) -> Path:
         """Notes and keys on this machine, while the cluster is up; raises `SettingError` where it has no name."""
@@ -60,7 +56,14 @@ class Ec2(Ec2Settings):
     @cached_property
     def fleet(self) -> Fleet:
         """The machines as EC2 knows them."""
-        return Fleet(f"{self.owner or _user()}/{self.name}", self.region)
+        try:
+            login = getpass.getuser()
+        except (OSError, KeyError):  # some containers have none
+            login = "user"
+        owner = (
+            self.owner or re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]
+        )  # the letters that a tag may have
+        return Fleet(f"{owner}/{self.name}", self.region)
 
     def up(self, said: Said = quiet) -> None:
         """Start the machines, once the user has seen what they cost at most and typed the cluster's name.
@@ -78,8 +81,9 @@ class Ec2(Ec2Settings):
             try:
                 self.fleet.up(self._order(notes), said, lambda m: self._reach(notes, m, said), notes.complete)
             except BaseException:
-                if not notes.complete:
-                    self._forget_if_gone()
+                with contextlib.suppress(ClusterError):
+                    if not notes.complete and not self.fleet.left():
+                        ec2_notes.forget(self.folder)
                 raise
         print(f"log in to the head: ssh -F {shlex.quote(str(self.folder / access.CONFIG))} head")
 
@@ -90,11 +94,6 @@ class Ec2(Ec2Settings):
                 self._moved(ec2_notes.read(self.folder))
             self.fleet.down(said)
             ec2_notes.forget(self.folder)
-
-    def _forget_if_gone(self) -> None:
-        with contextlib.suppress(ClusterError):
-            if not self.fleet.left():
-                ec2_notes.forget(self.folder)
 
     def _noted(self, said: Said) -> Notes | None:
         """Notes of machines that are up, or were on their way when this program was killed; None: start anew."""
@@ -156,33 +155,20 @@ class Ec2(Ec2Settings):
             count, name = min(AT_ONCE, self.workers - first), f"workers-{k:03}"
             parts.append(Part(name, self.worker_type, count, worker, f"{notes.launch}-{name}"))
         key = access.public(self.folder, access.OWN)
-        return Order(
-            self.fleet.tag,
-            notes.launch,
-            tuple(parts),
-            self.image,
-            self.ssh_from,
-            key,
-            self.disk,
-            self.spot,
-            self.subnet,
-        )
+        return Order(self.fleet.tag, notes.launch, tuple(parts), key, self)
 
     def _reach(self, notes: Notes, machines: list[Machine], said: Said) -> None:
         """Have ssh reach all machines, see that runs can start, and write down where they are."""
         head = next(m for m in machines if part_of(m) == HEAD)
-        address = (
-            head.get("PublicIpAddress") or head["NetworkInterfaces"][0]["Ipv6Addresses"][0]["Ipv6Address"]
-        )
+        if (address := head.get("PublicIpAddress")) is None:
+            address = head["NetworkInterfaces"][0]["Ipv6Addresses"][0]["Ipv6Address"]
         workers = tuple(m["PrivateIpAddress"] for m in machines if part_of(m) != HEAD)
         access.write_access(self.folder, self.user, address, head["PrivateIpAddress"], workers)
         access.deliver(self.folder, self.user, workers, said)
-        notes = notes.at(address, head["PrivateIpAddress"], workers)
+        notes = replace(notes, address=address, head=head["PrivateIpAddress"], workers=workers)
         if workers:
             self._ssh(notes).checked("runs cannot start", said)
         ec2_notes.write(self.folder, notes)
-
-    # ---------------------------------------------------------------- what runs on them
 
     @property
     def machines(self) -> Ssh:
@@ -223,16 +209,20 @@ class Ec2(Ec2Settings):
     def status(self, said: Said = quiet) -> Status:
         """Machines, what they cost so far at most, when they end, and their CPU credits."""
         notes, found = ec2_notes.read(self.folder), self.fleet.machines()
-        rows = tuple(HostState(str(m.get("PrivateIpAddress", "")), state(m), note=_which(m)) for m in found)
+        rows = tuple(
+            HostState(
+                str(m.get("PrivateIpAddress", "")), state(m), note=f"{m['InstanceId']}, {m['InstanceType']}"
+            )
+            for m in found
+        )
         if notes is None or not found:
             left = ", ".join(f"{len(ids)} {sort}" for sort, ids in self.fleet.left().items())
-            return Status(
-                rows, note=f"not up, but there are: {left}" if left else f"nothing is there of {self.fleet!r}"
-            )
+            nothing = f"nothing is there of {self.fleet!r}"
+            return Status(rows, note=f"not up, but there are: {left}" if left else nothing)
         if self.workers and notes.complete and {state(m) for m in found} == {"running"}:
-            which = {row.host: row.note for row in rows}
+            known = {row.host: row.note for row in rows}
             seen = super().status(said).hosts  # by ssh: ranks, cores and memory
-            rows = tuple(replace(host, note=host.note or which.get(host.host, "")) for host in seen)
+            rows = tuple(replace(host, note=host.note or known.get(host.host, "")) for host in seen)
         hours = max(min(time.time(), notes.deadline) - notes.created, 0.0) / 3600
         burst = [m["InstanceId"] for m in found if bursts(m["InstanceType"])]
         ahead = (notes.deadline - time.time()) / 3600
@@ -243,15 +233,3 @@ class Ec2(Ec2Settings):
         lines = (self.described, ends, credits)
         cost = notes.ceiling * hours / (notes.asked["hours"] + LATE)
         return Status(rows, hours * len(found), cost, "; ".join(line for line in lines if line))
-
-
-def _user() -> str:
-    """Login name in the letters that a tag may have."""
-    try:
-        return re.sub(r"[^a-z0-9-]", "-", getpass.getuser().lower())[:40]
-    except (OSError, KeyError):  # some containers have none
-        return "user"
-
-
-def _which(machine: Machine) -> str:
-    return f"{machine['InstanceId']}, {machine['InstanceType']}"

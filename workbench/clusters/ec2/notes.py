@@ -3,19 +3,17 @@
 A folder of the user's cache that nobody else can read. Nothing in it opens AWS: credentials are never written anywhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.base.files import atomic_write
+from workbench.base.locks import Lock
 from workbench.clusters.ec2.prices import Price
 from workbench.problems.data.cache import root
 
@@ -48,10 +46,6 @@ class Notes:
     def complete(self) -> bool:
         """Has everything been up once?"""
         return bool(self.address)
-
-    def at(self, address: str, head: str, workers: tuple[str, ...]) -> Notes:
-        """The same with the machines' addresses."""
-        return replace(self, address=address, head=head, workers=workers)
 
 
 def folder_of(name: str) -> Path:
@@ -87,19 +81,8 @@ def forget(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> AbstractContextManager[None]:
     """One at a time starts or ends the machines of a cluster; raises `ClusterError` where somebody does already."""
-    import fcntl
-
     folder.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ClusterError(
-            f"{folder.name}: is being started or ended by another program on this machine; wait for it"
-        ) from None
-    finally:
-        os.close(descriptor)
+    other = f"{folder.name}: is being started or ended by another program on this machine; wait for it"
+    return Lock(folder.with_name(f".{folder.name}.lock"), 0o600).alone(ClusterError(other))

@@ -1,11 +1,10 @@
 """What a fleet costs at most. Prices are stated by the user, or come from AWS's price list, with its date."""
 
-from __future__ import annotations
-
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
@@ -14,6 +13,8 @@ from workbench.clusters.ec2.aws import client, spoken
 DISK, ADDRESS = "disk", "address"  # beside the types of machines: $ per GB and month, $ per hour
 MONTH = 28 * 24.0  # hours of the shortest, for which a disk's monthly price is the dearest
 LATE = 0.1  # h that a machine may take to be gone after its time
+STANDARD: Literal["standard"] = "standard"
+"""Out of CPU credits, a machine gets slow, not dear: a source of stragglers, so it is on record."""
 _LIST = "us-east-1"  # where the price list of all regions is asked
 _LINUX = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
 
@@ -39,9 +40,8 @@ class Bill:
     @property
     def lines(self) -> list[tuple[str, float, Price]]:
         """What is paid for: what it is, dollars per hour, and the price behind it."""
-        rows = [
-            (f"{n} x {kind}", n * self.prices[kind].usd, self.prices[kind]) for kind, n in self.counts.items()
-        ]
+        priced = [(n, kind, self.prices[kind]) for kind, n in self.counts.items()]
+        rows = [(f"{n} x {kind}", n * price.usd, price) for n, kind, price in priced]
         disk = self.prices[DISK]
         rows.append((f"{self.disk} GB of disks", self.disk * disk.usd / MONTH, disk))
         if self.addresses:
@@ -62,10 +62,19 @@ class Bill:
     def text(self) -> str:
         """The bill as a table for people."""
         rows = [f"  {what:24} {usd:10.4f} $/h   ({price.source})" for what, usd, price in self.lines]
-        total = (
+        rows += [
             f"  at most {self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
-        )
-        return "\n".join([*rows, total, "  without traffic out of the region, and without taxes"])
+        ]
+        return "\n".join([*rows, "  without traffic out of the region, and without taxes"])
+
+
+def bursts(kind: str) -> bool:
+    """Does this type of machine live on CPU credits?
+
+    >>> bursts("t2.micro"), bursts("t4g.small"), bursts("trn1.2xlarge"), bursts("c7i.large")
+    (True, True, False, False)
+    """
+    return re.match(r"t\d", kind) is not None
 
 
 def prices(kinds: Sequence[str], stated: Mapping[str, float], region: str) -> dict[str, Price]:
@@ -116,23 +125,19 @@ def _look_up(pricing: Any, what: str, region: str) -> Price | None:
         fields = {"productFamily": "Storage", "volumeApiName": "gp3"}
     elif what == ADDRESS:
         service, fields = "AmazonVPC", {"group": "VPCPublicIPv4Address"}
-    filters = [
-        {"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in {**fields, "regionCode": region}.items()
-    ]
+    fields["regionCode"] = region
+    filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
     pages = pricing.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters)
     products = [json.loads(product) for page in pages for product in page["PriceList"]]
     if what == ADDRESS:  # the list has those that lie idle, too, and whole blocks
-        products = [each for each in products if "InUse" in _usage(each)]
+        facts = [(each, each.get("product", {}).get("attributes", {})) for each in products]
+        products = [each for each, known in facts if "InUse" in str(known.get("usagetype", ""))]
     unit = "GB-Mo" if what == DISK else "Hrs"
     amounts = {usd for product in products for usd in _amounts(product, unit) if usd > 0}
     if len(amounts) != 1:
         return None
     date = max(str(product.get("publicationDate", "of unknown date"))[:10] for product in products)
     return Price(amounts.pop(), f"AWS price list, {date}")
-
-
-def _usage(product: Mapping[str, Any]) -> str:
-    return str(product.get("product", {}).get("attributes", {}).get("usagetype", ""))
 
 
 def _amounts(product: Mapping[str, Any], unit: str) -> list[float]:

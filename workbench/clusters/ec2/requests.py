@@ -1,18 +1,17 @@
 """What is asked of EC2, as plain data: the call that starts machines, their tags, and who may talk to whom."""
 
-from __future__ import annotations
-
 import ipaddress
-import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+from workbench.clusters.ec2.prices import STANDARD, bursts
+from workbench.clusters.ec2.settings import Ec2Settings
 
 CLUSTER, LAUNCH, PART = (f"straggler-workbench:{word}" for word in ("cluster", "launch", "part"))
 """Names of the tags: whose cluster a thing belongs to, which launch made it, which part of the fleet it is."""
 HEAD = "head"
-STANDARD: Literal["standard"] = "standard"
-"""Out of CPU credits, a machine gets slow, not dear: a source of stragglers, so it is on record."""
 _STARTED = ["instance", "volume", "network-interface"]  # what one call makes
+_METADATA = {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutResponseHopLimit": 1}
 
 
 @dataclass(frozen=True)
@@ -28,17 +27,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Order:
-    """What to start. `launch`: who starts them, as a tag; `disk`: GB each; no `subnet`: the default one."""
+    """What to start. `launch`: who starts them, as a tag; `wanted`: what the machines are to be."""
 
     tag: str
     launch: str
     parts: tuple[Part, ...]
-    image: str
-    ssh_from: str
     public_key: str
-    disk: int
-    spot: bool = False
-    subnet: str | None = None
+    wanted: Ec2Settings
 
     @property
     def label(self) -> str:
@@ -61,24 +56,17 @@ def tagged(order: Order, *sorts: str, part: str = "") -> list[dict[str, Any]]:
 
 def start(order: Order, part: Part, subnet: str, group: str, root: str) -> dict[str, Any]:
     """The call that starts all machines of a part, or none; `root` names the image's root disk."""
-    spot = order.spot and part.name != HEAD
+    spot = order.wanted.spot and part.name != HEAD
+    disk = {"VolumeSize": order.wanted.disk, "VolumeType": "gp3", "DeleteOnTermination": True}
+    sorts = [*_STARTED, *["spot-instances-request"] * spot]
     call = {
-        "ImageId": order.image,
-        "InstanceType": part.type,
-        "MinCount": part.count,
-        "MaxCount": part.count,
-        "ClientToken": part.token,
-        "KeyName": order.label,
-        "UserData": part.user_data,
+        **{"ImageId": order.wanted.image, "InstanceType": part.type, "UserData": part.user_data},
+        **{"MinCount": part.count, "MaxCount": part.count, "ClientToken": part.token, "KeyName": order.label},
         "InstanceInitiatedShutdownBehavior": "terminate",  # so that powering off ends the bill
-        "MetadataOptions": {
-            "HttpTokens": "required",
-            "HttpEndpoint": "enabled",
-            "HttpPutResponseHopLimit": 1,
-        },
+        "MetadataOptions": _METADATA,
         "NetworkInterfaces": [_port(order, part, subnet, group)],
-        "BlockDeviceMappings": [{"DeviceName": root, "Ebs": _disk(order)}],
-        "TagSpecifications": tagged(order, *_STARTED, *["spot-instances-request"] * spot, part=part.name),
+        "BlockDeviceMappings": [{"DeviceName": root, "Ebs": disk}],
+        "TagSpecifications": tagged(order, *sorts, part=part.name),
     }
     if bursts(part.type):
         call["CreditSpecification"] = {"CpuCredits": STANDARD}
@@ -92,15 +80,11 @@ def start(order: Order, part: Part, subnet: str, group: str, root: str) -> dict[
 
 def _port(order: Order, part: Part, subnet: str, group: str) -> dict[str, Any]:
     """A machine's network interface: only the head can be reached from outside, at an address like the caller's."""
-    six = ipaddress.ip_network(order.ssh_from).version == 6
+    six = ipaddress.ip_network(order.wanted.ssh_from).version == 6
     public: dict[str, Any] = {"AssociatePublicIpAddress": part.name == HEAD and not six}
     if part.name == HEAD and six:
         public["Ipv6AddressCount"] = 1
     return {"DeviceIndex": 0, "SubnetId": subnet, "Groups": [group], "DeleteOnTermination": True, **public}
-
-
-def _disk(order: Order) -> dict[str, Any]:
-    return {"VolumeSize": order.disk, "VolumeType": "gp3", "DeleteOnTermination": True}
 
 
 def rules(group: str, ssh_from: str) -> list[dict[str, Any]]:
@@ -115,23 +99,9 @@ def rules(group: str, ssh_from: str) -> list[dict[str, Any]]:
 def plain(rule: dict[str, Any]) -> tuple[Any, ...]:
     """What a rule says, whatever else EC2 tells with it; equal rules give equal answers."""
     sources = [*rule.get("IpRanges", []), *rule.get("Ipv6Ranges", []), *rule.get("UserIdGroupPairs", [])]
-    who = {each.get("CidrIp") or each.get("CidrIpv6") or each.get("GroupId") for each in sources}
-    return (
-        rule["IpProtocol"],
-        rule.get("FromPort"),
-        rule.get("ToPort"),
-        frozenset(who),
-        len(rule.get("PrefixListIds", [])),
-    )
-
-
-def bursts(kind: str) -> bool:
-    """Does this type of machine live on CPU credits?
-
-    >>> bursts("t2.micro"), bursts("t4g.small"), bursts("trn1.2xlarge"), bursts("c7i.large")
-    (True, True, False, False)
-    """
-    return re.match(r"t\d", kind) is not None
+    who = frozenset(each.get("CidrIp") or each.get("CidrIpv6") or each.get("GroupId") for each in sources)
+    lists = len(rule.get("PrefixListIds", []))
+    return rule["IpProtocol"], rule.get("FromPort"), rule.get("ToPort"), who, lists
 
 
 def tags(machine: dict[str, Any]) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """What a user says about machines on EC2, checked before anything is asked of AWS; and what such machines cost."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections import Counter
@@ -11,8 +9,7 @@ from pydantic import AfterValidator, model_validator
 
 from workbench.base.settings import setting, unknown_name
 from workbench.clusters.base import Cluster, Word
-from workbench.clusters.ec2.prices import Bill, prices
-from workbench.clusters.ec2.requests import STANDARD, bursts
+from workbench.clusters.ec2.prices import STANDARD, Bill, bursts, prices
 
 # The papers' fleets. Paper 1's master was a t2.micro too; its 1 GiB does not hold 156 connections and a run.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -43,15 +40,19 @@ def _one_address(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}; write your own address, such as 203.0.113.7/32") from None
     if network.num_addresses > 1:
-        raise ValueError(
-            f"{text!r}: lets {network.num_addresses} addresses in; write your own only, with /32 or /128"
-        )
+        many = f"lets {network.num_addresses} addresses in"
+        raise ValueError(f"{text!r}: {many}; write your own only, with /32 or /128")
     if network.is_unspecified or network.is_loopback or network.is_multicast:
         raise ValueError(f"{text!r}: is nobody's address on the internet; write your own")
     return str(network)
 
 
 Kind = Annotated[str, _matching(r"[a-z0-9-]+\.[a-z0-9-]+", "t2.micro")]
+Image = Annotated[str, _matching(r"ami-[0-9a-f]{8,17}", "ami-0123456789abcdef0")]
+Subnet = Annotated[str, _matching(r"subnet-[0-9a-f]{8,17}", "subnet-0123456789abcdef0")]
+User = Annotated[str, _matching(r"[a-z_][a-z0-9_-]*", "admin")]
+Owner = Annotated[str, _matching(r"[a-z0-9-]{1,40}|", "ada")]
+Address = Annotated[str, AfterValidator(_one_address)]
 
 
 class Ec2Settings(Cluster):
@@ -62,19 +63,17 @@ class Ec2Settings(Cluster):
     worker_type: Kind = setting(..., "type of the workers' machines")
     head_type: Kind = setting(..., "type of the master's machine")
     region: Annotated[str, _matching(r"[a-z]{2}(-[a-z]+)+-\d", "us-east-1")] = setting(..., "where")
-    image: Annotated[str, _matching(r"ami-[0-9a-f]{8,17}", "ami-0123456789abcdef0")] = setting(
+    image: Image = setting(
         ..., "the machines' image, with Python and the packages; docs/ec2.md says how to make it"
     )
-    ssh_from: Annotated[str, AfterValidator(_one_address)] = setting(
-        ..., "your own address: alone it may use ssh"
-    )
+    ssh_from: Address = setting(..., "your own address: alone it may use ssh")
     hours: float = setting(..., "after which the machines end themselves", "h", gt=0, le=168)
     disk: int = setting(16, "each machine's disk", "GB", ge=1, le=1000)
     prices: dict[str, float] = setting(
         {},
         "$ per hour by type of machine and of a public `address`, $ per GB and month of `disk`; others are looked up",
     )
-    subnet: Annotated[str, _matching(r"subnet-[0-9a-f]{8,17}", "subnet-0123456789abcdef0")] | None = setting(
+    subnet: Subnet | None = setting(
         None, "where the machines are; by default the region's default one in its first zone"
     )
     spot: bool = setting(False, "spot machines as workers: cheaper, and AWS may take them away in a run")
@@ -82,13 +81,9 @@ class Ec2Settings(Cluster):
         STANDARD,
         "of machines such as t2 and t3: without any they get slow, not dear, and straggle; nothing else",
     )
-    user: Annotated[str, _matching(r"[a-z_][a-z0-9_-]*", "admin")] = setting(
-        "admin", "login name in the image"
-    )
+    user: User = setting("admin", "login name in the image")
     python: Word = setting("/opt/workbench/bin/python", "the Python in the image that has the packages")
-    owner: Annotated[str, _matching(r"[a-z0-9-]{1,40}|", "ada")] = setting(
-        "", "whose machines they are, for their tags; by default your login name here"
-    )
+    owner: Owner = setting("", "whose machines they are, for their tags; by default your login name here")
 
     @model_validator(mode="before")
     @classmethod
@@ -105,9 +100,8 @@ class Ec2Settings(Cluster):
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}|", self.name):
             raise ValueError(f"name = {self.name!r}: use lower-case letters, digits and hyphens (40 at most)")
         if self.price is not None:
-            raise ValueError(
-                f"price = {self.price}: machines differ; write prices: {{{self.worker_type}: ...}}"
-            )
+            example = f"{{{self.worker_type}: ...}}"
+            raise ValueError(f"price = {self.price}: machines differ; write prices: {example}")
         if bad := {what: usd for what, usd in self.prices.items() if usd < 0}:
             raise ValueError(f"prices = {bad}: a price is not negative")
         return self

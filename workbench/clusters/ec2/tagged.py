@@ -5,8 +5,6 @@ tag is ended, and nothing else is looked at. Every machine is in one security gr
 cannot be deleted: once it is gone, no machine is left, not even one that a broken call never told about.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -22,33 +20,23 @@ PAGE = 500  # answers on a page
 PAUSE = 5.0  # s between two looks
 PATIENCE = 900.0  # s for machines to end
 Machine = dict[str, Any]  # in EC2's own words
+_HOPELESS = {"UnauthorizedOperation", "OperationNotPermitted"}  # where it is not worth while to wait
 
-# What a cluster leaves besides machines: what lists it, under which key, what identifies one, what deletes one.
+# What a cluster leaves besides machines: EC2's word for it, under which key it is listed, what identifies one.
 _LEFTOVERS = {
-    "volume": ("describe_volumes", "Volumes", "VolumeId", "delete_volume"),
-    "interface": (
-        "describe_network_interfaces",
-        "NetworkInterfaces",
-        "NetworkInterfaceId",
-        "delete_network_interface",
-    ),
-    "security group": ("describe_security_groups", "SecurityGroups", "GroupId", "delete_security_group"),
-    "key pair": ("describe_key_pairs", "KeyPairs", "KeyName", "delete_key_pair"),
+    "volume": ("volume", "Volumes", "VolumeId"),
+    "interface": ("network_interface", "NetworkInterfaces", "NetworkInterfaceId"),
+    "security group": ("security_group", "SecurityGroups", "GroupId"),
+    "key pair": ("key_pair", "KeyPairs", "KeyName"),
 }
 
 
 class Tagged:
     """Machines of one cluster, in one region, and what came with them.
 
-    Parameters
-    ----------
-    tag
-        Whose cluster it is, and its name: what carries this tag belongs to it.
-    region
-        Where. Credentials come out of AWS's ordinary chain, and go nowhere else.
+    `tag`: whose cluster it is, and its name; what carries this tag belongs to it. Credentials come out of AWS's
+    ordinary chain, and go nowhere else.
 
-    Examples
-    --------
     >>> Tagged("ada/lab", "eu-central-1")
     <machines tagged straggler-workbench:cluster=ada/lab in eu-central-1>
     """
@@ -64,8 +52,6 @@ class Tagged:
         """The connection, made when it is first needed."""
         return client("ec2", self.region)
 
-    # ---------------------------------------------------------------- what there is
-
     def machines(self, ended: bool = False) -> list[Machine]:
         """All machines, by part and place in it; `ended`: those too that are gone and not forgotten yet."""
         with spoken():
@@ -78,11 +64,10 @@ class Tagged:
         found = {"machine": [m["InstanceId"] for m in self.machines()]}
         with spoken():
             spot = self._all("describe_spot_instance_requests", "SpotInstanceRequests")
-            found["spot request"] = [
-                s["SpotInstanceRequestId"] for s in spot if s["State"] in ("open", "active")
-            ]
-            for sort, (operation, key, identity, _) in _LEFTOVERS.items():
-                found[sort] = [each[identity] for each in self._all(operation, key)]
+            alive = [each for each in spot if each["State"] in ("open", "active")]
+            found["spot request"] = [each["SpotInstanceRequestId"] for each in alive]
+            for sort, (word, key, identity) in _LEFTOVERS.items():
+                found[sort] = [each[identity] for each in self._all(f"describe_{word}s", key)]
         return {sort: ids for sort, ids in found.items() if ids}
 
     def _all(self, operation: str, key: str) -> list[dict[str, Any]]:
@@ -92,8 +77,6 @@ class Tagged:
             return list(getattr(self.ec2, operation)(**only)[key])
         pages = self.ec2.get_paginator(operation).paginate(**only, PaginationConfig={"PageSize": PAGE})
         return [each for page in pages for each in page[key]]
-
-    # ---------------------------------------------------------------- end
 
     def down(self, said: Said = quiet) -> int:
         """End everything that carries the cluster's tag, wait until it is gone; returns how many machines there were.
@@ -109,10 +92,9 @@ class Tagged:
                 said("ending machines", most - alive, most)
                 with spoken():
                     refused = self._strike(left)
-                if time.monotonic() > end or not _may_yet(refused):
-                    raise ClusterError(
-                        f"{self!r}: STILL THERE, and perhaps costing money: {_listed(left, refused)}"
-                    )
+                if time.monotonic() > end or not _HOPELESS.isdisjoint(refused.values()):
+                    things = _listed(left, refused)
+                    raise ClusterError(f"{self!r}: STILL THERE, and perhaps costing money: {things}")
             else:
                 looks -= 1
             if looks:
@@ -126,14 +108,12 @@ class Tagged:
         for ids in slices(left.get("machine", []), AT_ONCE):
             deeds.append(("machines", partial(ec2.terminate_instances, InstanceIds=ids)))
         for ids in slices(left.get("spot request", []), AT_ONCE):
-            deeds.append(
-                ("spot requests", partial(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=ids))
-            )
+            cancel = partial(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=ids)
+            deeds.append(("spot requests", cancel))
         if "machine" not in left:  # machines hold on to the rest
-            for sort, (_, _, identity, delete) in _LEFTOVERS.items():
-                deeds += [
-                    (each, partial(getattr(ec2, delete), **{identity: each})) for each in left.get(sort, [])
-                ]
+            for sort, (word, _, identity) in _LEFTOVERS.items():
+                delete = getattr(ec2, f"delete_{word}")
+                deeds += [(each, partial(delete, **{identity: each})) for each in left.get(sort, [])]
         return {what: why for what, do in deeds if (why := self._refusal(do))}
 
     def _refusal(self, do: Callable[[], Any]) -> str:
@@ -145,13 +125,7 @@ class Tagged:
         return ""
 
 
-def _may_yet(refused: dict[str, str]) -> bool:
-    """Is it worth while to wait?"""
-    return not {"UnauthorizedOperation", "OperationNotPermitted"} & set(refused.values())
-
-
 def _listed(left: dict[str, list[str]], refused: dict[str, str]) -> str:
-    things = "; ".join(
-        f"{sort} {', '.join(ids[:5])}{' ...' * (len(ids) > 5)} ({len(ids)})" for sort, ids in left.items()
-    )
+    some = {sort: ", ".join(ids[:5]) + " ..." * (len(ids) > 5) for sort, ids in left.items()}
+    things = "; ".join(f"{sort} {some[sort]} ({len(ids)})" for sort, ids in left.items())
     return things + "".join(f"; {what}: {why}" for what, why in refused.items())

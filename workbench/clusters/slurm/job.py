@@ -3,8 +3,6 @@
 Tried with Slurm 22.05; the fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE CODES).
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence
@@ -91,56 +89,34 @@ def script(wish: Wish) -> str:
     exec python3 -m this
     <BLANKLINE>
     """
-    options = {
-        "job-name": wish.name,
-        "partition": wish.partition,
-        "account": wish.account,
-        "nodes": wish.nodes,
-        "ntasks-per-node": wish.tasks,
-        "time": wish.time,
-        "output": f"{wish.folder}/log.txt",
-        "open-mode": "append",
-    }
+    options = {"job-name": wish.name, "partition": wish.partition, "account": wish.account}
+    options |= {"nodes": str(wish.nodes), "ntasks-per-node": str(wish.tasks), "time": wish.time}
+    options |= {"output": f"{wish.folder}/log.txt", "open-mode": "append"}
     lines = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    lines += ["--no-requeue", *wish.directives]
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            *(f"#SBATCH {line}" for line in lines),
-            "set -euo pipefail",
-            *_loading(wish.modules),
-            *([f"export PYTHONPATH={shlex.quote(wish.path)}${{PYTHONPATH:+:$PYTHONPATH}}"] * bool(wish.path)),
-            f"exec {shlex.join(wish.command)}",
-            "",
-        ]
-    )
+    lines = [f"#SBATCH {line}" for line in (*lines, "--no-requeue", *wish.directives)]
+    lines = ["#!/bin/bash", *lines, "set -euo pipefail", *_loading(wish.modules)]
+    if wish.path:
+        lines.append(f"export PYTHONPATH={shlex.quote(wish.path)}${{PYTHONPATH:+:$PYTHONPATH}}")
+    return "\n".join([*lines, f"exec {shlex.join(wish.command)}", ""])
 
 
 def _loading(modules: Sequence[str]) -> list[str]:
     """Lines that load modules: files of the system that define `module` may use variables that are not set."""
     if not modules:
         return []
-    return [
-        "set +eu",
-        "type module >/dev/null 2>&1 || source /etc/profile",
-        "set -e",
-        *(f"module load {shlex.quote(name)}" for name in modules),
-        "set -u",
-    ]
+    loads = [f"module load {shlex.quote(name)}" for name in modules]
+    return ["set +eu", "type module >/dev/null 2>&1 || source /etc/profile", "set -e", *loads, "set -u"]
 
 
 def check_directive(text: str) -> str:
     """A further line for sbatch, as it is; raises ValueError with a reason for one that cannot be."""
     if not re.fullmatch(r"--[a-z][a-z0-9-]*([= ][^\x00-\x1f\x7f#]+)?", text):
-        raise ValueError(
-            f"{text!r}: write one option of sbatch, in one line that begins with --, e.g. '--qos=high'"
-        )
+        wanted = "write one option of sbatch, in one line that begins with --, e.g. '--qos=high'"
+        raise ValueError(f"{text!r}: {wanted}")
     name = re.split("[= ]", text[2:])[0]
-    ours = [own for own in OURS if own.startswith(name)]
-    if ours:
-        raise ValueError(
-            f"{text!r}: --{ours[0]} is set by the workbench; use the cluster's fields, or leave it"
-        )
+    if ours := [own for own in OURS if own.startswith(name)]:
+        why = f"--{ours[0]} is set by the workbench; use the cluster's fields, or leave it"
+        raise ValueError(f"{text!r}: {why}")
     return text
 
 
@@ -214,16 +190,10 @@ def queue(text: str) -> list[Job]:
 
 
 def _job(number: str, state: str, why: str, left: str, used: str, *more: str) -> Job:
-    nodes, cores, names, start = more
-    known = "" if start in ("N/A", "Unknown") else start
+    nodes, cores = (int(text) if text.isdigit() else 0 for text in more[:2])
+    names, start = more[2], "" if more[3] in ("N/A", "Unknown") else more[3]
     reason = "" if why == "None" else why
-    return Job(
-        number, state, reason, seconds(left), seconds(used), _count(nodes), _count(cores), names, known
-    )
-
-
-def _count(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return Job(number, state, reason, seconds(left), seconds(used), nodes, cores, names, start)
 
 
 def submitted(text: str) -> str | None:
@@ -244,7 +214,6 @@ def refusal(text: str, fields: dict[str, object]) -> SettingError:
     for pattern, field in REFUSALS:
         for line in lines:
             if re.search(pattern, line, re.IGNORECASE):
-                return SettingError(
-                    f"{field} = {fields.get(field)!r}: Slurm refuses the job ({line.lower()[:200]})"
-                )
+                where = f"{field} = {fields.get(field)!r}"
+                return SettingError(f"{where}: Slurm refuses the job ({line.lower()[:200]})")
     return SettingError(f"Slurm refuses the job ({said[:200]})")

@@ -1,7 +1,5 @@
 """What is done on a machine that takes jobs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
@@ -11,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from typing_extensions import override
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
@@ -41,12 +41,12 @@ class Login(Site):
 
     cluster: SlurmSettings
 
+    @override
     def open(self, ranks: int, said: Said = quiet) -> SlurmPool:
-        """Submit a job; see `Site.open`. Raises `SettingError` for what Slurm refuses."""
         return open_job(self.cluster, ranks)
 
+    @override
     def holder(self, words: dict[str, Any], home: Path) -> SlurmPool:
-        """The job, found by its number."""
         settings = self.cluster.model_dump(mode="json")
         return SlurmPool(settings, Path(words["pool"]), 0, ticket=ticket(str(words["job"])))
 
@@ -72,9 +72,8 @@ class Login(Site):
         for path in self.cluster.pools.glob(f"*/{NUMBER}"):
             if look_up(path.read_text()).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
-        if (
-            os.environ.get("XDG_CACHE_HOME") == self.cluster.folder
-        ):  # asked from elsewhere, which has brought things
+        # Asked from elsewhere, which has brought things?
+        if os.environ.get("XDG_CACHE_HOME") == self.cluster.folder:
             Host().do_clear(b"")
 
     def check(self, said: Said = quiet) -> list[Finding]:
@@ -106,8 +105,8 @@ class Login(Site):
             codes = {path.stem: int(path.read_text()) for path in sorted(folder.glob("*.code"))}
             if not codes:
                 raise ClusterError(f"{job.job().ending()}: {last_line(PoolFolder(folder))}")
-            outputs = {node: (folder / f"{node}.out").read_text(errors="replace") for node in codes}
-            return {node: (code, outputs[node]) for node, code in codes.items()}
+            said_by = {node: (folder / f"{node}.out").read_text(errors="replace") for node in codes}
+            return {node: (code, said_by[node]) for node, code in codes.items()}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,12 +1,11 @@
 """Ranks inside a Slurm job."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from workbench.launch.head.pools import FolderPool, make_folder
 from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import here, is_alive
 from workbench.launch.reports import Said, quiet
+from workbench.launch.site import Holder
 from workbench.launch.task import Task
 from workbench.trace.layout import ENDED
 
@@ -47,8 +47,8 @@ class SlurmPool(FolderPool):
     def wait(self, seconds: float) -> bool:
         return self.ticket.await_end(seconds)
 
+    @override
     def kill(self) -> None:
-        """See `FolderPool.kill`; raises `ClusterError` unless squeue says that the job has gone."""
         self.ticket.cancel(CANCELLING)
 
     def close(self) -> None:
@@ -58,9 +58,10 @@ class SlurmPool(FolderPool):
         super().close()
 
     @override
-    def submit(self, task: Task, said: Said = quiet) -> None:
-        super().submit(task, said)
+    def submit(self, task: Task, said: Said = quiet) -> Holder:
+        holder = super().submit(task, said)
         (self.folder / RUN).write_text(task.folder)
+        return holder
 
     def leave(self) -> None:
         """See `FolderPool.leave`: a job that has a run goes on with it; another gives its nodes back."""
@@ -133,16 +134,15 @@ def open_job(cluster: SlurmSettings, ranks: int) -> SlurmPool:
     cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
     sweep(cluster.pools)
     free(cluster.pools)
-    folder = make_folder(
-        nodes * tasks,
-        lambda pool: cluster.mpiexec(nodes * tasks, tasks, pool),
-        owner=None,
-        keep=60.0 * cluster.idle,
-        within=cluster.pools,
-        mark=cluster.mark,
-        by=here(),
-        environment=mpiexec.settings("self,sm,tcp") | {n: os.environ[n] for n in CACHES if n in os.environ},
-    )
+    more: dict[str, Any] = {
+        "keep": 60.0 * cluster.idle,
+        "within": cluster.pools,
+        "mark": cluster.mark,
+        "by": here(),
+    }
+    caches = {name: os.environ[name] for name in CACHES if name in os.environ}
+    more["environment"] = mpiexec.settings("self,sm,tcp") | caches
+    folder = make_folder(nodes * tasks, partial(cluster.mpiexec, nodes * tasks, tasks), None, **more)
     try:
         number = numbered(submit(cluster, folder, cluster.wish(ranks, folder)))
     except BaseException:

@@ -1,13 +1,12 @@
 """Calls of Slurm's commands, and the patience between them."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import subprocess
 import time
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.clusters.slurm.job import COLUMNS, Job, queue
@@ -34,16 +33,9 @@ def call(*command: str) -> str:
     secrets nor settings of the caller.
     """
     kept = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C.UTF-8"}
-    try:
-        done = subprocess.run(
-            command,
-            env=kept,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            start_new_session=True,  # Ctrl-C is not for it
-        )
+    how: Any = {"env": kept, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    try:  # a session of its own: Ctrl-C is not for it
+        done = subprocess.run(command, **how, timeout=PATIENCE, start_new_session=True)
     except FileNotFoundError:
         raise ClusterError(
             f"{command[0]}: not found on this machine; start runs on the cluster's login host, or name that as login"

@@ -1,7 +1,5 @@
 """What a user says about a cluster with Slurm's queue, and the job that follows from it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -18,14 +16,11 @@ from workbench.clusters.ssh import Ssh
 from workbench.launch.gateway import Gateway
 from workbench.launch.processes import RANKS, SUPERVISOR
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*")
-
 
 def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError(
-            f"{text!r}: use letters, digits and _ . , : + / @ = -, with no hyphen at the beginning"
-        )
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*", text):
+        wanted = "use letters, digits and _ . , : + / @ = -, with no hyphen at the beginning"
+        raise ValueError(f"{text!r}: {wanted}")
     return text
 
 
@@ -38,27 +33,25 @@ def _time(value: object) -> str:
 
 def _shared(text: str) -> str:
     if not text.startswith("/") or re.search(r"[^\w/.,:+@=~-]", text):
-        raise ValueError(
-            f"{text!r}: give an absolute path without blanks, quotes, % or \\ (Slurm reads them its own way)"
-        )
+        wanted = "give an absolute path without blanks, quotes, % or \\ (Slurm reads them its own way)"
+        raise ValueError(f"{text!r}: {wanted}")
     return text.rstrip("/") or "/"
 
 
+Folder = Annotated[str, AfterValidator(_shared)]
+Time = Annotated[str, BeforeValidator(_time)]
 Name = Annotated[str, AfterValidator(_name)]
 Directive = Annotated[str, AfterValidator(check_directive)]
+_SSH = ("identity", "config", "known_hosts")  # how ssh reaches login: fields of `Ssh` as well
 
 
 class SlurmSettings(Cluster):
     """The fields of kind slurm."""
 
-    folder: Annotated[str, AfterValidator(_shared)] = setting(
-        ..., "folder on a file system that all nodes share; jobs meet their users there"
-    )
+    folder: Folder = setting(..., "folder on a file system that all nodes share; jobs meet their users there")
     tasks_per_node: int = setting(..., "ranks on each node, usually its cores", ge=1)
     nodes: int | None = setting(None, "nodes of a job; by default as many as the run needs", ge=1)
-    time: Annotated[str, BeforeValidator(_time)] = setting(
-        "1:00:00", "a job's longest life: 90 (minutes), 1:30:00"
-    )
+    time: Time = setting("1:00:00", "a job's longest life: 90 (minutes), 1:30:00")
     partition: Name | None = setting(None, "partition; by default Slurm's own choice")
     account: Name | None = setting(None, "account that pays; by default the user's own")
     modules: tuple[Name, ...] = setting((), "modules that the job loads first")
@@ -80,19 +73,13 @@ class SlurmSettings(Cluster):
         if self.login is None:
             return self
         found = self.head.located(folder)
-        return self.replace(identity=found.identity, config=found.config, known_hosts=found.known_hosts)
+        return self.replace(**{name: getattr(found, name) for name in _SSH})
 
     @property
     def head(self) -> Ssh:
         """The login host, as a cluster of one."""
-        return Ssh(
-            name=self.name,
-            hosts=(self.login,),
-            python=self.python or "python3",
-            identity=self.identity,
-            config=self.config,
-            known_hosts=self.known_hosts,
-        )
+        same = {name: getattr(self, name) for name in ("name", *_SSH)}
+        return Ssh(hosts=(self.login,), python=self.python or "python3", **same)
 
     def fits(self, ranks: int, there: int) -> bool:
         """See `Cluster.fits`: a job that is there is better than one that has to queue."""
@@ -110,7 +97,7 @@ class SlurmSettings(Cluster):
 
     def carried(self) -> dict[str, Any]:
         """The settings as they hold on the login host."""
-        return self.model_dump(mode="json") | dict.fromkeys(("login", "identity", "config", "known_hosts"))
+        return self.model_dump(mode="json") | dict.fromkeys(("login", *_SSH))
 
     @property
     def label(self) -> str:
@@ -145,19 +132,13 @@ class SlurmSettings(Cluster):
     def wish(self, ranks: int, folder: Path) -> Wish:
         """The job for so many ranks."""
         nodes, tasks = self.shape(ranks)
-        return Wish(
-            name=self.label,
-            folder=str(folder),
-            command=(self.interpreter, "-m", SUPERVISOR, str(folder)),
-            time=self.time,
-            nodes=nodes,
-            tasks=tasks,
-            partition=self.partition,
-            account=self.account,
-            modules=self.modules,
-            directives=self.directives,
-            path=package_path(),
-        )
+        command = (self.interpreter, "-m", SUPERVISOR, str(folder))
+        same = {n: getattr(self, n) for n in ("time", "partition", "account", "modules", "directives")}
+        root = (
+            Path(__file__).resolve().parents[3]
+        )  # no path is needed where a Python has the package by itself
+        path = "" if root.name in ("site-packages", "dist-packages") else str(root)
+        return Wish(self.label, str(folder), command, nodes=nodes, tasks=tasks, path=path, **same)
 
     @property
     def interpreter(self) -> str:
@@ -172,9 +153,3 @@ class SlurmSettings(Cluster):
             *("--with-ft", "ulfm", "-n", str(ranks), "--map-by", f"ppr:{tasks}:node:oversubscribe"),
             *(self.interpreter, "-m", RANKS, pool),
         ]
-
-
-def package_path() -> str:
-    """Folder of this package if it is none that a Python has by itself."""
-    root = Path(__file__).resolve().parents[3]
-    return "" if root.name in ("site-packages", "dist-packages") else str(root)

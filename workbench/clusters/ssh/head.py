@@ -1,11 +1,9 @@
 """What is done on the head of hosts that are reached by ssh."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,9 @@ from typing_extensions import override
 
 from workbench.base.errors import ClusterError
 from workbench.clusters.ssh.settings import SshSettings
-from workbench.clusters.ssh.survey import Facts, survey
+from workbench.clusters.ssh.survey import survey
 from workbench.launch import mpiexec
+from workbench.launch.gateway import Connection
 from workbench.launch.head.fleet import Fleet, SpreadPool
 from workbench.launch.head.pools import Supervised, make_folder, supervised, sweep
 from workbench.launch.hosts.host import Host
@@ -38,22 +37,18 @@ class Head(Site):
         cluster = self.cluster
         return Fleet({member.host: cluster.way(member.host) for member in cluster.others}, cluster.cache)
 
+    @override
     def open(self, ranks: int, said: Said = quiet) -> SpreadPool:
-        """See `Site.open`: once there is nothing wrong with the hosts."""
         cluster = self.cluster
         found, places = survey(cluster, self.fleet, said), cluster.placed(ranks)
         if findings := [*found.findings, *found.room(places)]:
             raise ClusterError(f"{cluster.name}: runs cannot start\n{table(findings)}")
         sweep()
         ways = {host: way for host, way in self.fleet.ways.items() if host in places}
-        folder = make_folder(
-            ranks,
-            lambda pool: self._mpiexec(ranks, cluster.subnet or found.subnets, pool),
-            os.getpid(),
-            mark=cluster.mark,
-            environment=mpiexec.settings("self,sm,tcp"),
-            ways=[{"gateway": way.words(), "cache": cluster.cache} for way in ways.values()],
-        )
+        more: dict[str, Any] = {"environment": mpiexec.settings("self,sm,tcp"), "mark": cluster.mark}
+        more["ways"] = [{"gateway": way.words(), "cache": cluster.cache} for way in ways.values()]
+        command = partial(self._mpiexec, ranks, cluster.subnet or found.subnets)
+        folder = make_folder(ranks, command, os.getpid(), **more)
         # A line a rank: mpiexec then has as much room as it needs, and puts each where it is told to.
         lines = ["localhost" if host == cluster.first else host.rpartition("@")[2] for host in places]
         (folder / HOSTFILE).write_text("".join(f"{line}\n" for line in lines))
@@ -82,30 +77,32 @@ class Head(Site):
             *(cluster.python, "-c", START, cluster.package.key, RANKS, pool),
         ]
 
+    @override
     def holder(self, words: dict[str, Any], home: Path) -> Supervised:
-        """The supervisor, found by its process."""
-        return Supervised(int(words["supervisor"]))
+        return Supervised(words)
 
+    @override
     def check(self, said: Said = quiet) -> list[Finding]:
-        """Is each host reached, and is everything there what it is on the head?"""
         return survey(self.cluster, self.fleet, said).findings
 
     def status(self, said: Said = quiet) -> Status:
         """Each host and how many ranks of ours it has."""
         here, mark = Host(), self.cluster.mark
-        answers = self.fleet.visit(
-            lambda link: (link.ask("facts")[0], link.ask("ranks", pool=mark)[0]), said, "asking hosts"
-        )
-        mine = here.do_facts(b""), here.do_ranks(b"", mark)
-        rows = [self._state(host, answer) for host, answer in {self.cluster.first: mine, **answers}.items()]
-        return Status(tuple(rows))
 
-    def _state(self, host: str, answer: tuple[Facts, dict[str, Any]] | ClusterError) -> HostState:
-        if isinstance(answer, ClusterError):
-            why = unreached(host, str(answer)).found
-            return HostState(host, "unreached", note=why)
-        facts, ranks = answer
-        return HostState(host, "up", ranks["ranks"], facts["cores"], facts["free"], facts["name"])
+        def ask(link: Connection) -> tuple[Any, Any]:
+            return link.ask("facts")[0], link.ask("ranks", pool=mark)[0]
+
+        answers = self.fleet.visit(ask, said, "asking hosts")
+        mine, rows = (here.do_facts(b""), here.do_ranks(b"", mark)), []
+        for host, answer in {self.cluster.first: mine, **answers}.items():
+            if isinstance(answer, ClusterError):
+                rows.append(HostState(host, "unreached", note=unreached(host, str(answer)).found))
+            else:
+                facts, ranks = answer
+                rows.append(
+                    HostState(host, "up", ranks["ranks"], facts["cores"], facts["free"], facts["name"])
+                )
+        return Status(tuple(rows))
 
     def down(self, said: Said = quiet) -> None:
         """End our processes on all hosts, then take away what was brought there."""

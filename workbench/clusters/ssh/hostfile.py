@@ -1,7 +1,5 @@
 """Host files as Open MPI has them: a name a line, with ``slots=4`` or ``slots 4`` behind it; ``#`` begins a comment."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,9 +3,6 @@
 It gets a configuration file whose first words are strict, then the user's own.
 """
 
-from __future__ import annotations
-
-import hashlib
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +10,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, field_validator, model_validator
 
-from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, Settings, setting, user_path
-from workbench.clusters.base import Cluster, HostName, Word
+from workbench.clusters.base import Cluster, HostName, Word, placed
 from workbench.clusters.ssh import hostfile
 from workbench.launch.gateway import Gateway
 from workbench.launch.package import Package, packed
@@ -107,13 +103,9 @@ class SshSettings(Cluster):
         if self.known_hosts is None and beside.is_file():
             changes["known_hosts"] = str(beside)
         if self.hostfile is not None:
-            changes |= {
-                "hosts": hostfile.read(folder / user_path(self.hostfile, "hostfile")),
-                "hostfile": None,
-            }
+            changes["hosts"] = hostfile.read(folder / user_path(self.hostfile, "hostfile"))
+            changes["hostfile"] = None
         return self.replace(**changes) if changes else self
-
-    # ---------------------------------------------------------------- where things are
 
     @property
     def first(self) -> str:
@@ -147,37 +139,19 @@ class SshSettings(Cluster):
 
     def ssh_config(self) -> Path:
         """The configuration file for ssh, written if it is not there; the first value of each setting counts."""
-        from platformdirs import user_cache_path
-
-        folder = user_cache_path("straggler-workbench") / "clusters"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        text = self._strict() + f"Include {_quoted(self.config or '~/.ssh/config')}\n"
-        path = folder / f"ssh-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        if not path.exists():
-            with atomic_write(path, "w") as out:
-                out.write(text)
-        return path
-
-    def _strict(self) -> str:
-        """What counts before the user's own settings."""
-        settings = {
-            "BatchMode": "yes",  # never ask
-            "StrictHostKeyChecking": "yes",
-            "UpdateHostKeys": "no",
-            "ConnectTimeout": str(max(int(self.timeout), 1)),
-            "ServerAliveInterval": ALIVE[0],
-            "ServerAliveCountMax": ALIVE[1],
-            "ClearAllForwardings": "yes",
-            "ForwardAgent": "no",
-            "LogLevel": "ERROR",
-            **({"User": self.user} if self.user else {}),
-            **({"Port": str(self.port)} if self.port else {}),
-        }
+        lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]  # the first: never ask
+        lines += [f"ConnectTimeout {max(int(self.timeout), 1)}", f"ServerAliveInterval {ALIVE[0]}"]
+        lines += [f"ServerAliveCountMax {ALIVE[1]}", "ClearAllForwardings yes", "ForwardAgent no"]
+        lines += ["LogLevel ERROR"]
+        lines += [f"User {self.user}"] * bool(self.user) + [f"Port {self.port}"] * bool(self.port)
         if self.known_hosts is not None:
-            settings |= {"UserKnownHostsFile": _quoted(self.known_hosts), "GlobalKnownHostsFile": "/dev/null"}
+            lines += [f"UserKnownHostsFile {_quoted(self.known_hosts)}", "GlobalKnownHostsFile /dev/null"]
         if self.identity is not None:
-            settings |= {"IdentityFile": _quoted(self.identity), "IdentitiesOnly": "yes"}
-        return "".join(f"{name} {value}\n" for name, value in settings.items())
+            lines += [f"IdentityFile {_quoted(self.identity)}", "IdentitiesOnly yes"]
+        lines.append(
+            f"Include {_quoted(self.config or '~/.ssh/config')}"
+        )  # what is above counts before the user's
+        return placed("ssh", "".join(f"{line}\n" for line in lines))
 
     def files(self) -> dict[str, str]:
         """What the head has to have besides the settings."""

@@ -1,7 +1,5 @@
 """A look at all hosts of a cluster at the same time: what is wrong where, and what runs need to know of them."""
 
-from __future__ import annotations
-
 import ipaddress
 import time
 from collections import Counter
@@ -44,11 +42,8 @@ class Survey:
             need, free = ranks * MEGABYTES_PER_RANK / 1024, float(self.facts[host]["free"])
             if need > free:
                 fit = int(free * 1024 // MEGABYTES_PER_RANK)
-                found.append(
-                    Finding(
-                        host, "memory", f"{free:.1f} GiB free", f"{need:.1f} GiB for {ranks} ranks; {fit} fit"
-                    )
-                )
+                wanted = f"{need:.1f} GiB for {ranks} ranks; {fit} fit"
+                found.append(Finding(host, "memory", f"{free:.1f} GiB free", wanted))
         return found
 
 
@@ -96,12 +91,9 @@ def _wrong(host: str, facts: Facts, head: Facts) -> list[Finding]:
 
 def _twice(facts: dict[str, Facts]) -> list[Finding]:
     """Hosts with the same name for themselves: ranks could not tell them apart."""
-    counts = Counter(known["name"] for known in facts.values())
-    return [
-        Finding(host, "name", known["name"], "a host name of its own, and each host named once")
-        for host, known in facts.items()
-        if counts[known["name"]] > 1
-    ]
+    names = {host: known["name"] for host, known in facts.items()}
+    counts, wanted = Counter(names.values()), "a host name of its own, and each host named once"
+    return [Finding(host, "name", name, wanted) for host, name in names.items() if counts[name] > 1]
 
 
 def _reached(facts: Facts) -> list[str]:

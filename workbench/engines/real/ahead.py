@@ -7,8 +7,6 @@ If a newer model reaches the leaf before that time, it would have given its work
 the work as abandoned, and its parent, who knows when the model is there, takes the answer for one that was never sent.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 

@@ -6,8 +6,6 @@ microseconds, and says whether a message has come or a word of rank 0. Ranks on 
 peers looks again and again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -3,8 +3,6 @@
 A word is a JSON object, followed perhaps by bytes. It travels on a communicator of its own, whatever its length.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -18,10 +16,12 @@ TAG = 2
 
 
 class Control:
-    """The channel of one rank; it never blocks."""
+    """The channel of one rank of a world; it never blocks. All ranks of the world make theirs at the same time."""
 
-    def __init__(self, comm: MPI.Intracomm, bell: Bell | None = None) -> None:
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+    def __init__(self, world: MPI.Intracomm, bell: Bell | None = None) -> None:
+        world.Set_errhandler(MPI.ERRORS_RETURN)
+        self.world, self.comm, self.rank, self.size = world, world.Dup(), world.rank, world.size
+        self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.bell = bell or Bell()
         self.dead: set[int] = set()
         self._out: list[tuple[MPI.Request, Any]] = []

@@ -3,8 +3,6 @@
 Pieces end at part borders that depend on the plan alone, so that the same work gives the same bits every time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise
@@ -27,13 +25,7 @@ class Learner(Numbers):
     """One rank's arithmetic; a committer also owns the model and the optimiser's state."""
 
     def __init__(
-        self,
-        plan: Plan,
-        problem: Problem,
-        optimiser: Optimiser,
-        seed: int,
-        model: Array,
-        state: State,
+        self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int, model: Array, state: State
     ) -> None:
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
         self.model, self.state = model, state
@@ -66,7 +58,11 @@ class Learner(Numbers):
         samples = np.cumsum(self.plan.sizes[work.parts])
         number = (samples - 1) * self.problem.size // PIECE  # of the piece that each part ends in
         cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(work.parts)]
-        return [effect._replace(work=_stretch(work, a, b, self.plan)) for a, b in pairwise(cuts)]
+        return [effect._replace(work=self._stretch(work, slice(a, b))) for a, b in pairwise(cuts)]
+
+    def _stretch(self, work: Work, which: slice) -> Work:
+        parts = work.parts[which]
+        return Work(parts, work.coefficients[..., which], int(self.plan.sizes[parts].sum()))
 
     def steps(self, rank: int, effect: Compute) -> Iterator[Any]:
         """Sums over the first piece, the first two, ..., all of them."""
@@ -92,8 +88,3 @@ class Learner(Numbers):
         self.model, self.state = self.optimiser.update(self.state, self.model, estimate, self.problem, round)
         self.gradient = estimate
         return self.model, residual
-
-
-def _stretch(work: Work, first: int, last: int, plan: Plan) -> Work:
-    parts = work.parts[first:last]
-    return Work(parts, work.coefficients[..., first:last], int(plan.sizes[parts].sum()))

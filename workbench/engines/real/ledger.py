@@ -3,8 +3,6 @@
 Books travel as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -95,12 +93,10 @@ class Ledger:
         seen = np.flatnonzero(table.any(axis=0) | ~np.isnan(self.commits[:, 0]))
         end = int(seen[-1]) + 1 if len(seen) else 0
         counts = {f"count_{name}": row[:end] for name, row in zip(self.counts, table, strict=True)}
-        rounds, senders, reasons = zip(*self.refusals, strict=True) if self.refusals else ((), (), ())
-        refusals = {
-            "refusal_round": np.array(rounds, dtype=np.int64),
-            "refusal_sender": np.array(senders, dtype=np.int64),
-            "refusal_reason": np.array(reasons, dtype=str),
-        }
+        kinds = {"round": np.int64, "sender": np.int64, "reason": str}
+        rows: Any = list(zip(*self.refusals, strict=True)) or [()] * len(kinds)
+        arrays: Any = map(np.array, rows, kinds.values())
+        refusals = dict(zip((f"refusal_{name}" for name in kinds), arrays, strict=True))
         own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[:end]}
         return to_bytes({**own, **counts, **events, **refusals})
 

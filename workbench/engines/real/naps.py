@@ -1,7 +1,5 @@
 """How long ranks sleep between two looks at what has come."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

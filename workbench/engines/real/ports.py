@@ -8,10 +8,9 @@ Of messages that are due at one moment (`SAME`) the sender with the lower drawn 
 then; what comes physically later than it is due is taken as it comes.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from workbench.base.types import Array
@@ -29,10 +28,6 @@ class Parcel(NamedTuple):
     message: Message
     sent: float
     floats: int
-
-
-def _due(parcel: Parcel) -> float:
-    return parcel.at
 
 
 class Delivered(NamedTuple):
@@ -66,7 +61,6 @@ class Port:
         self._serial = 0
 
     def __bool__(self) -> bool:
-        """Is there anything?"""
         return bool(self.queue or self.above or self.current)
 
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
@@ -83,7 +77,7 @@ class Port:
 
     def _place(self, parcel: Parcel) -> int:
         """Where it stands in the queue: behind what is due before, and among what is due with it by the ties."""
-        place = bisect_right(self.queue, parcel.at + SAME, key=_due)
+        place = bisect_right(self.queue, parcel.at + SAME, key=attrgetter("at"))
         while place and self.queue[place - 1].at >= parcel.at - SAME:
             if self._tie(self.queue[place - 1]) <= self._tie(parcel):
                 break

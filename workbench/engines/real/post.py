@@ -6,8 +6,6 @@ is, only the newest of those that follow is kept. At the end every peer gets a l
 over and the communicator can be freed (MPI_Cancel is never used).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys
@@ -142,8 +140,6 @@ class Post:
         self.model_out: dict[int, MPI.Request] = {}  # the model on its way to a peer
         self.model_next: dict[int, tuple[Sheet, int, Words]] = {}  # the newest that waits until then
 
-    # ---------------------------------------------------------------- sending
-
     def send(self, to: Sequence[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
         """Send to each peer; returns at once. `newest`: what is not on its way yet gives way to what is sent later."""
         self.sent_serial += 1
@@ -200,8 +196,6 @@ class Post:
     def needs_looks(self) -> bool:
         """May something be under way that only goes on while this rank looks, and nobody rings for?"""
         return bool(self.model_next) or not _FETCHED
-
-    # ---------------------------------------------------------------- receiving
 
     def poll(self, now: float = float("inf")) -> list[tuple[Envelope, Any]]:
         """Move everything on; return what has come, each value a view that stays valid as long as it is held.
@@ -279,8 +273,6 @@ class Post:
             if known == peer:
                 self.open[i] = False
                 self.receives[i] = MPI.REQUEST_NULL
-
-    # ---------------------------------------------------------------- the end
 
     def farewell(self) -> None:
         """Say to every peer that nothing follows."""

@@ -1,7 +1,5 @@
 """The MPI library's own all-reduce over the workers, without blocking, on the emulated link where there is one."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

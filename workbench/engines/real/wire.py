@@ -8,8 +8,6 @@ A hundred ranks on few cores find their caches cold at every message: what count
 are called, and not how long they take.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from functools import lru_cache
@@ -163,9 +161,8 @@ def unseal(sheet: Sheet, length: int | None, run: int, sender: int) -> tuple[Env
     if code == _EMPTY:
         return envelope, None
     numbers = sheet.numbers[:floats]
-    if (
-        not math.isfinite(np.vdot(numbers, numbers)) and not np.isfinite(numbers).all()
-    ):  # the squares may overflow
+    # The squares may overflow.
+    if not math.isfinite(np.vdot(numbers, numbers)) and not np.isfinite(numbers).all():
         raise Unusable(envelope)
     return envelope, float(numbers[0]) if code == _SCALAR else numbers
 

@@ -9,8 +9,6 @@ of p numbers is then an array (m, parts * m): for each coordinate modulo m, the 
 coordinates. Reshaping a value's first axis does the same to both kinds.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np
@@ -200,10 +198,8 @@ class Numbers:
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[Array, float]:
         """Update the model. A scheme that got nothing may commit 0."""
         if round + 1 == len(self.models):
-            estimate = np.broadcast_to(gradient, self.models[-1].shape)
-            model, self._state = self.optimiser.update(
-                self._state, self.models[-1], estimate, self.problem, round
-            )
+            estimate, newest = np.broadcast_to(gradient, self.models[-1].shape), self.models[-1]
+            model, self._state = self.optimiser.update(self._state, newest, estimate, self.problem, round)
             self.gradients.append(np.array(estimate))
             self.models.append(model)
         return self.models[round + 1], residual

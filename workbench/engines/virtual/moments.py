@@ -4,8 +4,6 @@ From the leaves of the tree up; at one node: what arrives, what it has computed,
 that arrive together are taken in the order of their senders' drawn ties, so that no rank is favoured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +11,8 @@ from workbench.core.delays import DelayStream
 from workbench.core.plan import Plan
 
 TRANSFERRED, ARRIVED, COMPUTED, TOLD, RUNG = range(5)  # what happens to a node, in this order
-Queued = tuple[
-    float, int, int, Callable[..., None], tuple[Any, ...]
-]  # time, serial, what, to which rank, ...
+# Time, serial, what, to which rank, ...
+Queued = tuple[float, int, int, Callable[..., None], tuple[Any, ...]]
 Turn = tuple[int, int, float, int, Queued]  # a key, and the event
 
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from workbench.base.errors import ClusterError
 from workbench.launch.gateway import AGENT, Connection, Gateway, Lost
-from workbench.launch.mirror import Mirror
+from workbench.launch.mirror import Mirror, grown
 from workbench.launch.prepared import ship
 from workbench.launch.processes import Place
 from workbench.launch.reports import REPORTS, Finding, Outputs, Said, Status, quiet, unreached
@@ -29,28 +29,14 @@ GREET_EVERY = 20.0  # s
 
 @dataclass(frozen=True)
 class There(Site):
-    """Another machine that starts ranks: all is done by an agent there, as its own `Site` does it.
+    """Another machine that starts ranks: all is done by an agent there, as its own `Site` does it."""
 
-    Parameters
-    ----------
-    name
-        The cluster's, for messages.
-    way
-        How the machine is reached.
-    settings, carried
-        The cluster's settings, for holder.json, and as they hold there.
-    files
-        Fields among them that name files here which that machine needs as well, and those files.
-    cache
-        Folder for all caches there; None: the usual one.
-    """
-
-    name: str
-    way: Gateway
-    settings: dict[str, Any]
-    carried: dict[str, Any]
-    files: dict[str, str]
-    cache: str | None
+    name: str  # the cluster's, for messages
+    way: Gateway  # how the machine is reached
+    settings: dict[str, Any]  # the cluster's, for holder.json
+    carried: dict[str, Any]  # the same as they hold there
+    files: dict[str, str]  # fields that name files here which that machine needs as well, and those files
+    cache: str | None  # folder for all caches there; None: the usual one
 
     def connect(self) -> Connection:
         """Start the agent; raises `Lost`."""
@@ -62,7 +48,7 @@ class There(Site):
         said("connecting", 0, 1)
         link = self.connect()
         try:
-            opened = told(link, "open", said, ranks=ranks)
+            opened, _ = link.ask("open", said=said, ranks=ranks)
             return RemotePool(self, link, opened["pool"], opened["ranks"])
         except BaseException:
             link.close()
@@ -95,20 +81,8 @@ class There(Site):
     def _reported(self, what: str, said: Said, **words: Any) -> Any:
         said("connecting", 0, 1)
         with self.connect() as link:
-            return REPORTS[what].validate_python(told(link, "report", said, report=what, **words)["report"])
-
-
-def told(connection: Connection, job: str, said: Said, data: bytes = b"", **words: Any) -> dict[str, Any]:
-    """Have the agent do something that takes a while; what came of it."""
-    connection.ask("begin", data, job=job, **words)
-    while True:
-        answer, _ = connection.ask("progress")
-        if answer["said"][0]:
-            said(*answer["said"])
-        if answer["result"] is not None:
-            result: dict[str, Any] = answer["result"]
-            return result
-        time.sleep(LOOK_EVERY)
+            found, _ = link.ask("report", said=said, report=what, **words)
+            return REPORTS[what].validate_python(found["report"])
 
 
 class Far(Holder):
@@ -117,8 +91,7 @@ class Far(Holder):
     def __init__(
         self, site: There, folder: str, words: dict[str, Any], mirror: Mirror, link: Connection | None = None
     ) -> None:
-        self.site, self.folder, self.words, self.mirror = site, folder, words, mirror
-        self.connection = link
+        self.site, self.folder, self.words, self.mirror, self.connection = site, folder, words, mirror, link
         self._there = True
         self._broken: float | None = None  # since when
         self._tried = 0.0
@@ -137,7 +110,10 @@ class Far(Holder):
                     pass
             self._broken = None
         except Lost as error:
-            self._lose(error)
+            self._why = str(error)
+            self.release()
+            self._broken = self._broken or time.monotonic()
+            self._there = time.monotonic() - self._broken <= GIVEN_UP and self._there
 
     def _fetch(self) -> bool:
         """One question; True if there is more at once."""
@@ -160,16 +136,9 @@ class Far(Holder):
             self.connection = self.site.connect()
         return self.connection
 
-    def _lose(self, error: Lost) -> None:
-        self._why = str(error)
-        self.release()
-        self._broken = self._broken or time.monotonic()
-        if time.monotonic() - self._broken > GIVEN_UP:
-            self._there = False
-
     @property
-    def there(self) -> bool:
-        """See `Holder.there`: as far as was known at the last look."""
+    @override
+    def there(self) -> bool:  # at the last look
         return self._there
 
     @override
@@ -219,15 +188,6 @@ class RemotePool(Pool):
     def alive(self) -> bool:
         return not self.closed and bool(self._known("alive", False))
 
-    @property
-    def there(self) -> bool:
-        """See `Holder.there`: as far as was known at the last look."""
-        return self.far.there if self.far is not None else self.alive
-
-    @override
-    def reason(self) -> str | None:
-        return None if self.far is None else self.far.reason()
-
     @override
     def lost(self) -> list[str]:
         return list(self._known("lost", []))
@@ -240,31 +200,28 @@ class RemotePool(Pool):
     def await_ready(self, said: Said = quiet) -> None:
         """See `Pool.await_ready`; what is broken off leaves nothing, a job in a queue least of all."""
         try:
-            self._await_ready(said)
+            until = time.monotonic() + self._state()["patience"]
+            while not (state := self._state())["places"]:
+                if not state["alive"]:
+                    raise ClusterError(f"{self.site.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
+                if time.monotonic() > until:
+                    raise ClusterError(f"{self.site.name}: {self.ranks} processes: not up in time")
+                said(state["note"], state["up"], self.ranks)
+                time.sleep(LOOK_EVERY)
         except BaseException:
             self.close()
             raise
         said("starting processes", self.ranks, self.ranks)
 
-    def _await_ready(self, said: Said) -> None:
-        until = time.monotonic() + self._state()["patience"]
-        while not (state := self._state())["places"]:
-            if not state["alive"]:
-                raise ClusterError(f"{self.site.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
-            if time.monotonic() > until:
-                raise ClusterError(f"{self.site.name}: {self.ranks} processes: not up in time")
-            said(state["note"], state["up"], self.ranks)
-            time.sleep(LOOK_EVERY)
-
     @override
-    def submit(self, task: Task, said: Said = quiet) -> None:
+    def submit(self, task: Task, said: Said = quiet) -> Far:
         if task.data is not None:
             ship(self.link, task.data, said)
         home = Path(task.folder)
         words = {name: value for name, value in task.words().items() if name != "folder"}
-        done = told(self.link, "submit", said, task.arrays, pool=self.name, task=words)
-        mirror = Mirror(home, Mirror.sizes(home))
-        self.far = Far(self.site, done["folder"], done["words"], mirror, self.link)
+        done, _ = self.link.ask("submit", task.arrays, said, pool=self.name, task=words)
+        self.far = Far(self.site, done["folder"], done["words"], Mirror(home, grown(home)), self.link)
+        return self.far
 
     @property
     @override
@@ -278,11 +235,6 @@ class RemotePool(Pool):
         return {"cluster": self.site.settings, "there": there}
 
     @override
-    def look(self) -> None:
-        if self.far is not None:
-            self.far.look()
-
-    @override
     def close(self) -> None:
         self.closed = True
         try:
@@ -293,7 +245,7 @@ class RemotePool(Pool):
             self.release()
 
     def release(self) -> None:
-        """See `Holder.release`: without its client the agent ends, and its pools with it."""
+        """See `Pool.release`: without its client the agent ends, and its pools with it."""
         self.closed = True
         self._over.set()
         self.link.close()

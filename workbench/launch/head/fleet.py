@@ -1,7 +1,5 @@
 """Work on several hosts at the same time, and pools whose ranks are spread over them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from workbench.launch.gateway import HOST, Connection, Gateway
 from workbench.launch.head.pools import ChildPool
 from workbench.launch.prepared import have, ship
 from workbench.launch.reports import Said, quiet
+from workbench.launch.site import Holder
 from workbench.launch.task import Task
 
 AT_ONCE = 32  # connections that are opened at the same time
@@ -66,9 +65,9 @@ class SpreadPool(ChildPool):
     fleet: Fleet = field(kw_only=True)
     brought: set[str] = field(default_factory=set)  # keys of data that all hosts have
 
-    def submit(self, task: Task, said: Said = quiet) -> None:
+    def submit(self, task: Task, said: Said = quiet) -> Holder:
         """See `Pool.submit`; the data are brought to all hosts first."""
         if task.data is not None and task.data["key"] not in self.brought:
             self.fleet.bring(task.data, said)
             self.brought.add(task.data["key"])
-        super().submit(task)
+        return super().submit(task)

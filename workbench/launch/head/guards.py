@@ -5,8 +5,6 @@ Rank 0 finds both in the pool's folder. At the end the other side ends what is l
 does when nobody has spoken to it for a while.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable
@@ -14,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.launch.gateway import HOST, Connection, Gateway
+from workbench.launch.gateway import HOST, Gateway
 from workbench.launch.poolfolder import PoolFolder
 
 LOOK_EVERY = 0.5  # s
@@ -54,20 +52,16 @@ class Guards:
             try:
                 with gateway.connect(HOST, **ours, cache=cache) as link:
                     name = link.ask("name")[0]["name"]
-                    self._look(link, name)
+                    while not self.ending.wait(LOOK_EVERY):
+                        ranks = self._places(name)
+                        asked = [pid for pid, rank in ranks.items() if rank not in self.lost]
+                        self._report(ranks[pid] for pid in link.ask("look", pids=asked)[0]["gone"])
                     link.ask("sweep", **ours)
                     return
             except ClusterError:
                 continue  # perhaps only the connection
         self.gone.append(gateway.host)
         self._report(self._places(name).values())
-
-    def _look(self, link: Connection, name: str) -> None:
-        """Until the end."""
-        while not self.ending.wait(LOOK_EVERY):
-            ranks = self._places(name)
-            asked = [pid for pid, rank in ranks.items() if rank not in self.lost]
-            self._report(ranks[pid] for pid in link.ask("look", pids=asked)[0]["gone"])
 
     def _places(self, host: str | None) -> dict[int, int]:
         """Rank by process on a host; empty before all are up."""

@@ -1,7 +1,5 @@
 """Pools on the machine that starts their ranks: making their folders, and seeing to their supervisors."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -18,7 +16,7 @@ from typing import Any
 from typing_extensions import override
 
 from workbench.base.errors import ClusterError
-from workbench.base.files import private_folder
+from workbench.base.files import cache_folder, private_folder
 from workbench.launch import mpiexec
 from workbench.launch.poolfolder import PoolFolder, left_in_memory, shared
 from workbench.launch.processes import SUPERVISOR, Place, here, is_alive, ours
@@ -33,25 +31,23 @@ LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
 
 def pools_folder() -> Path:
     """Where pools meet their clients: readable by this user only."""
-    from platformdirs import user_cache_path
-
-    return private_folder(user_cache_path("straggler-workbench") / "pools")
+    return private_folder(cache_folder("pools"))
 
 
 @dataclass(frozen=True)
 class Supervised(Holder):
-    """Who has a run of which only the supervisor's process is known."""
+    """Who has a run of which only the supervisor's process is known, from what holder.json says."""
 
-    pid: int
+    words: dict[str, Any]
 
     @property
+    @override
     def there(self) -> bool:
-        """Is the supervisor?"""
-        return is_alive(self.pid)
+        return is_alive(int(self.words["supervisor"]))
 
 
 @dataclass
-class FolderPool(Pool):
+class FolderPool(Pool, Holder):
     """A pool whose folder lies on a file system of this machine; how its supervisor runs is the subclass's business.
 
     `cluster`: the cluster's settings, for holder.json; `tasks`: what was handed in.
@@ -133,8 +129,9 @@ class FolderPool(Pool):
         return f"{self.ranks} processes: mpiexec could not start them ({why}); see {self.files.log}"
 
     @override
-    def submit(self, task: Task, said: Said = quiet) -> None:
+    def submit(self, task: Task, said: Said = quiet) -> Holder:
         self.tasks.append(self.files.hand_in(task.words(), task.arrays))
+        return self
 
     @property
     @override
@@ -198,43 +195,27 @@ def make_folder(
     mark: str = "",
     **more: Any,
 ) -> Path:
-    """Folder of a new pool, with all that its supervisor has to know.
+    """Folder of a new pool of so many ranks, with all that its supervisor has to know.
 
-    Parameters
-    ----------
-    ranks
-        How many.
-    command
-        The supervisor's command line for a pool folder: mpiexec and what it starts.
-    owner
-        Process on rank 0's host with which the pool ends, once the run under way is over; None: `keep` alone counts.
-    keep
-        Seconds without a run after which it ends.
-    within
-        Folder for it, on a file system that the ranks see; by default `pools_folder`.
-    mark
-        End of its name, by which its processes are found (`Cluster.mark`).
-    more
-        ``environment`` (dict of variables on top of the supervisor's own), ``ways`` (how the other hosts are
-        reached) and ``alone`` (there are none); see `workbench.launch.head.supervisor`.
+    `command`: the supervisor's command line for a pool folder, mpiexec and what it starts; `owner`: process on rank 0's
+    host with which the pool ends, once the run under way is over (None: `keep` alone counts); `keep`: seconds without
+    a run after which it ends; `within`: folder for it, on a file system that the ranks see, by default `pools_folder`;
+    `mark`: end of its name, by which its processes are found (`Cluster.mark`); `more`: ``environment`` (variables on
+    top of the supervisor's own), ``ways`` (how the other hosts are reached) and ``alone`` (there are none), see
+    `workbench.launch.head.supervisor`.
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
     known = {"owner": owner, "keep": keep, "ranks": ranks, "host": here().host}
-    PoolFolder(folder).make({**known, "command": command(str(folder)), **more})
+    PoolFolder(folder).make(known | {"command": command(str(folder))} | more)
     return folder
 
 
 def supervised(folder: Path) -> subprocess.Popen[bytes]:
     """Start the supervisor of a pool's folder; it has a session of its own."""
+    command, own = [sys.executable, "-m", SUPERVISOR, str(folder)], mpiexec.environment()
     with PoolFolder(folder).log.open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", SUPERVISOR, str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=mpiexec.environment(),
-            start_new_session=True,
-        )
+        streams: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        return subprocess.Popen(command, **streams, env=own, start_new_session=True)
 
 
 def sweep() -> None:

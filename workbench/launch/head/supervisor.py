@@ -8,31 +8,35 @@ What it has to know stands in ``pool.json``: `command` (mpiexec's command line),
 (variables on top of its own), `ways` (how the other hosts are reached, see `guards`), and `alone` (all ranks are on
 this machine, so they need no network, and the files through which they share memory can be kept together, and taken
 away at the end).
+
+Open MPI's mpiexec listens on all interfaces for daemons on other hosts, and no setting of it says otherwise. A pool on
+one machine has none of these; in a network namespace of its own, what mpiexec opens leads nowhere.
 """
 
-from __future__ import annotations
-
 import contextlib
+import ctypes
 import json
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from workbench.launch.head.enclosed import enclose
 from workbench.launch.head.guards import Guards
 from workbench.launch.poolfolder import SAY, PoolFolder, kept_in, shared
 from workbench.launch.processes import die_with_parent, end_daemons
 
 PATIENCE = 5.0  # s
 MANY = 16  # ranks
+NEW_USER, NEW_NET = 0x10000000, 0x40000000  # of unshare, see sched.h
+SET_FLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # of interfaces, see ioctls.h and if.h
 COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.launch.rank.serving"
 
 
@@ -50,17 +54,18 @@ class Supervisor:
         """Start, watch, clean up, write why it ended."""
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.environ.update(self.settings.get("environment", {}) | self._shared())
+        os.environ.update(self.settings.get("environment", {}))
+        if self.settings.get("alone"):  # what mpiexec and the ranks leave on this machine is kept together
+            os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
             if self.settings["ranks"] > MANY:  # compile the modules once, and not in every rank
-                subprocess.run(
-                    [sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL, check=False
-                )
+                subprocess.run([sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)
             assert process.stdout is not None
             reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
             reader.start()
-            guards = self._guards(process.pid)
+            ways, daemon = self.settings.get("ways"), f"prterun-{socket.gethostname()}-{process.pid}@"
+            guards = Guards(self.pool, ways, daemon) if ways else None
             self._watch(process)
             end(process)
             reader.join(1.0)
@@ -72,28 +77,14 @@ class Supervisor:
         """Start it; without a network if it needs none, and the system allows that."""
 
         def start(before: Callable[[], None]) -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                self.settings["command"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=before,
-            )
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
+            command = self.settings["command"]
+            return subprocess.Popen(command, **streams, start_new_session=True, preexec_fn=before)
 
         if self.settings.get("alone"):
             with contextlib.suppress(subprocess.SubprocessError):
                 return start(_die_enclosed)
         return start(die_with_parent)
-
-    def _shared(self) -> dict[str, str]:
-        """Variables with which mpiexec and the ranks keep together what they leave on this machine."""
-        return kept_in(shared(self.pool.path)) if self.settings.get("alone") else {}
-
-    def _guards(self, pid: int) -> Guards | None:
-        """Start guards on the other hosts, if there are any."""
-        ways = self.settings.get("ways")
-        return Guards(self.pool, ways, f"prterun-{socket.gethostname()}-{pid}@") if ways else None
 
     def _cleared(self, guards: Guards | None) -> list[str]:
         """Have the other hosts cleared; which of them are gone."""
@@ -138,10 +129,38 @@ def end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
+
+
+def enclose() -> None:
+    """Leave the machine's networks for a loopback of one's own, for good; between fork and exec.
+
+    What was open before stays so; files and signals are as ever. Who is not root does it within a user namespace, in
+    which he is who he was (root would lose his power over others' files there).
+
+    Raises OSError where the system forbids it; then half of it may be done, and this process should end.
+    """
+    if sys.platform != "linux":
+        raise OSError("network namespaces are Linux's")
+    user, group = os.geteuid(), os.getegid()
+    if ctypes.CDLL(None, use_errno=True).unshare(NEW_NET | (NEW_USER if user else 0)):
+        raise OSError(ctypes.get_errno(), "unshare")
+    if user:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    _start_loopback()
+
+
+def _start_loopback() -> None:
+    import fcntl  # not everywhere
+
+    with socket.socket() as server, socket.socket() as client:
+        fcntl.ioctl(server, SET_FLAGS, struct.pack("16sh14x", b"lo", UP | RUNNING))
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client.connect(server.getsockname())
 
 
 def _die_enclosed() -> None:

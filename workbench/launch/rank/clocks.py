@@ -4,8 +4,6 @@ All times in messages are the master's; a rank on another host translates what i
 down. The error is at most half of the quickest exchange, which is told with the run (`clock_error`, s).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from typing import Any

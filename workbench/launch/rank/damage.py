@@ -5,8 +5,6 @@ numbers), "truncate", "twice", "foreign" (marked as another run's), "impostor" (
 "checkpoint" stands which one the master does not survive, and how much of it is written by then.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence
@@ -39,7 +37,10 @@ class Vandal(Post):
         super().send(to, envelope, value, newest)
 
     def _isend(self, peer: int, sheet: Sheet, length: int, newest: bool) -> None:
-        envelope, value = unseal_any(sheet, length, self.run, self.rank)
+        try:
+            envelope, value = unseal(sheet, length, self.run, self.rank)
+        except Unusable as spoilt:  # its numbers are not finite
+            envelope, value = spoilt.envelope, sheet.numbers[: spoilt.envelope.floats]
         how = None if newest or np.ndim(value) != 1 else self.plans.get(envelope.round)
         if how == "flip":
             sheet.bytes[(HEADER + length) // 2] ^= 1
@@ -71,11 +72,3 @@ class Torn(Record):
             out.write(data[: int(len(data) * self.share)])
             out.flush()
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def unseal_any(sheet: Sheet, length: int, run: int, sender: int) -> tuple[Envelope, Any]:
-    """Read a message of one's own, be its numbers finite or not."""
-    try:
-        return unseal(sheet, length, run, sender)
-    except Unusable as spoilt:
-        return spoilt.envelope, sheet.numbers[: spoilt.envelope.floats]

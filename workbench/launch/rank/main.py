@@ -3,8 +3,6 @@
 Rank 0 takes tasks out of the pool's folder, one after the other, and tells the others; the ranks stay for the next.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os

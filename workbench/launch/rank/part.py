@@ -1,13 +1,12 @@
 """One rank's part in one run: set up, wait for the start, drive the program, take leave, hand in the books."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os
 import signal
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,22 +22,23 @@ from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import COMMITTED, Ledger
 from workbench.engines.real.naps import EAGER, LISTENING_EMULATED
 from workbench.engines.real.post import Post
-from workbench.engines.real.rank import RankEngine
+from workbench.engines.real.rank import RankEngine, Setup
 from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
 from workbench.launch.errors import rebuilt
 from workbench.launch.poolfolder import PoolFolder
-from workbench.launch.processes import Place
+from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
-from workbench.launch.rank.watch import Watch
-from workbench.launch.task import Task, Unpacked, unpacked
-from workbench.trace.records import Arrivals, KeptArrivals, Record
+from workbench.launch.task import Task, unpacked
+from workbench.trace.records import Arrivals, Record
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
 RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
 MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
+LOOK_EVERY = 0.25  # s between looks at who is gone
+CLOSELY = 4  # every so many looks; between them it is enough that there is a process of that number
 LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
 
 
@@ -50,8 +50,36 @@ class Stopped(Exception):
     """The user has ended the run."""
 
 
-def _nowhere(answers: list[tuple[int, int, int]]) -> None:
-    pass
+class Watch:
+    """Looks from time to time whether the processes of some ranks are still there.
+
+    Those on this host are looked at; of others the pool's folder tells, where there is one.
+    """
+
+    def __init__(
+        self, places: dict[int, Place], ranks: Iterable[int], pool: PoolFolder | None = None
+    ) -> None:
+        host, ranks = socket.gethostname(), list(ranks)
+        self.pids = {rank: places[rank].pid for rank in ranks if places[rank].host == host}
+        self.far = {rank for rank in ranks if places[rank].host != host}
+        self.pool = pool if self.far else None
+        self.looked = time.monotonic()
+        self.looks = 0
+
+    def gone(self) -> list[int]:
+        """Ranks that have gone since the last look; each is named once."""
+        now = time.monotonic()
+        if now - self.looked < LOOK_EVERY:
+            return []
+        self.looked = now
+        self.looks += 1
+        there = is_alive if self.looks % CLOSELY == 0 else exists
+        found = [rank for rank, pid in self.pids.items() if not there(pid)]
+        for rank in found:
+            del self.pids[rank]
+        told = sorted(self.far.intersection(self.pool.lost())) if self.pool is not None else []
+        self.far -= set(told)
+        return found + told
 
 
 @dataclass
@@ -63,7 +91,8 @@ class Part:
     places: dict[int, Place]
     comm: MPI.Intracomm
     workers: MPI.Intracomm | None
-    has: Unpacked
+    setup: Setup
+    learner: Learner
     watch: Watch
     ahead: float = 0.0  # s by which this host's clock is ahead of the master's
     record: Record | None = None
@@ -76,18 +105,20 @@ class Part:
     halfway: bool = False  # was somebody stopped in an all-reduce? Those processes can take part in no other
 
     def __post_init__(self) -> None:
-        task, setup, has = self.task, self.has.setup, self.has
+        task, setup = self.task, self.setup
         self.rank = rank = self.control.rank
         width = setup.link.width
         self.ledger = Ledger(rank, setup.rounds, setup.record, width)
-        self.learner = Learner(setup.plan, has.problem, has.optimiser, has.seed, has.model, has.state)
         near, bell = peers(setup.plan, rank), self.control.bell
         office = _post(task, rank, self.ahead)
         self.post = office(self.comm, task.run, near, setup.floats, self.refused, bell, width)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
-        gathers = bool(setup.plan.children[rank])
-        self.arrived: Arrived = _arrivals(task, self.places, rank) if gathers else _nowhere
+        # A rank that gathers notes what it took: in the run folder, or, on a host that does not have that, in memory.
+        shares = self.places[rank].host == self.places[MASTER].host
+        self.arrived: Arrived = lambda answers: None
+        if setup.plan.children[rank]:
+            self.arrived = Arrivals(Path(task.folder) if shares else None, rank)
         self.engine = RankEngine(setup, self)
         if rank == MASTER:  # what goes up from others must have been written down before
             self.arrived = self._later(self.arrived)
@@ -105,8 +136,6 @@ class Part:
         elif how == "exit":
             os._exit(3)
         os.kill(os.getpid(), signal.SIGKILL)
-
-    # ---------------------------------------------------------------- while the node waits
 
     def idle(self) -> float:
         """Called again and again: words of others, the user's stop, who is gone; says when to call it again."""
@@ -130,14 +159,6 @@ class Part:
             if self.zero is not None and now - self.progress > self.task.patience:
                 waiting = f"no round has ended for {self.task.patience:g} s: are ranks stopped, or links cut?"
                 raise Stalled(record.round, waiting)
-
-    def _mourn(self) -> None:
-        """Who is gone gets nothing any more; those of other hosts who wait for it hear of it from rank 0."""
-        for rank in self.watch.gone():
-            self._bury(rank)
-            if self.rank == MASTER and rank <= self.task.workers:
-                near = set(peers(self.has.setup.plan, rank)) - self.control.dead - {MASTER}
-                self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
 
     def _bury(self, rank: int) -> None:
         self.control.dead.add(rank)
@@ -173,9 +194,9 @@ class Part:
         if self.record is not None:
             self.progress = time.monotonic()
             self.engine.due.append(partial(self._write, round, residual, self.progress))
-        elif self.rank == self.has.setup.plan.committers[0]:
+        elif self.rank == self.setup.plan.committers[0]:
             now = time.monotonic()
-            word = Envelope(0, round, self.rank, 0, 0, self.has.setup.floats, now, now, COMMITTED)
+            word = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
             self.post.send([MASTER], word, self.learner.gradient)
 
     def _later(self, call: Arrived) -> Arrived:
@@ -185,22 +206,15 @@ class Part:
         assert self.record is not None
         assert self.zero is not None
         counts, learner = self.ledger.counts, self.learner
-        row = {
-            "round": round,
-            "time": when - self.zero,
-            **{name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")},
-            "dead": len(self.post.dead),
-            "residual": residual,
-        }
+        row = {"round": round, "time": when - self.zero, "residual": residual, "dead": len(self.post.dead)}
+        row |= {name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")}
         self.record.add(row, learner.model, learner.gradient, learner.state)
         if not learner.finite:  # nobody could take it: the run would wait for answers in vain
             raise Diverged(round)
 
-    # ---------------------------------------------------------------- the run
-
     def go(self) -> None:
         """Wait until all are ready, then drive the program; rank 0 says when time begins."""
-        setup = self.has.setup
+        setup = self.setup
         if self.rank == MASTER:
             if not self.learner.finite:  # of a run that goes on
                 raise Diverged(setup.first)
@@ -230,15 +244,13 @@ class Part:
 
     def _look_on(self) -> None:
         """The master of a scheme without one: update a model of its own with what the first committer tells."""
-        engine, setup = self.engine, self.has.setup
+        engine, setup = self.engine, self.setup
         for round in range(setup.first, setup.rounds):
             message = engine.handlers[Recv](Recv({COMMITTED: round}))
             self.learner.commit(message.round, message.value, 0.0)
             self.progress = time.monotonic()
             self._write(message.round, 0.0, self.progress)
         self._await(lambda: self.finished.issuperset(setup.plan.committers))
-
-    # ---------------------------------------------------------------- the end
 
     def leave(self) -> bool:
         """Exchange last words; True if everybody answered and nothing is left over."""
@@ -259,15 +271,19 @@ class Part:
         return clean
 
     def hear(self) -> None:
-        """Words of others, and who is gone."""
+        """Words of others, and who is gone: it gets nothing any more, and those of other hosts hear from rank 0."""
         for sender, word, data in self.control.poll():
             self._hear(sender, word, data)
-        self._mourn()
+        for rank in self.watch.gone():
+            self._bury(rank)
+            if self.rank == MASTER and rank <= self.task.workers:
+                near = set(peers(self.setup.plan, rank)) - self.control.dead - {MASTER}
+                self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
 
     def collect(self) -> list[bytes]:
         """Rank 0: the books of all who are alive."""
         until = time.monotonic() + BOOKS
-        alive = set(range(1, self.has.setup.plan.ranks)) - self.control.dead - self.post.dead
+        alive = set(range(1, self.setup.plan.ranks)) - self.control.dead - self.post.dead
         while not alive <= set(self.books) | self.control.dead and time.monotonic() < until:
             with contextlib.suppress(RunError):
                 self.hear()
@@ -276,37 +292,34 @@ class Part:
 
     def hand_in(self) -> None:
         """The others: give one's books to rank 0."""
-        if isinstance(self.arrived, KeptArrivals):
-            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, self.arrived.pack())
+        if isinstance(self.arrived, Arrivals) and self.arrived.kept:
+            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, bytes(self.arrived.kept))
         books = on_masters_clock(self.ledger.pack(), self.ahead)
         self.control.send(MASTER, {"what": "books", "run": self.task.run, "halfway": self.halfway}, books)
 
 
 def part_of(
-    task: Task,
-    world: MPI.Intracomm,
-    control: Control,
-    places: dict[int, Place],
-    ahead: float = 0.0,
-    pool: PoolFolder | None = None,
+    task: Task, control: Control, places: dict[int, Place], ahead: float = 0.0, pool: PoolFolder | None = None
 ) -> Part | None:
     """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
 
     `ahead`: s by which the clock is ahead of the master's; `pool`: tells of ranks of other hosts that are gone.
     """
-    comm = _duplicate(world)
+    comm, request = control.world.Idup()
+    while not request.Test():  # without burning the cores while others come
+        time.sleep(2e-4)
     if control.rank > task.workers:
         comm.Free()
         return None
     if task.data is None:  # else a host that has no such folder
         os.chdir(task.cwd)
-    has = unpacked(task)
-    setup, rank = has.setup, control.rank
+    (setup, learner), rank = unpacked(task), control.rank
     ring = setup.plan.committers != (MASTER,)
     watched = range(task.workers + 1) if rank == MASTER or ring else [*peers(setup.plan, rank), MASTER]
     watch = Watch(places, [r for r in watched if r != rank], pool)
-    workers = _workers(comm, task.workers) if ring and rank else None
-    part = Part(task, control, places, comm, workers, has, watch, ahead)
+    among = comm.Get_group().Incl(range(1, task.workers + 1)) if ring and rank else None
+    workers = None if among is None else comm.Create_group(among)
+    part = Part(task, control, places, comm, workers, setup, learner, watch, ahead)
     if setup.plan.children[rank]:
         for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
             code.decode(tuple(range(len(code.matrix))))
@@ -337,12 +350,6 @@ def peers(plan: Plan, rank: int) -> list[int]:
     return sorted(near - {rank})
 
 
-def _arrivals(task: Task, places: dict[int, Place], rank: int) -> Arrivals | KeptArrivals:
-    """Where a rank notes what it took: in the run folder, or, on a host that does not have that, in memory."""
-    near = places[rank].host == places[MASTER].host
-    return Arrivals(Path(task.folder), rank) if near else KeptArrivals()
-
-
 def _post(task: Task, rank: int, ahead: float) -> Callable[..., Post]:
     """The rank's post office: an honest one, unless a test wants damage."""
     plans = task.vandals.get(str(rank))
@@ -364,16 +371,3 @@ def _record(task: Task) -> Record:
     if isinstance(record, Torn):
         record.number, record.share = task.vandals["checkpoint"]
     return record
-
-
-def _duplicate(world: MPI.Intracomm) -> MPI.Intracomm:
-    """A communicator of the run's own, made without burning the cores while others come."""
-    comm, request = world.Idup()
-    while not request.Test():
-        time.sleep(2e-4)
-    return comm
-
-
-def _workers(comm: MPI.Intracomm, workers: int) -> MPI.Intracomm:
-    group = comm.Get_group().Incl(range(1, workers + 1))
-    return comm.Create_group(group)

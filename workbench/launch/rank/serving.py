@@ -1,7 +1,5 @@
 """How the ranks of a pool serve run after run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -36,25 +34,15 @@ RUNG_NAP = 0.5  # s, of who is rung when there is something
 def serve(folder: Path) -> None:
     """Rank 0 leads, the others follow, until rank 0 says that it is enough."""
     np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
-    world = MPI.COMM_WORLD
-    world.Set_errhandler(MPI.ERRORS_RETURN)
-    control = Control(world.Dup(), Bell(folder if _one_host() else None, world.rank))
-    control.comm.Set_errhandler(MPI.ERRORS_RETURN)
-    (lead if control.rank == MASTER else follow)(PoolFolder(folder), world, control)
+    sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
+    near = sizes[0] is not None and sizes[0] == sizes[1]  # all ranks are on this host
+    control = Control(MPI.COMM_WORLD, Bell(folder if near else None, MPI.COMM_WORLD.rank))
+    (lead if control.rank == MASTER else follow)(PoolFolder(folder), control)
     say("done")
     os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
 
 
-def _one_host() -> bool:
-    """Are all ranks on this host? mpiexec tells."""
-    sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
-    return sizes[0] is not None and sizes[0] == sizes[1]
-
-
-# -------------------------------------------------------------------- rank 0
-
-
-def lead(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
+def lead(pool: PoolFolder, control: Control) -> None:
     """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
     settings, places = pool.settings(), _places(control)
     pool.begin(_table(places))
@@ -64,12 +52,13 @@ def lead(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
         if pool.lost():  # a host has gone: what waits goes to a new pool
             break
         if path is not None:
-            clean = _serve_one(pool, path, world, control, places)
-            last = time.monotonic()
-            if not clean:
+            if not _serve_one(pool, path, control, places):
                 break
+            last = time.monotonic()
             continue
-        if pool.quitting or _unwanted(settings, last):
+        owner = settings["owner"]  # None for a client on another host, which is not seen
+        alone = owner is not None and not is_alive(owner)
+        if pool.quitting or alone or time.monotonic() - last > settings["keep"]:
             break
         control.poll()
         control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
@@ -93,15 +82,7 @@ def _table(places: dict[int, Place]) -> list[Place]:
     return [places[rank] for rank in sorted(places)]
 
 
-def _unwanted(settings: dict[str, Any], last: float) -> bool:
-    """Is the client gone, or has it been silent for long? A client on another host is not seen."""
-    owner = settings["owner"]
-    return (owner is not None and not is_alive(owner)) or time.monotonic() - last > settings["keep"]
-
-
-def _serve_one(
-    pool: PoolFolder, path: Path, world: MPI.Intracomm, control: Control, places: dict[int, Place]
-) -> bool:
+def _serve_one(pool: PoolFolder, path: Path, control: Control, places: dict[int, Place]) -> bool:
     """Run one task; True if the pool is as good as new."""
     try:
         words = json.loads(path.read_text())
@@ -113,13 +94,8 @@ def _serve_one(
     ahead = measured(control, places)
     known = {"what": "run", "task": words, "places": _table(places), "ahead": ahead}
     control.send(range(1, control.size), known, arrays)
-
-    def retire(clean: bool) -> None:
-        if not clean:
-            pool.quit()
-
-    task = Task(**words, arrays=arrays)
-    return conduct(task, world, control, places, retire, pool=pool, errors=[e for _, e in ahead.values()])
+    errors = [error for _, error in ahead.values()]
+    return conduct(Task(**words, arrays=arrays), control, places, pool=pool, errors=errors)
 
 
 def _unseen(path: Path) -> bool:
@@ -131,32 +107,28 @@ def _unseen(path: Path) -> bool:
     if Path(folder).is_dir() or time.time() - since < UNSEEN:
         return False
     path.unlink()
-    say(
-        "failed",
-        json.dumps(f"folder = {folder!r}: not there on {here().host}; take one that all hosts share"),
-    )
+    why = f"folder = {folder!r}: not there on {here().host}; take one that all hosts share"
+    say("failed", json.dumps(why))
     return True
 
 
 def conduct(
     task: Task,
-    world: MPI.Intracomm,
     control: Control,
     places: dict[int, Place],
-    before_end: Callable[[bool], None] = lambda clean: None,
     joined: Callable[[Part], None] = lambda part: None,
     pool: PoolFolder | None = None,
     errors: Sequence[float] = (),
 ) -> bool:
-    """Rank 0's part from beginning to end; what came of it stands in the run folder.
+    """Rank 0's part from beginning to end; what came of it stands in the run folder. Are the ranks as good as new?
 
-    `before_end` is told whether the ranks are as good as new, before anybody can learn that the run has ended.
-    `joined` gets to see the part before it begins. `pool`: see `part_of`; `errors`: of the other hosts' clocks, s.
+    `joined` gets to see the part before it begins. `pool`: see `part_of`; it is told to end if the ranks are not as
+    good as new, before anybody can learn that the run has ended. `errors`: of the other hosts' clocks, s.
     """
     state, error, part = "finished", None, None
     began = time.monotonic()
     try:
-        part = part_of(task, world, control, places, pool=pool)
+        part = part_of(task, control, places, pool=pool)
         assert part is not None
         joined(part)
         part.go()
@@ -168,30 +140,25 @@ def conduct(
     words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
     words |= {"clock_error": max(errors, default=0.0), "hosts": len({p.host for p in places.values()})}
     if part is None or part.record is None:
-        before_end(False)
+        if pool is not None:
+            pool.quit()
         write_json(Path(task.folder) / ENDED, {**words, "clean": False})
         return False
-    return _end(part, part.record, words, began, before_end)
+    return _end(part, part.record, words, began, pool)
 
 
-def _end(
-    part: Part, record: Record, words: dict[str, Any], began: float, before_end: Callable[[bool], None]
-) -> bool:
+def _end(part: Part, record: Record, words: dict[str, Any], began: float, pool: PoolFolder | None) -> bool:
     """Last words and books, then the word that says how it ended."""
     clean = part.leave()
     books = part.collect()
-    plan, places = part.has.setup.plan, part.places
+    plan, places = part.setup.plan, part.places
     clean = clean and len(books) == plan.ranks and not part.halfway
     dead = sorted(r for r in part.post.dead | part.control.dead if r < plan.ranks)
-    words |= {
-        "clean": clean,
-        "zero": part.zero,
-        "rounds": record.round,
-        "committers": list(plan.committers),
-        "dead": {str(r): str(places[r]) for r in dead},
-        "setup": (part.zero or time.monotonic()) - began,
-    }
-    before_end(clean)
+    words |= {"clean": clean, "zero": part.zero, "rounds": record.round, "committers": list(plan.committers)}
+    words |= {"dead": {str(r): str(places[r]) for r in dead}}
+    words |= {"setup": (part.zero or time.monotonic()) - began}
+    if pool is not None and not clean:
+        pool.quit()
     with contextlib.suppress(RunError, OSError):
         if part.zero is not None:
             record.save(part.learner.model, part.learner.state)
@@ -203,10 +170,7 @@ def _end(
     return clean
 
 
-# -------------------------------------------------------------------- the others
-
-
-def follow(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
+def follow(pool: PoolFolder, control: Control) -> None:
     """Do as rank 0 says, as long as it is there, which shows on its own host."""
     place = here()
     control.send(MASTER, {"what": "hello", "place": place})
@@ -223,7 +187,7 @@ def follow(pool: PoolFolder, world: MPI.Intracomm, control: Control) -> None:
                 places = {rank: Place(*place) for rank, place in enumerate(word["places"])}
                 master = places[MASTER]
                 ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
-                follow_one(Task(**word["task"], arrays=data), world, control, places, ahead=ahead)
+                follow_one(Task(**word["task"], arrays=data), control, places, ahead=ahead)
                 last = time.monotonic()
         master = master or _master(pool)
         if master is not None and master.host == place.host and not is_alive(master.pid):
@@ -242,7 +206,6 @@ def _master(pool: PoolFolder) -> Place | None:
 
 def follow_one(
     task: Task,
-    world: MPI.Intracomm,
     control: Control,
     places: dict[int, Place],
     joined: Callable[[Part], None] = lambda part: None,
@@ -254,7 +217,7 @@ def follow_one(
     """
     part = None
     try:
-        part = part_of(task, world, control, places, ahead)
+        part = part_of(task, control, places, ahead)
         if part is None:
             return
         joined(part)

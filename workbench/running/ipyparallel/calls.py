@@ -1,7 +1,5 @@
 """What goes to engines of ipyparallel, and what becomes of it: JSON and bytes there, JSON and truth values back."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

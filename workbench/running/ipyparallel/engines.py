@@ -5,8 +5,6 @@ folder that only this user can read and that goes with them. They are children o
 do, and on Linux they die with it, so a kernel that is killed leaves nothing behind.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -21,9 +19,8 @@ from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.launch import mpiexec
-from workbench.launch.head.tied import tied
 from workbench.launch.poolfolder import PoolFolder, kept_in, shared
-from workbench.launch.processes import end_ours, is_alive
+from workbench.launch.processes import end_ours, is_alive, tied
 from workbench.running.ipyparallel.world import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
@@ -54,7 +51,7 @@ class Keeper:
     def await_up(self, said: Said) -> Any:
         """Wait until all engines are there; returns the client. Raises `ClusterError` if they do not come."""
         until, spoke = time.monotonic() + patience(self.engines), 0.0
-        while (up := self._up()) < self.engines:
+        while (up := len(self.client.ids) if self._started.is_set() else 0) < self.engines:
             self._check()
             if time.monotonic() > until:
                 raise ClusterError(
@@ -67,9 +64,6 @@ class Keeper:
         said(self.engines)
         return self.client
 
-    def _up(self) -> int:
-        return len(self.client.ids) if self._started.is_set() else 0
-
     def _check(self) -> None:
         """Raise `ClusterError` if they will not come."""
         if isinstance(self.error, ClusterError):
@@ -77,14 +71,11 @@ class Keeper:
         if self.error is not None:
             raise ClusterError(f"{self.engines} engines: cannot be started ({self.error})")
         if self._started.is_set() and not is_alive(self._cluster.engine_set.pid):
-            raise ClusterError(f"{self.engines} engines: mpiexec could not start them ({self._last()})")
-
-    def _last(self) -> str:
-        """What the engines' output ends with; an error rather than anything else."""
-        log = Path(self._cluster.engine_set.output_file).read_text(errors="replace")
-        lines = [line.strip() for line in log.splitlines() if line.strip(" -\n")]
-        errors = [line for line in lines if "Error" in line]
-        return (errors or lines or ["it ended without a word"])[-1]
+            log = Path(self._cluster.engine_set.output_file).read_text(errors="replace")
+            lines = [line.strip() for line in log.splitlines() if line.strip(" -\n")]
+            errors = [line for line in lines if "Error" in line]
+            last = (errors or lines or ["it ended without a word"])[-1]
+            raise ClusterError(f"{self.engines} engines: mpiexec could not start them ({last})")
 
     def close(self) -> None:
         """End engines and controller; nothing is left when this returns."""
@@ -92,8 +83,6 @@ class Keeper:
         self._thread.join()
         _clear(Path(self.folder.name))
         self.folder.cleanup()
-
-    # ---------------------------------------------------------------- the thread
 
     def _keep(self) -> None:
         try:
@@ -106,19 +95,11 @@ class Keeper:
     def _start(self) -> None:
         import ipyparallel
 
-        self._cluster = cluster = ipyparallel.Cluster(
-            engines="mpi",
-            n=self.engines,
-            profile_dir=self.folder.name,
-            cluster_file="",
-            load_profile=False,
-            shutdown_atexit=False,
-            controller_ip="127.0.0.1",
-            controller_location="127.0.0.1",
-            controller_args=controller_arguments(self.engines, self.folder.name),
-            config=settings(self.engines, self.folder.name),
-            log=quiet(),
-        )
+        n, home, here = self.engines, self.folder.name, "127.0.0.1"
+        words = {"profile_dir": home, "cluster_file": "", "load_profile": False, "shutdown_atexit": False}
+        words |= {"controller_ip": here, "controller_location": here}
+        words |= {"controller_args": controller_arguments(n, home), "config": settings(n, home)}
+        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=quiet(), **words)
         cluster.start_controller_sync()
         if self._closing.is_set():
             return
@@ -194,10 +175,8 @@ def settings(engines: int, folder: str) -> Any:
     set_.mpi_cmd = tied("KILL", mpiexec.find_mpiexec())
     set_.mpi_args = ["--with-ft", "ulfm"]
     set_.engine_cmd = tied("KILL", sys.executable, "-m", "ipyparallel.engine")
-    set_.engine_args = [
-        f"--IPEngine.timeout={patience(engines)}",
-        f"--IPEngine.max_heartbeat_misses={patience(engines)}",
-    ]
+    waits = ("timeout", "max_heartbeat_misses")
+    set_.engine_args = [f"--IPEngine.{name}={patience(engines)}" for name in waits]
     return config
 
 

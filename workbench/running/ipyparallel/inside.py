@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,37 +67,26 @@ class Inside:
             raise SettingError(f"rank = {self.rank}: holds no data; look at a worker that took part in a run")
         e, plan = experiment, experiment.plan
         numbers = Numbers(plan, e.build_problem(), e.build_optimiser(), e.seed)
-        return numbers.compute(
-            self.rank, Compute(plan.work[self.rank], self.model, self.round, batch=plan.batch)
-        )
+        effect = Compute(plan.work[self.rank], self.model, self.round, batch=plan.batch)
+        return numbers.compute(self.rank, effect)
 
     def __repr__(self) -> str:
         if self.ledger is None:
             return f"<rank {self.rank}, {self.place}: took no part in a run yet>"
         held = f"parts {self.parts.tolist()} times {np.round(self.coefficients, 3).tolist()}"
         holds = f"{self.samples} samples, {held}" if self.samples else "no samples"
-        newest = "no gradient yet" if self.gradient is None else f"|gradient| = {self._length():.3g}"
+        length = np.nan if self.gradient is None else np.linalg.norm(np.ravel(self.gradient))
+        newest = "no gradient yet" if self.gradient is None else f"|gradient| = {length:.3g}"
         return f"<rank {self.rank}, {self.place}: {holds}; round {self.round}, {newest}>"
-
-    def _length(self) -> float:
-        return float(np.linalg.norm(np.ravel(self.gradient)))  # type: ignore[arg-type]
 
 
 def inside(part: Part) -> Inside:
     """Take from a part what is worth looking at, so that the rest of it can go."""
-    plan, rank, learner = part.has.setup.plan, part.rank, part.learner
+    plan, rank, learner = part.setup.plan, part.rank, part.learner
     work = plan.work[rank]
     round, model, gradient = learner.latest or (part.engine.round, learner.model, learner.gradient)
-    return Inside(
-        rank=rank,
-        place=part.places[rank],
-        parts=work.parts,
-        coefficients=work.coefficients,
-        samples=work.samples,
-        parent=int(plan.parent[rank]),
-        children=plan.children[rank],
-        round=-1 if gradient is None else round,
-        gradient=None if gradient is None else np.array(gradient),
-        model=np.array(model),
-        ledger=part.ledger,
-    )
+    held = {"parts": work.parts, "coefficients": work.coefficients, "samples": work.samples}
+    near = {"parent": int(plan.parent[rank]), "children": plan.children[rank]}
+    newest = {} if gradient is None else {"round": round, "gradient": np.array(gradient)}
+    seen: dict[str, Any] = {**held, **near, **newest, "model": np.array(model)}
+    return Inside(rank, part.places[rank], **seen, ledger=part.ledger)

@@ -36,7 +36,7 @@ from workbench.running.ipyparallel.engines import Keeper
 from workbench.running.ipyparallel.world import client_of, patience, ranks_of
 from workbench.running.real import RealRun, start_real
 from workbench.running.run import Unwanted
-from workbench.trace.layout import ENDED
+from workbench.trace.layout import ENDED, HOLDER
 
 LOOK_EVERY = 0.03  # s
 LEAVING = 5.0  # s that the ranks have to get out of a run that has ended
@@ -106,25 +106,19 @@ class Interactive:
         self._end, self._ending = contextlib.ExitStack(), threading.Lock()
         atexit.register(self.close)
         try:
-            self.client = self._start(progress) if client is None else self._borrow(client)
+            if client is None:  # engines of our own
+                self.keeper = keeper = Keeper(workers + 1)
+                self._end.callback(keeper.close)
+                with Bar("starting engines", "engine", workers + 1, progress) as bar:
+                    self.client = keeper.await_up(bar.update)
+            else:
+                self.client, new = client_of(client)
+                if new:
+                    self._end.callback(self.client.close)
             self._sit()
         except BaseException:
             self.close()
             raise
-
-    def _start(self, progress: bool) -> Any:
-        """Start engines of our own."""
-        self.keeper = keeper = Keeper(self.workers + 1)
-        self._end.callback(keeper.close)
-        with Bar("starting engines", "engine", self.workers + 1, progress) as bar:
-            return keeper.await_up(bar.update)
-
-    def _borrow(self, client: Any) -> Any:
-        """Client of engines that are there already."""
-        found, ours = client_of(client)
-        if ours:
-            self._end.callback(found.close)
-        return found
 
     def _sit(self) -> None:
         """Have the engines get ready, in the order of their ranks."""
@@ -136,8 +130,6 @@ class Interactive:
         self.view.block = True
         if get_ipython() is not None:  # then %%px means these engines
             self.view.activate()
-
-    # ---------------------------------------------------------------- for users
 
     def start(self, experiment: Experiment, **options: Any) -> RealRun:
         """Start a run on the engines and return at once; options as in `workbench.start` with engine = "mpi".
@@ -164,11 +156,9 @@ class Interactive:
 
     def unfit(self) -> str | None:
         """Why the engines take no more runs, in one sentence; None: they do."""
-        dead, last = died(self.places), self.calls
-        why = self._closed
-        if why is None and dead is not None:
-            why = dead
-        elif why is None and last is not None and last.over(0.0) and not last.clean:
+        last = self.calls
+        why = self._closed or died(self.places)
+        if why is None and last is not None and last.over(0.0) and not last.clean:
             why = "the last run left something behind"
         if why is None:
             return None
@@ -198,12 +188,10 @@ class Interactive:
     def __repr__(self) -> str:
         return f"<engines for {self.workers} workers: {self.unfit() or 'ready'}>"
 
-    # ---------------------------------------------------------------- for runs
-
     def await_turn(self, run: EngineRun) -> None:
         """Wait for free engines; raises `ClusterError` where they will not be, `Unwanted` once it is stopped."""
         while (why := self.unfit()) is None:
-            if run.unwanted:
+            if not run.wanted():
                 raise Unwanted
             if not self.client.outstanding:
                 return
@@ -230,18 +218,12 @@ class EngineRun(RealRun):
         super().__init__(experiment, folder)
         self.engines = engines
 
-    @property
-    def unwanted(self) -> bool:
-        """Was it stopped?"""
-        return not self._wanted.is_set()
-
     def hand_in(self, task: Task) -> None:
         """Have the engines do it, and follow it to its end."""
         self.describe(task)
         self.engines.await_turn(self)
-        self.held_by(
-            {"cluster": {"kind": "local", "name": "local"}, "supervisor": self.engines.places[MASTER].pid}
-        )
+        local = {"kind": "local", "name": "local"}
+        write_json(self.home / HOLDER, {"cluster": local, "supervisor": self.engines.places[MASTER].pid})
         calls = self.engines.serve(self, task)
         self.note = "starting"
         try:
@@ -249,12 +231,8 @@ class EngineRun(RealRun):
         except ClusterError as error:
             if not (self.home / ENDED).exists():
                 self.engines.broke_off()
-                self._write_off(task, error)
+                if is_alive(self.engines.places[MASTER].pid):  # else the run would seem to be under way
+                    self.stop()
+                    words = {"state": "failed", "error": described(error, {}), "clean": False}
+                    write_json(self.home / ENDED, {**words, "emulate": task.emulate, "first": task.first})
             raise
-
-    def _write_off(self, task: Task, error: ClusterError) -> None:
-        """Say in its folder that a run has ended, where its master lives on: else it would seem to be under way."""
-        if is_alive(self.engines.places[MASTER].pid):
-            self.stop()
-            words = {"state": "failed", "error": described(error, {}), "clean": False}
-            write_json(self.home / ENDED, {**words, "emulate": task.emulate, "first": task.first})

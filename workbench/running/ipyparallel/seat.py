@@ -3,8 +3,6 @@
 All engines are called at the same time, see `interactive`; between runs they are free for anything.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from functools import cache
@@ -33,10 +31,7 @@ def where() -> str:
 @cache
 def channel() -> Control:
     """The engine's channel to the others, kept as long as it lives; the first call has to be made by all of them."""
-    MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
-    control = Control(MPI.COMM_WORLD.Dup())
-    control.comm.Set_errhandler(MPI.ERRORS_RETURN)
-    return control
+    return Control(MPI.COMM_WORLD)
 
 
 def sit() -> None:
@@ -55,19 +50,14 @@ def serve(words: str, arrays: bytes, places: str) -> bool:
     known = {rank: Place(pid, host) for rank, (pid, host) in enumerate(json.loads(places))}
     clean = True
     if control.rank == MASTER:
-        clean = conduct(task, MPI.COMM_WORLD, control, known, joined=parts.append)
+        clean = conduct(task, control, known, joined=parts.append)
     else:
-        follow_one(task, MPI.COMM_WORLD, control, known, joined=parts.append)
-    _speak_out(control)
-    _leave(inside(parts[0]) if parts else Inside(control.rank))
-    return clean
-
-
-def _speak_out(control: Control) -> None:
-    """Wait until one's last words have left: nobody looks after them once the engine is the user's again."""
-    until = time.monotonic() + LAST_WORDS
+        follow_one(task, control, known, joined=parts.append)
+    until = time.monotonic() + LAST_WORDS  # nobody looks after these once the engine is the user's again
     while not control.quiet and time.monotonic() < until:
         time.sleep(1e-3)
+    _leave(inside(parts[0]) if parts else Inside(control.rank))
+    return clean
 
 
 def _leave(seen: Inside) -> None:

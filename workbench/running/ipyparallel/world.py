@@ -1,7 +1,5 @@
 """Engines of ipyparallel as ranks of one MPI world: how a client reaches them, and which engine is which rank."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -47,9 +45,8 @@ def ranks_of(client: Any, needed: int) -> tuple[list[int], list[Place]]:
     first = _ids(client, needed)[:1]
     world = _ask(client, first)[0][1]
     ids = _ids(client, world)
-    found = {
-        rank: (id, Place(pid, host)) for id, (rank, _, pid, host) in zip(ids, _ask(client, ids), strict=True)
-    }
+    answers = zip(ids, _ask(client, ids), strict=True)
+    found = {rank: (id, Place(pid, host)) for id, (rank, _, pid, host) in answers}
     if sorted(found) != list(range(len(ids))) or len(ids) < needed:
         raise SettingError(
             f"client: {len(ids)} engines, {world} in the MPI world of the first; {needed} in one world are needed, as"
