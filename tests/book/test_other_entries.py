@@ -229,7 +229,10 @@ def test_sequential_codes_win_in_short_spells_and_lose_in_long_ones(quick: Setti
     (claim,) = found.claims
     assert claim.holds
     by_line = {line.what: line.values["ours"] for line in found.lines}
-    short, long = ("run time over uncoded, spells of 1.25 rounds", "run time over uncoded, spells of 5 rounds")
+    short, long = (
+        "run time over uncoded, spells of 1.25 rounds",
+        "run time over uncoded, spells of 5 rounds",
+    )
     order = [by_line[f"{name}: {short}"] for name in ("M-SGC", "SR-SGC", "GC")]
     assert order == sorted(order)
     assert order[-1] < 1
