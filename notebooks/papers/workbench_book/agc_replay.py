@@ -55,7 +55,9 @@ def find(setting: Setting) -> Result:
     traces: dict[str, Trace] = {}
     for done, name in enumerate(schemes.names(), 1):
         e = experiment(name, setting)
-        traces[name] = run(*(tune([e], progress=False) if e.plan.versions > 1 else [e]), events=False)
+        if e.plan.versions > 1:
+            (e,) = tune([e], progress=False)
+        traces[name] = run(e, events=False)
         setting.report(done, len(schemes.names()))
     target = common_target(list(traces.values()))
     ends = {name: trace.time_to(target) for name, trace in traces.items()}
