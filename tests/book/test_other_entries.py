@@ -223,3 +223,19 @@ def test_the_example_s_code_works_on_real_processes() -> None:
     assert result.claims[-1].by == "wb.run(e, engine='mpi')", result.measured
     assert result.claims[-1].holds, result.claims[-1].found
     assert "CEGC, measured" in result.specs
+
+
+def test_sequential_codes_win_in_short_spells_and_lose_in_long_ones(quick: Setting) -> None:
+    found = get("sequential").find(quick)
+    (claim,) = found.claims
+    assert claim.holds
+    by_line = {line.what: line.values["ours"] for line in found.lines}
+    short, long = (
+        "run time over uncoded, spells of 1.25 rounds",
+        "run time over uncoded, spells of 5 rounds",
+    )
+    order = [by_line[f"{name}: {short}"] for name in ("M-SGC", "SR-SGC", "GC")]
+    assert order == sorted(order)
+    assert order[-1] < 1
+    assert by_line[f"M-SGC: {long}"] > by_line[f"GC: {long}"]
+    assert of_result(found).kind == "ordering"

@@ -19,6 +19,7 @@ from workbench.core.delays import recorded
 from workbench.core.mixed import Stale
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.forecasting import forecast
+from workbench.running.real import resume, start_real
 from workbench.running.simulated import timeline
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "data" / "ec2_traces.csv"
@@ -207,6 +208,29 @@ def test_real_processes_learn_the_same_and_drop_the_same(name: str, args: dict[s
     simulated, real = wb.run(e), wb.run(e, engine="mpi", emulate="all")
     np.testing.assert_allclose(real.columns["loss"], simulated.columns["loss"], rtol=1e-9)
     np.testing.assert_array_equal(real.columns["messages"], simulated.columns["messages"])
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_that_was_stopped_goes_on_to_its_end(name: str, tmp_path: Path) -> None:
+    e = wb.Experiment(
+        scheme=name,
+        scheme_args={"burst": 1, "window": 2, "stragglers": 2},
+        workers=4,
+        rounds=60,
+        problem="least_squares",
+        problem_args={"samples": 80, "features": 4},
+        optimiser_args={"step": 0.1},
+        delays={"kind": "markov", "enter": 0.2, "leave": 0.8, "factor": 4.0, "shift": 1e-3},
+    )
+    run = start_real(e, folder=tmp_path / "run")
+    while len(run.rows()["round"]) < 5:
+        assert not run.wait(0.01), run
+    run.stop()
+    run.result()
+    done = resume(run.home).result()
+    assert len(done.rounds) == 60
+    assert done.columns["loss"][-1] < 1.001 * min(done.columns["loss"])
 
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")

@@ -13,6 +13,7 @@ from workbench.experiment import Experiment
 from workbench.figures.speedups import common_target
 from workbench.figures.style import scheme_style
 from workbench.forecasting import forecast
+from workbench.planning.tuning import tune
 from workbench.running.start import run
 from workbench.trace.trace import Trace
 from workbench_book import drawing
@@ -38,6 +39,8 @@ SETTINGS: dict[str, dict[str, Any]] = {  # at 20 workers; schemes that are not n
     "LCC": {"load": 4},
     "G-CADA": {"groups": 5},
     "LAGC": {"groups": 5},
+    "SR-SGC": {"burst": 1, "window": 2, "stragglers": 4, "tolerance": 0.2},
+    "M-SGC": {"burst": 2, "window": 3, "stragglers": 4, "tolerance": 0.2},
 }
 TOLERANT = ("GC", "CR", "CEGC", "UC-MMC", "GC-MMC", "LCC")  # exact, and not waiting for everybody
 REAL_ROUND = 0.1  # s that a round of UMW takes on real processes
@@ -51,7 +54,10 @@ def find(setting: Setting) -> Result:
     times, _ = recorded(str(setting.traces))
     traces: dict[str, Trace] = {}
     for done, name in enumerate(schemes.names(), 1):
-        traces[name] = run(experiment(name, setting), events=False)
+        e = experiment(name, setting)
+        if e.plan.versions > 1:
+            (e,) = tune([e], progress=False)
+        traces[name] = run(e, events=False)
         setting.report(done, len(schemes.names()))
     target = common_target(list(traces.values()))
     ends = {name: trace.time_to(target) for name, trace in traces.items()}
@@ -66,7 +72,8 @@ def find(setting: Setting) -> Result:
             " drawn start; a recorded time stands for a twentieth of the data, and larger loads take longer in"
             " proportion. No link costs. Times per round are means over draws of which recorded workers are taken (for"
             " CADA and its relatives of a round that asks everybody), the learning is one of them. Loads and"
-            " tolerances are in the settings: this says what each does with its own, not which is best at equal cost.",
+            " tolerances are in the settings: this says what each does with its own, not which is best at equal cost."
+            " Schemes with gradients of older models, which stand smaller steps only, have a tuned one.",
             _words(means, ends),
         ],
         columns=[],
