@@ -47,7 +47,7 @@ def drop_compute(draw: st.DrawFn) -> Case:
 @st.composite
 def adaptive_k(draw: st.DrawFn) -> Case:
     workers = draw(st.integers(1, 10))
-    args = {"start": draw(st.integers(1, workers)), "step": draw(st.integers(1, 3))}
+    args = {"start": draw(st.integers(1, workers)), "step": draw(st.integers(1, min(3, workers)))}
     return {**args, "threshold": draw(st.integers(0, 2)), "burn_in": draw(st.integers(0, 2))}, workers
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import workbench as wb
 from tests.cases import experiments
@@ -32,6 +32,7 @@ def experiment(
     )
 
 
+@settings(max_examples=100)
 @given(experiments(["DSAG"], rounds=25))
 def test_the_forecast_is_the_event_engine_also_in_long_runs(spec: dict[str, Any]) -> None:
     forecasts(wb.schemes.get("DSAG"), spec)

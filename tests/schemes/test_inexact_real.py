@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -26,7 +28,7 @@ CASES: list[
 
 @pytest.mark.parametrize(("scheme", "some", "everybody"), CASES, ids=[case[0] for case in CASES])
 def test_real_ranks_do_as_the_simulator(
-    scheme: str, some: dict[str, Any], everybody: dict[str, Any] | None
+    scheme: str, some: dict[str, Any], everybody: dict[str, Any] | None, tmp_path: Path
 ) -> None:
     e = wb.Experiment(
         scheme=scheme,
@@ -38,10 +40,15 @@ def test_real_ranks_do_as_the_simulator(
         optimiser_args={"step": 3e-2},
         delays={"kind": "shifted_exponential", "shift": 1e-4, "rate": 1e4},
     )
-    trace = wb.run(e, engine="mpi")
+    trace = wb.run(e, engine="mpi", folder=tmp_path / "run")
     assert len(trace.rounds) == 12
     assert np.isfinite(trace.columns["loss"]).all()
     assert trace.columns["loss"][-1] < trace.initial["loss"]
+    if e.built_scheme.timed or e.plan.versions > 1:
+        with pytest.raises(wb.RunError, match=f"{scheme}: .* arrivals"):
+            replay_arrivals(tmp_path / "run")
+    else:
+        np.testing.assert_allclose(replay_arrivals(tmp_path / "run")[-1], trace.model, rtol=1e-12)
     if everybody is None:
         return
     whole = e.replace(scheme_args=everybody)

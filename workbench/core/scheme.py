@@ -42,6 +42,7 @@ class Scheme(Family):
     own_pace: ClassVar[bool] = (
         False  # its workers go through their drawn times on their own: see `Compute.draw`
     )
+    timed: ClassVar[bool] = False  # its nodes look at the clock, so who answered does not tell what they did
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue("scheme", "workbench.schemes", "workbench.schemes")
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
-from workbench.core.plan import MASTER
+from workbench.core.plan import MASTER, Plan
 from workbench.core.protocol import LOST, MODEL, Commit, Compute, Match, Message, Node, Recv, Send, one_moment
+from workbench.core.scheme import Scheme
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.figures.round_events import events_of
 from workbench.trace.trace import Trace
@@ -37,9 +38,8 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
 
     `trace`: a run with events. `round`: from 0. `parent`: the master, or a relay of a tree.
 
-    Raises `SettingError`: no such round or no events of it; nobody sends to that rank; the scheme has no
-    fixed weights, because its messages carry numbers on which it decides; the parent did not finish the
-    round.
+    Raises `SettingError`: no such round or no events of it; nobody sends to that rank; the scheme has no fixed weights,
+    because it decides by numbers or the clock or keeps what came in other rounds; the parent did not finish the round.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=2))
@@ -47,10 +47,8 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
     [[1.0, 1.0, 1.0]]
     """
     scheme, plan = trace.experiment.built_scheme, trace.experiment.plan
-    if scheme.numeric:
-        raise SettingError(
-            f"scheme = {scheme.name!r}: decides by the numbers in its messages; there are no fixed decode weights"
-        )
+    if why := _no_weights(scheme, plan):
+        raise SettingError(f"scheme = {scheme.name!r}: {why}; there are no fixed decode weights")
     if not 0 <= parent < plan.ranks or not plan.children[parent] or plan.committers != (MASTER,):
         raise SettingError(f"parent = {parent}: nobody sends it anything to decode")
     table = events_of(trace, round).table
@@ -64,6 +62,15 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
     )
     late = np.unique([a.message.src for a in arrived if a.late]).astype(int)
     return Weights(ranks, numbers, times, values, late)
+
+
+def _no_weights(scheme: Scheme, plan: Plan) -> str:
+    """Why one round alone does not tell how messages are combined; nothing where it does."""
+    if scheme.numeric:
+        return "decides by the numbers in its messages"
+    if scheme.timed:
+        return "decides by the clock"
+    return "keeps what came in other rounds" if plan.versions > 1 else ""
 
 
 class _Arrival(NamedTuple):

@@ -27,8 +27,9 @@ from workbench.trace.records import check_kept, read_arrivals, read_rows
 def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     """Models after each round, shape (rounds, p), from the spec and the noted arrivals alone.
 
-    Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), or whose notes end early or
-    name answers that nobody can have sent; `SettingError` where files were changed since the run ended.
+    Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), whose commits mix models,
+    or whose scheme looks at the clock (`Scheme.timed`), and where notes end early or name answers that nobody can have
+    sent; `SettingError` where files were changed since the run ended.
     """
     home = path_of(folder, "folder")
     check_kept(home)
@@ -55,6 +56,8 @@ class _Again:
             raise RunError(
                 f"{self.e.scheme}: commits mix several models, which the notes of arrivals do not tell"
             )
+        if self.scheme.timed:
+            raise RunError(f"{self.e.scheme}: what it does depends on the clock, which arrivals do not tell")
         if self.plan.committers != (MASTER,):
             raise RunError(f"{self.e.scheme}: has no master whose arrivals could be gone through again")
         self.node(MASTER).until(lambda: len(self.found) == self.rounds, 0)

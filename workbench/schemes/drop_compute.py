@@ -42,6 +42,7 @@ class DropCompute(Scheme):
     title: ClassVar[str] = "Drop compute"
     paper: ClassVar[str] = "Giladi et al. 2023"
     exact: ClassVar[bool] = False
+    timed: ClassVar[bool] = True
     micro_batches: int = setting(12, "micro-batches that a worker's part is cut into (M)", ge=1)
     threshold: float | None = setting(
         None,

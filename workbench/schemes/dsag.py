@@ -174,7 +174,7 @@ class DSAG(Scheme):
         now = float(end + draws.decode(count))
         begun = begins <= (now + down) * NEAR
         left = first[count:]
-        late = queue[left[(left < len(at.late)) | begun[left - len(at.late)]]]
+        late = queue[left[np.concatenate([np.ones(len(at.late), dtype=bool), begun])[left]]]
         free, turn = np.where(begun, ready, at.free), at.turn + begun
         return _Underway(now, free, turn, late, float(through[count - 1])), count
 

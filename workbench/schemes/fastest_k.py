@@ -117,8 +117,9 @@ class AdaptiveK(FastestK):
         return [{"start": k, "step": s} for k in starts for s in some(1, max(1, workers // 4), 2)]
 
     def check(self, workers: int) -> None:
-        """There are no more answers than workers."""
+        """There are no more answers than workers, and k grows by no more."""
         between("scheme_args.start", self.start, 1, workers, f"there are {workers} workers")
+        between("scheme_args.step", self.step, 1, workers, f"there are {workers} workers")
 
     def choice(self, node: Node) -> Choice:
         """The counter."""
@@ -163,6 +164,7 @@ class DBW(FastestK):
     name: ClassVar[str] = "DBW"
     title: ClassVar[str] = "Dynamic backup workers"
     paper: ClassVar[str] = "Xu, Neglia, Sebastianelli 2020"
+    timed: ClassVar[bool] = True
     window: int = setting(5, "iterations over which gradients' lengths and variances are averaged", ge=1)
 
     def choice(self, node: Node) -> Choice:

@@ -45,8 +45,8 @@ class ISGC(Approximate):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Both placements, with the numbers that all approximate schemes try."""
-        tried = super().candidates(workers)
+        """Both placements, with the numbers that all approximate schemes try; one holder a part is `Backup`."""
+        tried = [args for args in super().candidates(workers) if args["replication"] > 1]
         return [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
 
     def check(self, workers: int) -> None:

@@ -238,7 +238,7 @@ def test_no_slider_ends_before_a_number_that_can_be_used(scheme: str) -> None:
     for line in lines:
         end = reaches(scheme, defaults, 24).get(line.name, line.high)
         beyond = added_up(scheme, line.name, range(int(end) + 1, 40))
-        assert not beyond or line.name in ("layers", "max_age", "window"), (line.name, beyond)
+        assert not beyond or line.name in ("layers", "max_age", "pieces", "window"), (line.name, beyond)
 
 
 def added_up(scheme: str, name: str, values: Iterable[int]) -> list[int]:

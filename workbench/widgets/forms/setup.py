@@ -22,7 +22,7 @@ MOST_LAYERS = 8
 SHARED = ("children", "layers", "stragglers")  # fields that mean the same in every scheme that has them
 
 # Numbers of workers or of parts, of which there are as many; what sliders show of them depends on the cluster.
-COUNTED = ("children", "clusters", "groups", "load", "reduction", "replication")
+COUNTED = ("children", "clusters", "groups", "load", "reduction", "replication", "start", "step")
 
 
 class Shape(Settings):
