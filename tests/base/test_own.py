@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from workbench.base import own
-from workbench.base.own import is_own, received, sent, source_of
+from workbench.base.own import came, digest_in, is_own, name_of, received, sent, source_of, thing_of
 from workbench.base.settings import SettingError
 
 pytestmark = pytest.mark.usefixtures("forgetful")
@@ -106,3 +106,75 @@ def test_what_is_sent_comes_back_here_too(tmp_path: Path) -> None:
     (again,) = received(sent([half]))
     assert again is not half or again.__name__ == "Half"
     assert again(share=0.25).share == 0.25
+
+
+MAKERS = """
+def width():
+    return 3
+
+class Net:
+    size = 1
+
+def make():
+    return Net(), width()
+
+def other():
+    return 1
+"""
+
+
+def test_a_function_is_found_again_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MAKERS)
+    name = f"{tmp_path}/mine.py:make"
+    make = thing_of(name, "module")
+    assert name_of(make, "module") == name
+    assert name_of(name, "module") == name
+    assert thing_of(name_of(is_own, "module"), "module") is is_own
+    assert name_of(is_own, "module") == "workbench.base.own:is_own"
+
+    def local() -> None:
+        pass
+
+    first = local
+    assert thing_of(name_of(first, "module"), "module") is first
+
+    def local() -> None:  # type: ignore[no-redef]  # as a cell that is run again
+        pass
+
+    assert thing_of(name_of(local, "module"), "module") is local
+    for wrong, says in [
+        (lambda: None, "module = <function .* has no name to be found by"),
+        (3, "module = 3: has no name"),
+    ]:
+        with pytest.raises(SettingError, match=says):
+            name_of(wrong, "module")
+    with pytest.raises(SettingError, match="defines no function or class 'nothing'"):
+        thing_of(f"{tmp_path}/mine.py:nothing", "module")
+
+
+def test_what_a_task_brings_comes_before_what_a_rank_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "_came", {})
+    monkeypatch.setitem(vars(sys.modules["__main__"]), "net", len)
+    assert thing_of("net", "module") is len
+    came({"net": max})
+    assert thing_of("net", "module") is max
+
+
+def test_the_hash_of_a_function_is_also_of_what_it_names(tmp_path: Path) -> None:
+    before = digest_in(MAKERS, "make")
+    (tmp_path / "mine.py").write_text(MAKERS)
+    assert source_of(thing_of(f"{tmp_path}/mine.py:make", "module")).digest == before
+    for changed, same in {"return 1": True, "size = 1": False, "return 3": False, "def other": True}.items():
+        text = MAKERS.replace(
+            changed, changed.replace("1", "2").replace("3", "4").replace("other", "another")
+        )
+        assert (digest_in(text, "make") == before) == same
+
+
+def test_two_definitions_of_one_name_are_not_sent() -> None:
+    def one() -> None:
+        pass
+
+    two = type("one", (), {})
+    with pytest.raises(SettingError, match="one: two definitions of this run have that name"):
+        sent([one, two])
