@@ -3,7 +3,7 @@ PYTHON ?= python3
 WORKERS ?= logical
 BIN := .venv/bin
 STAMP := .venv/stamp
-SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py textbook_master.py bare_star.py),$(sort $(wildcard benchmarks/*.py)))
+SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py textbook_master.py bare_star.py torch_ddp.py),$(sort $(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
 .PHONY: faults help env run lab lectures site wheel lint test test-all format lock bench clean
