@@ -166,3 +166,25 @@ def test_a_torn_checkpoint_is_refused_by_name(tmp_path: Path, left: float) -> No
     path.write_bytes(whole[: int(left * len(whole)) if 0 < left < 1 else int(left)])
     with pytest.raises(wb.SettingError, match=r"checkpoint.npz: is damaged \("):
         records.read_checkpoint(tmp_path)
+
+
+def test_checkpoints_take_their_share_of_the_time_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long model on a slow disk is kept less often: a save of 1 s at most every 1 s / SAVING."""
+    now, saved = 0.0, []
+    monkeypatch.setattr(records.time, "monotonic", lambda: now)
+    record = records.Record(tmp_path, 0, 2.0)
+
+    def slow(model: Any, state: Any) -> None:
+        nonlocal now
+        saved.append(now)
+        now += 1.0
+        record.saved = now
+
+    monkeypatch.setattr(record, "save", slow)
+    for round in range(60):
+        now += 1.0
+        record.add(dict.fromkeys(LIVE, float(round)), np.ones(2), None, {})
+    assert saved[:2] == [3.0, pytest.approx(4.0 + 1 / records.SAVING + 1, abs=1)]
+    assert len(saved) <= 4

@@ -36,6 +36,7 @@ from workbench.trace.layout import (
 )
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
+SAVING = 0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
 KEPT = 0.02  # s for which rounds may wait to be written down together
 
 
@@ -60,6 +61,7 @@ class Record:
         self.lock.take()  # a run goes on without its client
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
         self.saved = self.written = time.monotonic()
+        self.took = 0.0  # s for the newest checkpoint
         self.round = first  # rounds that are done
 
     def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
@@ -71,8 +73,9 @@ class Record:
         self.round = int(row["round"]) + 1
         now = time.monotonic()
         self.keep_up(now)
-        if now - self.saved > self.every:
+        if now - self.saved > max(self.every, self.took / SAVING):
             self.save(model, state)
+            self.took = time.monotonic() - now
 
     def _append(self, name: str, numbers: Array) -> None:
         self.waiting[name].append(np.ascontiguousarray(numbers, dtype=np.float64).tobytes())

@@ -40,6 +40,22 @@ def test_what_goes_in_comes_out(value: Any, round: int, run: int) -> None:
     assert (back is None) == (value is None)
 
 
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=FLOATS))
+def test_float32_is_half_as_long_and_comes_out_as_it_went_in(numbers: list[float]) -> None:
+    sheet, value = Sheet(FLOATS, 4), np.array(numbers, dtype=np.float32)
+    length = seal(sheet, envelope(), value.astype(float))
+    assert HEADER + 4 * len(numbers) <= length <= HEADER + 4 * len(numbers) + 4
+    for known in (length, None):
+        found, back = unseal(sheet, known, 7, 2)
+        assert found.floats == len(numbers)
+        assert back.dtype == np.float32
+        np.testing.assert_array_equal(back, value)
+    long = Sheet(FLOATS)
+    long.words[: len(sheet.words)] = sheet.words[: len(long.words)]
+    with pytest.raises(Refused):  # numbers of another length are never taken for float64
+        unseal(long, None, 7, 2)
+
+
 @given(st.data())
 def test_any_flipped_bit_is_seen(data: st.DataObject) -> None:
     sheet, length = sealed(np.arange(1.0, 6.0))

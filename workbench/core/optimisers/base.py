@@ -57,7 +57,7 @@ class Optimiser(Family):
 def mean_gradient(model: Array, gradient: Array, problem: Problem) -> Array:
     """Of the objective, from the sum over the samples' losses."""
     mean = gradient / problem.samples
-    return mean + problem.l2 * model if problem.l2 else mean
+    return mean + problem.l2 * model if problem.l2 else mean  # long models take a while to go through
 
 
 def smoothness_of(problem: Problem, field: str) -> float:

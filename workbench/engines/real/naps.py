@@ -10,7 +10,7 @@ class Naps(NamedTuple):
     longest: float
 
 
-SPINNING = Naps(2e-5, 2e-5)  # the MPI library goes on only while it is looked at
+SPINNING = Naps(2e-5, 3e-4)  # the MPI library goes on only while it is looked at; others need the cores, too
 GATHERING = Naps(5e-5, 5e-4)  # the round waits for this node
 LISTENING = Naps(1e-4, 4e-3)  # for a model
 RESTING = Naps(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
