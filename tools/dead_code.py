@@ -11,7 +11,15 @@ from vulture import Vulture
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ["workbench", "notebooks", "tests", "benchmarks", "tools"]
 # What libraries call or read by name.
-DECORATORS = ["@*_validator*", "@*_serializer*", "@*.command*", "@*.group*", "@*fixture*", "@*hookimpl*", "@overload"]
+DECORATORS = [
+    "@*_validator*",
+    "@*_serializer*",
+    "@*.command*",
+    "@*.group*",
+    "@*fixture*",
+    "@*hookimpl*",
+    "@overload",
+]
 NAMES = {
     "our own messages": ["do_*", "job_*", "sit"],
     "python": ["__getattr__", "__dir__", "__signature__", "showwarning", "category", "filename", "lineno"],
