@@ -74,7 +74,11 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
     batches, carry = [], None
     for start in range(0, total, at_once):
         chosen = range(start, min(start + at_once, total))
-        seconds = np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
+        seconds = (
+            np.broadcast_to(np.nan, (len(chosen), workers))  # it asks by number for what it needs
+            if scheme.own_pace
+            else np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
+        )
         draws = Draws(
             seconds,
             _sender(stream, chosen, floats),
@@ -87,6 +91,8 @@ def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None
             _progress(stream, chosen),
             start,
             partial(_whole, stream, scheme, loads=loads, plan=plan),
+            stream.sending,
+            stream.ties,
         )
         odds = scheme.odds(draws, workers)
         batches.append(odds)

@@ -29,8 +29,9 @@ class Draws:
     """Some rounds of drawn times: what a scheme's `odds` works on.
 
     `seconds`, `send` and `progress` are drawn; `link`, `floats` (p), `decode_rate` (floats/s) and `samples` are the
-    experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first` and `job`: for schemes
-    whose workers go through the draws at their own pace (see `Compute.draw`).
+    experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first`, `job`, `sent` and
+    `tie`: for schemes whose workers go through the draws at their own pace (see `Compute.draw`), to which `seconds` and
+    `send` say nothing.
 
     >>> Draws(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3))).decode(answers=3)
     0.0
@@ -49,6 +50,10 @@ class Draws:
     )
     first: int = 0  # number of the first of these rounds
     job: Callable[[int], Array] | None = None  # draw -> seconds of everybody's whole load with it, (workers,)
+    sent: Callable[[int, float], Array | None] | None = (
+        None  # draw, share of a model -> as `send`, (workers,)
+    )
+    tie: Callable[[int], Array] | None = None  # any round -> who comes first, (workers,)
 
     def decode(self, answers: Any) -> Any:
         """Seconds to combine so many messages; of each round, where they are several numbers."""
