@@ -77,7 +77,7 @@ class _Node:
         self.sent: dict[tuple[int, int], Message] = {}
         self.served = -1  # newest round whose model it has got
         e, learner = run.e, run.learner
-        facts = (learner.smoothness, learner.constant)
+        facts = (learner.smoothness, learner.constant, learner.l2)
         node = Node(rank, run.plan, e.rounds, learner.problem.size, learner.start(), self.clock, *facts)
         self.program: Generator[Any, Any, Any] = run.scheme.program(node)
         self.effect = self.program.send(None)
