@@ -20,7 +20,8 @@ from workbench.figures.decoding import decode_weights
 DECODING = [
     name
     for name in CASES
-    if not wb.schemes.get(name).numeric and name != "RAR"  # a ring has no parent
+    if not (wb.schemes.get(name).numeric or wb.schemes.get(name).own_pace)  # no weights of a round's own
+    and name != "RAR"  # a ring has no parent
 ]
 
 
@@ -70,6 +71,11 @@ def test_weights_times_messages_are_what_was_committed(spec: dict[str, Any]) -> 
         np.testing.assert_allclose(
             np.reshape(combined, -1) if keys else 0.0, committed.reshape(-1), atol=1e-7
         )
+
+
+def test_commits_of_several_models_have_no_weights_of_a_round() -> None:
+    with pytest.raises(wb.SettingError, match="several models"):
+        decode_weights(wb.run(wb.Experiment(scheme="ASGD", workers=3, rounds=4)), 1)
 
 
 def tree(**changes: Any) -> wb.Trace:

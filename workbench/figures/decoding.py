@@ -62,6 +62,10 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
         raise SettingError(
             f"scheme = {scheme.name!r}: decides by the numbers in its messages; there are no fixed decode weights"
         )
+    if plan.versions > 1:
+        raise SettingError(
+            f"scheme = {scheme.name!r}: commits mix several models; what came in one round does not make its commit"
+        )
     if not 0 <= parent < plan.ranks or not plan.children[parent] or plan.committers != (MASTER,):
         raise SettingError(f"parent = {parent}: nobody sends it anything to decode")
     table = events_of(trace, round).table
