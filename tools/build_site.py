@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"
 PARAMETERS: dict[str, dict[str, Any]] = {  # for the pages; the others run as they stand
     "02-explore": {"start": True},
+    "05-coding-or-not": {"schemes": "UMW, GC"},
     "04-plan": {"workers": 4, "rounds": 20, "measured_rounds": 10, "schemes": "UMW, GC, SGD"},
 }
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"

@@ -16,7 +16,11 @@ from workbench.checking.scheme import LAWS
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.running.simulated import timeline
 
-APPROXIMATE = [n for n in CASES if not (wb.schemes.get(n).numeric or wb.schemes.get(n).exact)]
+APPROXIMATE = [
+    name
+    for name in CASES
+    if not (wb.schemes.get(name).numeric or wb.schemes.get(name).exact or wb.schemes.get(name).own_pace)
+]
 
 
 def test_every_scheme_has_a_case() -> None:

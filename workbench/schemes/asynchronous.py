@@ -47,13 +47,15 @@ Ended = tuple[float, int]  # when a commit is, and answers received since the on
 
 
 class Asynchronous(Scheme):
-    """Base of those whose master takes answers as they come, and gives a worker that has answered the newest model."""
+    """Base of those whose master takes answers as they come, and gives a worker that has answered the newest model.
+
+    `damping`: an answer whose model is t commits old counts (1 + t)^-damping.
+    """
+
+    damping: float
 
     exact: ClassVar[bool] = False
     own_pace: ClassVar[bool] = True
-    damping: float = setting(
-        0.0, "an answer whose model is t commits old counts (1 + t)^-damping; 0 = as much as any", ge=0
-    )
 
     @property
     def size(self) -> int:
@@ -112,6 +114,9 @@ class ASGD(Asynchronous):
     name: ClassVar[str] = "ASGD"
     title: ClassVar[str] = "Asynchronous SGD"
     paper: ClassVar[str] = "Zhang et al. 2016; Xie et al. 2019"
+    damping: float = setting(
+        1.0, "an answer whose model is t commits old counts (1 + t)^-damping; 0 = as much as any", ge=0
+    )
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ low-communication training of language models", 2023, algorithm 1.
 
 What is committed is a sum over the samples, as a gradient is, from which the experiment's optimiser takes the outer
 step: (theta - theta_i) / unit, averaged over the workers by their samples, less the regularisation, which the optimiser
-puts in. In local SGD the unit is the inner step: with one local step that is the very gradient, and `gd` with the inner
-step as its own sets the model to the average. In DiLoCo the unit is 1: `nesterov` takes the averaged difference for a
-gradient; the paper gives it step 0.7, momentum 0.9.
+puts in. In local SGD the unit is the inner step given: with one local step that is the very gradient, and `gd` with the
+inner step as its own sets the model to the average. In DiLoCo the unit is 1: `nesterov` takes the averaged difference
+for a gradient; the paper gives it step 0.7, momentum 0.9.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class LocalSGD(LocalSteps):
     title: ClassVar[str] = "Local SGD"
     paper: ClassVar[str] = "Stich 2019"
     rate: float | None = setting(
-        None, "step that workers take; empty = 1 / smoothness of the objective", gt=0
+        None, "step that workers take; empty = each 1 / smoothness of its own data", gt=0
     )
     stragglers: int = setting(
         0, "workers whose models the master does not wait for; the average is the others'", ge=0
@@ -116,10 +116,11 @@ class LocalSGD(LocalSteps):
         return workers - self.stragglers
 
     def inner(self, node: Node) -> tuple[Inner, float]:
-        """Gradient steps."""
+        """Gradient steps. By itself the unit is `gd`'s own step, so that models are averaged as they are."""
         parts = np.arange(node.plan.parts)
-        rate = self.rate or 1.0 / node.smoothness(Work(parts, np.ones(len(parts)), node.plan.samples))
-        return lambda model, gradient: model - rate * gradient, rate
+        unit = self.rate or _step(node, Work(parts, np.ones(len(parts)), node.plan.samples))
+        rate = self.rate or _step(node, node.work)
+        return lambda model, gradient: model - rate * gradient, unit
 
 
 class DiLoCo(LocalSteps):
@@ -164,6 +165,12 @@ class AdamW:
         mean = self.mean / (1 - self.beta1**self.steps)
         root = np.sqrt(self.square / (1 - self.beta2**self.steps))
         return np.asarray(model * (1 - self.rate * self.decay) - self.rate * mean / (root + self.eps))
+
+
+def _step(node: Node, work: Work) -> float:
+    """1 / smoothness; where nothing is to be learnt, any step does."""
+    smoothness = node.smoothness(work) if work.samples else 0.0
+    return 1.0 / smoothness if smoothness > 0 else 1.0
 
 
 def _average(plan: Plan, got: Got) -> tuple[Any, float]:

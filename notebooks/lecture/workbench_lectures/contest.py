@@ -1,8 +1,8 @@
 """Coding or not? Seconds of every scheme to one loss, over severity of straggling and cost of communication.
 
-All on the virtual clock, on the same data, the same stragglers and the same link. Every scheme runs with plain gradient
-steps, at its own tuned step and setting: both are chosen on `TUNED` seeds and timed on others. So the schemes that bring
-an optimiser of their own (DiLoCo, CADA and its relatives) take part in none of it: they would win by AdamW and momentum,
+All on the virtual clock, on the same data, the same stragglers and the same link. Every scheme runs with plain
+gradient steps, at its own tuned step and setting: both are chosen on `TUNED` seeds and timed on others. Schemes that
+bring an optimiser of their own (DiLoCo, CADA and its relatives) take no part: they would win by AdamW or momentum,
 which any code may have too.
 
 Times are in units of what a worker needs for an uncoded share of the data when nothing holds it up. Remake the numbers
@@ -11,14 +11,14 @@ that the lecture shows, `coding_or_not.csv`, with
     python -m workbench_lectures.contest bursts tail
     python -m workbench_lectures.contest recorded FOLDER
 
-where FOLDER holds the recorded traces; a law that is not named keeps its numbers. Each takes about a quarter of an hour.
+where FOLDER holds the recorded traces; a law that is not named keeps its numbers.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -35,7 +35,7 @@ from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
-from workbench.planning.targets import EFFORT, Target, Trials, portion, reference, stretched
+from workbench.planning.targets import EFFORT, Need, Target, Trials, portion, reference, stretched
 
 NUMBERS = Path(__file__).with_name("coding_or_not.csv")
 WORKERS, ROUNDS, TOLERANCE = (
@@ -50,19 +50,21 @@ LEVELS: dict[str, tuple[float, ...]] = {
     "bursts": (1.0, 2.0, 5.0, 15.0),  # how many times slower a worker is that is held up
     "tail": (0.2, 1.0, 5.0, 20.0),  # mean of what is added to every share at random
 }
-RECORDED = ("EC2", "Alibaba 1", "Alibaba 2", "Alibaba 3", "ByteDance")
+RECORDED = ("Alibaba", "ByteDance", "EC2")
 TUNED, TIMED = 2, 6  # seeds
 EACH = 3  # settings of an inexact scheme that are tried
 AROUND = (0.5, 1.0, 2.0, 4.0)  # steps of local SGD, over the best of gradient descent
 FAMILIES: dict[str, tuple[str, ...]] = {  # who is in the contest, where the package has it
-    "wait for all": ("UMW", "RAR"),
+    "wait for all": ("UMW", "RAR", "CR"),  # a tree without a code
     "exact code": ("GC", "CR", "CEGC", "GC-MMC", "SR-SGC", "M-SGC"),
     "inexact code": ("FRC", "CRC", "BGC", "ErasureHead", "SGC", "IS-GC", "PGC", "GGC"),
     "k of n": ("SGD", "AdaptiveK", "DBW", "DropCompute"),
     "local steps": ("LocalSGD",),
     "asynchronous": ("ASGD", "FedBuff", "DSAG"),
 }
-FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
+CODES = ("exact code", "inexact code")
+MORE = 1.05  # shares that a worker of a code goes through at least
+Contender = tuple[str, str]  # family, scheme
 
 
 def experiment(delays: dict[str, Any], cost: float, **fields: Any) -> Experiment:
@@ -88,9 +90,12 @@ def synthetic(law: str, level: float) -> dict[str, Any]:
     return {"kind": "shifted_exponential", "shift": each, "rate": SHARE / level}
 
 
-def names() -> list[str]:
-    """Schemes of the contest that there are."""
-    return [name for name in FAMILY if name in schemes.names()]
+def contenders(only: Sequence[str] = ()) -> list[Contender]:
+    """Families and schemes of the contest, as far as there are such schemes; `only`: of these."""
+    found = [
+        (family, name) for family, names in FAMILIES.items() for name in names if name in schemes.names()
+    ]
+    return [each for each in found if not only or each[1] in only]
 
 
 # ---------------------------------------------------------------- one cell
@@ -98,8 +103,9 @@ def names() -> list[str]:
 
 @dataclass(frozen=True)
 class Result:
-    """A scheme in one cell: its best setting, and seconds to the loss under every seed, NaN where it does not get there."""
+    """A scheme in one cell, at its best setting: seconds to the loss under every seed, NaN where it misses it."""
 
+    family: str
     scheme: str
     args: dict[str, Any]
     step: float
@@ -120,30 +126,30 @@ class Contest:
     def __init__(self, base: Experiment) -> None:
         self.aim: Target = reference(base, ROUNDS, None, TOLERANCE, EFFORT)
         self.local: dict[int, tuple[float, float]] = {}  # local steps -> step, rounds
+        self.needs: dict[str, Need] = {}  # by all that who is in time depends on, and the seeds
 
-    def results(self, base: Experiment, chosen: Sequence[str]) -> Iterator[Result]:
+    def results(self, base: Experiment, chosen: Sequence[Contender]) -> Iterator[Result]:
         """Every scheme at its best setting."""
         tuned = range(TUNED)
-        for name in chosen:
-            tried = list(self._settings(base.replace(scheme=name)))
+        for family, name in chosen:
+            tried = list(self._settings(family, base.replace(scheme=name)))
             means = [float(np.mean(seconds(tuned))) for _, _, seconds in tried]
             if not np.isfinite(means).any():
-                yield Result(name, {}, float("nan"), np.full(TIMED, np.nan))
+                yield Result(family, name, {}, float("nan"), np.full(TIMED, np.nan))
                 continue
             args, step, seconds = tried[int(np.nanargmin(means))]
-            yield Result(name, args, step, seconds(range(TUNED, TUNED + TIMED)))
+            yield Result(family, name, args, step, seconds(range(TUNED, TUNED + TIMED)))
 
-    def _settings(self, e: Experiment) -> Iterator[tuple[dict[str, Any], float, Timed]]:
+    def _settings(self, family: str, e: Experiment) -> Iterator[tuple[dict[str, Any], float, Timed]]:
         """Arguments, step, and what times them."""
         cls = schemes.get(e.scheme)
-        candidates = [c for c in cls.candidates(e.workers) if c.get("replication") != 1]  # that is no code
-        fitting = list(_fitting(e, candidates))
+        fitting = [each for each in _fitting(e, cls.candidates(e.workers)) if _belongs(family, each)]
         if cls.exact and not cls.numeric:
             assert self.aim.times is not None
             step = self.aim.times / self.aim.smoothness
             for each in fitting:
                 yield each.scheme_args, step, partial(_timed, each, self.aim.rounds)
-        elif FAMILY[e.scheme] == "local steps":
+        elif family == "local steps":
             for each in fitting:
                 step, rounds = self._local(each)
                 args = {**each.scheme_args, "rate": step}
@@ -172,25 +178,43 @@ class Contest:
     def _simulated(self, e: Experiment) -> tuple[dict[str, Any], float, Timed]:
         """One that is followed under every seed, at the step that is best on the first few."""
         assert self.aim.times is not None
-        trials = Trials(stretched(self.aim, e), self.aim.times * portion(e))
-        need = trials.need([e.replace(seed=seed) for seed in range(TUNED)])
+        need = self._need(e, range(TUNED), None)
         assert need.times is not None
 
         def timed(seeds: Sequence[int]) -> Array:
-            again = (
-                need if seeds == range(TUNED) else trials.need([e.replace(seed=s) for s in seeds], need.times)
-            )
-            return np.array([_seconds(e, s, r) for s, r in zip(seeds, again.rounds, strict=True)])
+            rounds = self._need(e, seeds, None if seeds == range(TUNED) else need.times).rounds
+            return np.array([_seconds(e, s, r) for s, r in zip(seeds, rounds, strict=True)])
 
         return e.scheme_args, need.times / self.aim.smoothness, timed
 
+    def _need(self, e: Experiment, seeds: Sequence[int], times: float | None) -> Need:
+        """Rounds to the loss, learnt once where the bandwidth does not matter.
 
-def _fitting(e: Experiment, candidates: Sequence[dict[str, Any]]) -> Iterator[Experiment]:
+        The port keeps the order of arrival: where rounds begin together, and numbers decide nothing, who is in time is
+        the same at any.
+        """
+        linked = e.plan.versions > 1 or e.built_scheme.numeric
+        key = repr((e if linked else e.replace(link={}), seeds, times))
+        if key not in self.needs:
+            assert self.aim.times is not None
+            trials = Trials(stretched(self.aim, e), self.aim.times * portion(e))
+            self.needs[key] = trials.need([e.replace(seed=seed) for seed in seeds], times)
+        return self.needs[key]
+
+
+def _fitting(e: Experiment, candidates: Iterable[dict[str, Any]]) -> Iterator[Experiment]:
     for args in candidates:
         try:
             yield e.replace(scheme_args=args)
         except SettingError:
             continue
+
+
+def _belongs(family: str, e: Experiment) -> bool:
+    """A code holds parts of the data more than once; who waits for all does not."""
+    if family in CODES:
+        return e.load * e.workers > MORE and e.scheme_args.get("replication") != 1
+    return family != "wait for all" or e.load * e.workers <= MORE
 
 
 def _spread(found: Sequence[Experiment]) -> list[Experiment]:
@@ -211,11 +235,12 @@ def _seconds(e: Experiment, seed: int, rounds: float) -> float:
 # ---------------------------------------------------------------- the table
 
 
-def rows(law: str, column: str, cost: float, found: Sequence[Result]) -> list[dict[str, Any]]:
+def rows(law: str, column: str, cost: float, found: Iterable[Result]) -> list[dict[str, Any]]:
     """Lines of the table for one cell."""
     return [
         {
-            "law": law, "column": column, "cost": cost, "scheme": r.scheme, "settings": " ".join(f"{k}={v}" for k, v in r.args.items() if k != "rate"),
+            "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
+            "settings": " ".join(f"{name}={value}" for name, value in r.args.items() if name != "rate"),
             "step": float(f"{r.step:.3g}"), "seconds": " ".join(f"{s:.5g}" for s in r.seconds),
         }
         for r in found
@@ -223,11 +248,15 @@ def rows(law: str, column: str, cost: float, found: Sequence[Result]) -> list[di
 
 
 def read(path: Path = NUMBERS) -> pd.DataFrame:
-    """The table, with a family and an array of seconds in each row."""
-    table = pd.read_csv(path, dtype={"column": str}, keep_default_na=False)
-    table["seconds"] = [np.array(text.split(), float) for text in table["seconds"]]
-    table["family"] = table["scheme"].map(FAMILY)
-    return table
+    """The table that was kept."""
+    return told(pd.read_csv(path, dtype={"column": str}, keep_default_na=False))
+
+
+def told(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Lines as a table, with an array of seconds in each."""
+    table = pd.DataFrame(found)
+    seconds: Any = [np.array(text.split(), float) for text in table["seconds"]]
+    return table.assign(seconds=seconds)
 
 
 def band(seconds: Array) -> tuple[float, float, float]:
@@ -262,7 +291,7 @@ def main(arguments: Sequence[str]) -> None:
             cells += recorded(Path(arguments[-1]), Path(folder))
         found = []
         for (law, column, delays), cost in product(cells, COSTS):
-            results = list(contest.results(experiment(delays, cost), names()))
+            results = list(contest.results(experiment(delays, cost), contenders()))
             found += rows(law, column, cost, results)
             quickest = min((float(r.seconds.mean()), r.scheme) for r in results if r.reached)
             print(law, column, cost, *quickest, flush=True)
@@ -296,10 +325,10 @@ def _table(traces: Path, column: str) -> pd.DataFrame:
     if column == "ByteDance":  # four stages of a pipeline differ by design: each rank over its stage's median
         table = pd.read_parquet(traces / "traces" / "bytedance_AR.parquet")
         table = table[table["optype"].isin(["forward-compute", "backward-compute"])]
-        table = table.groupby(["stage", "rank", "step"], as_index=False)["duration"].sum()
-        seconds = table["duration"] / table.groupby("stage")["duration"].transform("median")
-        return pd.DataFrame({"worker": table["rank"], "iteration": table["step"], "seconds": seconds})
-    table = pd.read_csv(traces / "traces" / f"alibaba_job_{column[-1]}.csv")
+        steps = table.groupby(["stage", "rank", "step"])["duration"].sum().reset_index()
+        seconds = steps["duration"] / steps.groupby("stage")["duration"].transform("median")
+        return pd.DataFrame({"worker": steps["rank"], "iteration": steps["step"], "seconds": seconds})
+    table = pd.read_csv(traces / "traces" / "alibaba_job_1.csv")
     order = table.groupby("worker").cumcount()
     return pd.DataFrame(
         {"worker": table["worker"], "iteration": order, "seconds": table["batch_time_norm"] * 1.0}
