@@ -246,7 +246,7 @@ def _entry(base: Experiment, row: pd.Series[Any]) -> Experiment:
     args = {name: parse(value) for name, value in (text.split("=") for text in row["settings"].split())}
     rounds = RACE
     if row["family"] == "local steps":
-        args["rate"] = row["step"]
+        args["rate"] = float(row["step"])
     if row["family"] == "asynchronous":
         rounds = RACE * WORKERS // args.get("buffer", 1)
     step = {"step": float(row["step"])}

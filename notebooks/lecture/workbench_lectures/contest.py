@@ -191,7 +191,7 @@ class Contest:
         """Rounds to the loss, learnt once where the bandwidth does not matter.
 
         The port keeps the order of arrival: where rounds begin together, and numbers decide nothing, who is in time is
-        the same at any.
+        the same at any, and so is the step: the one that is best at the bandwidth which is asked for first.
         """
         linked = e.plan.versions > 1 or e.built_scheme.numeric
         key = repr((e if linked else e.replace(link={}), seeds, times))
@@ -256,7 +256,7 @@ def told(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Lines as a table, with an array of seconds in each."""
     table = pd.DataFrame(found)
     seconds: Any = [np.array(text.split(), float) for text in table["seconds"]]
-    return table.assign(seconds=seconds)
+    return table.assign(seconds=seconds, step=pd.to_numeric(table["step"], errors="coerce"))
 
 
 def band(seconds: Array) -> tuple[float, float, float]:
