@@ -73,6 +73,17 @@ def test_the_first_notebook_begins_where_the_explorer_does() -> None:
     assert names["common"] == {**EXAMPLE, "seed": 0}
 
 
+def test_coding_or_not_shows_its_maps_and_times_a_cell_anew(tmp_path: Path) -> None:
+    table = tmp_path / "times.csv"
+    rows = [f"{w},{i},{1 + (w == i % 3)}" for w in range(4) for i in range(6)]
+    table.write_text("\n".join(["worker,iteration,seconds", *rows]))
+    parameters = {"schemes": "UMW, GC, SGD", "recorded": str(table), "share": 1.0, "cost": 0.02}
+    done = execute(ROOT / "notebooks" / "07-coding-or-not.ipynb", tmp_path, **parameters)
+    outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert sum("application/vnd.plotly.v1+json" in output.get("data", {}) for output in outputs) == 6
+    assert all(name in outputs[-1]["data"]["text/plain"] for name in ("UMW", "GC", "SGD"))
+
+
 def test_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(papermill.PapermillExecutionError, match=r"scheme_args\.stragglers = 2"):
         execute(FIRST, tmp_path, **{**SMALL, "stragglers": 2})

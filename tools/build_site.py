@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"
 PARAMETERS: dict[str, dict[str, Any]] = {  # for the pages; the others run as they stand
     "02-explore": {"start": True},
+    "07-coding-or-not": {"schemes": "UMW, GC"},
     "04-plan": {"workers": 4, "rounds": 20, "measured_rounds": 10, "schemes": "UMW, GC, SGD"},
     "05-yours": {"workers": 4, "wait": 3, "rounds": 20, "seeds": 1},
 }

@@ -83,8 +83,13 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
     at_once = max(1, BATCH // workers)
 
     def drawn(chosen: range, carry: Any = None) -> Draws:
+        seconds = (
+            np.broadcast_to(np.nan, (len(chosen), workers))  # it asks by number for what it needs
+            if scheme.own_pace
+            else np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
+        )
         return Draws(
-            np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen]),
+            seconds,
             _sender(stream, chosen, floats),
             e.line,
             floats,
@@ -97,6 +102,8 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
             partial(_whole, stream, scheme, loads=loads, plan=plan),
             total,
             drawn,
+            stream.sending,
+            stream.ties,
         )
 
     batches, carry = [], None

@@ -20,9 +20,13 @@ from workbench.figures.decoding import decode_weights
 DECODING = [
     name
     for name in CASES
+    # A ring has no parent, and these have no weights of a round's own.
     if not (
-        wb.schemes.get(name).numeric or wb.schemes.get(name).timed or name == "RAR"
-    )  # a ring has no parent
+        wb.schemes.get(name).numeric
+        or wb.schemes.get(name).timed
+        or wb.schemes.get(name).own_pace
+        or name == "RAR"
+    )
 ]
 
 
@@ -76,6 +80,11 @@ def test_weights_times_messages_are_what_was_committed(spec: dict[str, Any]) -> 
         np.testing.assert_allclose(
             np.reshape(combined, -1) if keys else 0.0, committed.reshape(-1), atol=1e-7
         )
+
+
+def test_commits_of_several_models_have_no_weights_of_a_round() -> None:
+    with pytest.raises(wb.SettingError, match="several models"):
+        decode_weights(wb.run(wb.Experiment(scheme="ASGD", workers=3, rounds=4)), 1)
 
 
 def tree(**changes: Any) -> wb.Trace:

@@ -18,10 +18,12 @@ from workbench.planning.targets import (
     Trials,
     centre,
     cost,
+    portion,
     reduced,
     reference,
     shortened,
     stepped,
+    stretched,
 )
 
 SPEC: dict[str, Any] = {
@@ -102,6 +104,21 @@ def test_rounds_are_those_of_the_runs_themselves() -> None:
     for each, rounds in zip(seeds(e), need.rounds, strict=True):
         trace = wb.run(each.replace(optimiser_args=args, rounds=90), events=False)
         assert np.flatnonzero(trace.columns["loss"] <= target.loss)[0] + 1 == rounds
+
+
+@pytest.mark.parametrize(("scheme", "args", "share"), [("ASGD", {}, 1 / 6), ("FedBuff", {"buffer": 3}, 0.5)])
+def test_commits_of_few_answers_have_rounds_and_steps_of_their_size(
+    scheme: str, args: dict[str, Any], share: float
+) -> None:
+    """So they come to the loss, with about as many answers."""
+    e = experiment(scheme, args)
+    target = reference(e, 30, None, 0.05, EFFORT)
+    assert portion(e) == pytest.approx(share)
+    assert target.times is not None
+    own = stretched(target, e)
+    assert own.rounds == round(target.rounds / share)
+    need = Trials(own, target.times * share).need(seeds(e))
+    assert (need.rounds * share < LONGER * target.rounds).all()
 
 
 def test_lazy_schemes_have_shorter_rounds_than_their_forecast() -> None:

@@ -29,9 +29,9 @@ class Draws:
     """Some rounds of drawn times: what a scheme's `odds` works on.
 
     `seconds`, `send` and `progress` are drawn; `link`, `floats` (p), `decode_rate` (floats/s) and `samples` are the
-    experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first` and `job`: for schemes
-    whose workers go through the draws at their own pace (see `Compute.draw`). `total` and `at`: for schemes whose
-    rounds reach into later ones.
+    experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first`, `job`, `sent` and `tie`:
+    for schemes whose workers go through the draws at their own pace (see `Compute.draw`), to which `seconds` and `send`
+    say nothing. `total` and `at`: for schemes whose rounds reach into later ones.
 
     >>> Draws(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3))).decode(answers=3)
     0.0
@@ -54,6 +54,10 @@ class Draws:
     at: Callable[[range], Draws] | None = (
         None  # the draws of some rounds, also of those after these and the last
     )
+    sent: Callable[[int, float], Array | None] | None = (
+        None  # draw, share of a model -> as `send`, (workers,)
+    )
+    tie: Callable[[int], Array] | None = None  # any round -> who comes first, (workers,)
 
     def decode(self, answers: Any) -> Any:
         """Seconds to combine so many messages; of each round, where they are several numbers."""

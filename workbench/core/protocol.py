@@ -66,7 +66,7 @@ class Message(NamedTuple):
 class Compute(NamedTuple):
     """Go through `work` at `model`; given up with None once a message matching `unless` is there.
 
-    `batch`: only that many samples of the work, drawn for this rank and round, their sum scaled up to stand
+    `batch`: only that many samples of the work, drawn for this rank and draw, their sum scaled up to stand
     for all of it. `draw`: which of the worker's drawn times it takes, counted from 0; by default the round's.
     `model`: a tuple of models, one for each row of the work's coefficients, where a worker goes through several
     models' work in one round; such work is a task of its own for the delays, whatever it is made of.
@@ -193,6 +193,7 @@ class Node:
     clock: Callable[[], float]
     smoothness: Callable[[Work], float] = lambda work: 1.0  # of the mean loss over some work, from the data
     constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; known before the run
+    l2: float = 0.0  # of the objective; the optimiser puts it in, unless a worker has a model of its own
     first: int = 0  # round to begin with: above 0 where a run is resumed
 
     @property

@@ -32,7 +32,17 @@ from workbench.planning.laws import drawn
 from workbench.planning.predicting import SEEDS, Candidate, Resampling, by_scheme, missed, screened, sharpened
 from workbench.planning.profile import ClusterProfile, Task
 from workbench.planning.shapley import shapley
-from workbench.planning.targets import EFFORT, Target, Trials, centre, price, reference, stepped
+from workbench.planning.targets import (
+    EFFORT,
+    Target,
+    Trials,
+    centre,
+    portion,
+    price,
+    reference,
+    stepped,
+    stretched,
+)
 from workbench.problems.data import DataError
 from workbench.running.bar import Bar
 from workbench.running.precision import lost_digits
@@ -248,7 +258,9 @@ class _Search:
             if aim.times is not None and centres[name] is None:
                 self.refuse(c.name, _too_far(aim))
             else:
-                ready.append(replace(c, trials=Trials(aim, centres[name])))
+                around, own = centres[name], stretched(aim, c.experiment)
+                around = None if around is None else around * portion(c.experiment)
+                ready.append(replace(c, trials=Trials(own, around)))
         return ready
 
     def reaching(self, found: Sequence[Candidate], aim: Target) -> list[Candidate]:

@@ -6,16 +6,17 @@ delays, over several seeds, on as many of the samples as `effort` allows.
 
 Steps are chosen alike for all. Exact schemes: the one of `STEPS`, in units of the automatic step, that comes to the
 loss in the fewest rounds. Inexact ones: that step, times what makes their estimate unbiased (N/(N-S) for SGD, which
-commits the plain sum of N-S of N answers), times each of `AROUND`. Schemes that decide by the numbers take part in no
-shared pass over the data, so they try `LAZY` only, around the step that is best for their optimiser with
-full gradients.
+commits the plain sum of N-S of N answers), times each of `AROUND`; where a commit is made of fewer answers than there
+are workers, and nobody waits for it, so much less of it, in so many more rounds. Schemes that decide by the numbers
+take part in no shared pass over the data, so they try `LAZY` only, around the step that is best for their optimiser
+with full gradients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -170,9 +171,22 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
     """Numbers that choosing an inexact scheme's step goes through, and following it under one seed."""
     rounds = SOON * aim.rounds
-    numeric = e.built_scheme.numeric
+    numeric, aim = e.built_scheme.numeric, stretched(aim, e)
     steps, seeds = (len(LAZY), 1) if numeric else (len(AROUND) * (1 + (e.plan.versions > 1)), TRIED)
     return seeds * cost(e, aim.samples, rounds, steps), cost(e, aim.samples, rounds)
+
+
+def portion(e: Experiment) -> float:
+    """Answers that make a commit over workers, where those who answer do not wait for it; else 1."""
+    if e.plan.versions == 1:
+        return 1.0
+    return min(1.0, forecast(e, 4 * e.workers).messages / e.workers)
+
+
+def stretched(aim: Target, e: Experiment) -> Target:
+    """The same, with as many answers: more rounds where a commit is made of fewer."""
+    rounds, longest = (round(count / portion(e)) for count in (aim.rounds, aim.longest))
+    return replace(aim, rounds=rounds, longest=longest)
 
 
 @dataclass(frozen=True)

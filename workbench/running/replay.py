@@ -80,7 +80,7 @@ class _Node:
         self.sent: dict[tuple[int, int], Message] = {}
         self.served = -1  # newest round whose model it has got
         e, learner = run.e, run.learner
-        facts = (learner.smoothness, learner.constant)
+        facts = (learner.smoothness, learner.constant, learner.l2)
         size, model = learner.problem.size, learner.start()
         # Time goes on only where a deadline passes.
         node = Node(rank, run.plan, e.rounds, size, model, lambda: run.time, *facts)

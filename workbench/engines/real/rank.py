@@ -174,6 +174,7 @@ class RankEngine:
             clock=lambda: self.logical - self.zero,
             smoothness=learner.smoothness,
             constant=learner.constant,
+            l2=learner.l2,
             first=setup.first,
         )
         return program_of(setup.scheme, node)

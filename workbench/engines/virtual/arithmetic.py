@@ -34,6 +34,8 @@ class Coefficients:
     Where a plan has several versions in use, they carry weights over (part, version); see `mixed`.
     """
 
+    l2 = 0.0
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.weights: list[Decoding] = []  # per round
@@ -151,6 +153,11 @@ class Numbers:
         return np.stack(sums)
 
     @property
+    def l2(self) -> float:
+        """Weight of the objective's regularisation."""
+        return self.problem.l2
+
+    @property
     def _quadratic(self) -> Quadratic:
         return cast(Quadratic, self.problem)  # schemes refuse other problems, see `Scheme.check_problem`
 
@@ -169,11 +176,12 @@ class Numbers:
         return [(int(bounds[p]), int(bounds[p + 1]), float(c)) for p, c in pairs]
 
     def _batch(self, rank: int, effect: Compute, size: int) -> Array:
-        """A mini-batch drawn without replacement, keyed by (seed, round, rank), scaled to stand for all."""
+        """A mini-batch drawn without replacement, keyed by (seed, draw, rank), scaled to stand for all."""
         slices = self._slices(effect.work)
         places = np.concatenate([np.arange(a, b) for a, b, _ in slices])
         weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
-        chosen = self._keyed.rng(effect.round, rank).choice(len(places), size, replace=False)
+        draw = effect.round if effect.draw is None else effect.draw
+        chosen = self._keyed.rng(draw, rank).choice(len(places), size, replace=False)
         scale = effect.work.samples / size
         picked = [(int(places[i]), int(places[i]) + 1, float(weights[i]) * scale) for i in np.sort(chosen)]
         return in_round(self.problem, effect.round).gradient(picked, effect.model)

@@ -118,7 +118,7 @@ class _Simulation:
         self.pace = Pace(scheme, plan, world.delays)
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
-        facts = (arithmetic.smoothness, arithmetic.constant)
+        facts = (arithmetic.smoothness, arithmetic.constant, arithmetic.l2)
         nodes = [Node(r, plan, world.rounds, world.floats, model, clock, *facts) for r in range(plan.ranks)]
         self.ranks = [_Rank(program_of(scheme, node).send) for node in nodes]
         self.handlers: dict[type, Callable[[int, _Rank, Any], Any]] = {

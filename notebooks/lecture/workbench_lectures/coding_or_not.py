@@ -1,0 +1,346 @@
+"""Lecture 7: coding or not? Codes, fewer answers, local steps, asynchrony: same stragglers, same loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench import schemes, theory
+from workbench.base.settings import setting
+from workbench.base.text import parse
+from workbench.experiment import Experiment
+from workbench.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    VERMILLION,
+    Theme,
+    fade,
+    new_figure,
+    palette,
+)
+from workbench_lectures.contest import (
+    CODES,
+    COSTS,
+    FAMILIES,
+    LEVELS,
+    RECORDED,
+    SHARE,
+    WORKERS,
+    experiment,
+    ranked,
+    read,
+    synthetic,
+)
+from workbench_lectures.drawing import HEIGHT
+from workbench_lectures.exercises import Exercise
+from workbench_lectures.knobs import Knobs
+from workbench_lectures.lecture import Part, Script
+
+COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK), strict=True))
+ACROSS = {
+    "bursts": "a worker that is held up takes so many times longer",
+    "tail": "mean of what is added at random to a share",
+    "recorded": "whose workers were recorded",
+}
+STAND_IN = {"kind": "heterogeneous", "shift": 1.0 / SHARE}
+RACE = 40  # commits of the run to watch, or as many answers
+
+
+class CodingOrNot(Knobs):
+    """A cell of the map: which law, how severe, how dear a message is."""
+
+    labels: ClassVar = {"law": "stragglers", "level": "severity", "cost": "message", "view": "map shows"}
+    words: ClassVar = {
+        "law": {
+            "bursts": "bursts: slow for some rounds",
+            "tail": "tail: random, anew each time",
+            "recorded": "recorded",
+        },
+        "view": {"winner": "who is first", "coding": "best code against the rest"},
+    }
+
+    law: Literal["bursts", "tail", "recorded"] = setting("bursts", "how workers are held up")
+    level: int = setting(3, "column of the map, from the left: mild to severe", ge=1, le=4)
+    cost: int = setting(2, "row of the map, from below: messages free to dear", ge=1, le=len(COSTS))
+    view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
+
+    def fit(self) -> CodingOrNot:
+        """There are as many columns as there are levels, or recordings."""
+        return self.replace(level=min(self.level, len(columns(self.law))))
+
+    @property
+    def column(self) -> str:
+        """The map's column."""
+        return columns(self.law)[self.level - 1]
+
+    @property
+    def message(self) -> float:
+        """Time of one message, in shares."""
+        return COSTS[self.cost - 1]
+
+    @property
+    def factor(self) -> float:
+        """How many times longer a worker takes that is held up in bursts."""
+        return LEVELS["bursts"][self.level - 1]
+
+
+def columns(law: str) -> list[str]:
+    """Of the map, from the left."""
+    return [f"{level:g}" for level in LEVELS[law]] if law in LEVELS else list(RECORDED)
+
+
+@lru_cache(maxsize=1)
+def table() -> pd.DataFrame:
+    """The contest's numbers, of schemes that there are."""
+    found = read()
+    return found[found["scheme"].isin(schemes.names())]
+
+
+@lru_cache(maxsize=128)
+def cell(law: str, column: str, cost: float) -> pd.DataFrame:
+    """The schemes of one cell, the quickest first."""
+    found = table()
+    return ranked(found[(found["law"] == law) & (found["column"] == column) & (found["cost"] == cost)])
+
+
+# ---------------------------------------------------------------- figures
+
+
+def called(row: pd.Series[Any]) -> str:
+    """What a scheme is called in the map."""
+    return "tree" if (row["family"], row["scheme"]) == ("wait for all", "CR") else str(row["scheme"])
+
+
+def winner(found: pd.DataFrame) -> tuple[str, str]:
+    """Family of the first, and words for the cell: its name, those that are not told apart, its lead on waiting."""
+    first = found.iloc[0]
+    waits = float(found.loc[found["scheme"] == "UMW", "mean"].iloc[0])
+    ties = [called(row) for _, row in found[found["tie"]].iloc[1:].iterrows()]
+    more = f" +{len(ties) - 1}" if len(ties) > 1 else ""
+    tied = f"≈ {ties[0]}{more}" if ties else ""
+    return str(first["family"]), f"<b>{called(first)}</b><br>{waits / first['mean']:.2g}×<br>{tied}"
+
+
+def worth(found: pd.DataFrame) -> tuple[float, str]:
+    """Log2 of how many times quicker the best code is than the best without, and words; 0 where that is a tie."""
+    coded = found[found["family"].isin(CODES)].iloc[0]
+    other = found[~found["family"].isin(CODES)].iloc[0]
+    ratio = float(other["mean"] / coded["mean"])
+    late = other if ratio > 1 else coded
+    words = f"<b>{ratio:.2g}×</b><br>{called(coded)} : {called(other)}"
+    return (0.0, f"{words}<br>a tie") if late["tie"] else (float(np.log2(ratio)), words)
+
+
+Cells = list[list[pd.DataFrame]]
+Drawn = tuple[list[list[float]], list[list[str]], dict[str, Any]]  # values, words, look of the heat map
+
+
+def _winners(cells: Cells) -> Drawn:
+    """A colour per family."""
+    told = [[winner(found) for found in row] for row in cells]
+    names = list(FAMILIES)
+    ends = [
+        ((k + end) / len(names), fade(COLOURS[names[k]], 0.4)) for k in range(len(names)) for end in (0, 1)
+    ]
+    look = {"colorscale": ends, "zmin": -0.5, "zmax": len(names) - 0.5}
+    return [[float(names.index(name)) for name, _ in row] for row in told], _words(told), look
+
+
+def _worths(cells: Cells) -> Drawn:
+    """Blue where a code is first, vermillion where it is not."""
+    told = [[worth(found) for found in row] for row in cells]
+    scale = [[0.0, fade(VERMILLION, 0.6)], [0.5, fade(GREY, 0.15)], [1.0, fade(BLUE, 0.6)]]
+    return (
+        [[value for value, _ in row] for row in told],
+        _words(told),
+        {"colorscale": scale, "zmin": -1, "zmax": 1},
+    )
+
+
+def _words(told: Sequence[Sequence[tuple[Any, str]]]) -> list[list[str]]:
+    return [[words for _, words in row] for row in told]
+
+
+def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
+    """Who is first where, or what coding is worth."""
+    across = columns(knobs.law)
+    cells = [[cell(knobs.law, column, cost) for column in across] for cost in COSTS]
+    if knobs.view == "winner":
+        about = (
+            f"{WORKERS} workers · how many times quicker than waiting for all · ≈ not told apart by six seeds"
+        )
+        figure = new_figure(theme, "Who is first at the loss?", about, HEIGHT)
+        z, words, look = _winners(cells)
+        for name, colour in COLOURS.items():
+            marker = {"color": colour, "size": 14, "symbol": "square"}
+            figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name)
+    else:
+        about = f"{WORKERS} workers · above 1×, blue: the best code is quicker than whatever does not code"
+        figure = new_figure(theme, "What is coding worth?", about, HEIGHT)
+        z, words, look = _worths(cells)
+    ink = palette(theme).text
+    figure.add_heatmap(
+        z=z, text=words, texttemplate="%{text}", textfont={"color": ink, "size": 14},
+        showscale=False, xgap=3, ygap=3, hoverinfo="skip", **look,
+    )  # fmt: skip
+    x, y = knobs.level - 1, knobs.cost - 1
+    figure.add_shape(
+        type="rect", x0=x - 0.48, x1=x + 0.48, y0=y - 0.48, y1=y + 0.48, line={"color": ink, "width": 3}
+    )  # fmt: skip
+    ticks = {"tickmode": "array", "showgrid": False, "zeroline": False}
+    figure.update_xaxes(
+        title_text=ACROSS[knobs.law], tickvals=list(range(len(across))), ticktext=across, **ticks
+    )
+    costs = [f"{cost:g}" for cost in COSTS]
+    return figure.update_yaxes(
+        title_text="time of one message", tickvals=list(range(len(costs))), ticktext=costs, **ticks
+    )
+
+
+def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
+    """Times of all schemes in one cell."""
+    found = cell(knobs.law, knobs.column, knobs.message).iloc[::-1]
+    about = f"{knobs.law}, {knobs.column} · a message takes {knobs.message:g} · 1 = an uncoded share · 95 %"
+    figure = new_figure(theme, "Time to the loss", about, HEIGHT + 60)
+    labels = [f"{called(row)} <i>{row['settings']}</i>" for _, row in found.iterrows()]
+    for name, colour in COLOURS.items():
+        mine = (found["family"] == name).to_numpy()
+        if not mine.any():
+            continue
+        own = found[mine]
+        spread = {
+            "type": "data",
+            "array": own["high"] - own["mean"],
+            "arrayminus": own["mean"] - own["low"],
+            "color": palette(theme).muted,
+        }
+        figure.add_bar(
+            x=own["mean"], y=[label for label, here in zip(labels, mine, strict=True) if here], name=name,
+            orientation="h", marker={"color": colour, "line": {"width": 0}}, error_x=spread,
+            customdata=own["step"], hovertemplate="%{y}: %{x:.3g}, step %{customdata:.3g}<extra></extra>",
+        )  # fmt: skip
+    figure.update_xaxes(title_text="time (undelayed shares)", rangemode="tozero")
+    return figure.update_yaxes(categoryorder="array", categoryarray=labels, tickfont={"size": 12})
+
+
+# ---------------------------------------------------------------- the run to watch
+
+
+def entries(knobs: CodingOrNot) -> list[Experiment]:
+    """The best of every family in the cell. Recorded times are not passed on: workers slow for good stand in."""
+    best = cell(knobs.law, knobs.column, knobs.message).drop_duplicates("family")
+    delays = STAND_IN if knobs.law == "recorded" else synthetic(knobs.law, float(knobs.column))
+    base = experiment(delays, knobs.message)
+    return [_entry(base, row) for _, row in best.iterrows()]
+
+
+def _entry(base: Experiment, row: pd.Series[Any]) -> Experiment:
+    args = {name: parse(value) for name, value in (text.split("=") for text in row["settings"].split())}
+    rounds = RACE
+    if row["family"] == "local steps":
+        args["rate"] = float(row["step"])
+    if row["family"] == "asynchronous":
+        rounds = RACE * WORKERS // args.get("buffer", 1)
+    step = {"step": float(row["step"])}
+    return base.replace(scheme=row["scheme"], scheme_args=args, optimiser_args=step, rounds=rounds)
+
+
+# ---------------------------------------------------------------- exercises
+
+
+def slow(knobs: CodingOrNot) -> float:
+    """How many times slower the slow worker of exercise 1 is."""
+    return 2.0 * knobs.level + 1
+
+
+def gain(knobs: CodingOrNot) -> float:
+    """Answers of asynchronous workers over those of workers that are all waited for."""
+    pace = [1.0] * (WORKERS - 1) + [slow(knobs)]
+    return theory.async_rate(pace) / (WORKERS / max(pace))
+
+
+def buffer(knobs: CodingOrNot) -> int:
+    """K of exercise 2."""
+    return knobs.level + knobs.cost
+
+
+def even(knobs: CodingOrNot) -> float:
+    """Factor from which on a code for s stragglers is quicker than waiting for s of them."""
+    s, n, message = knobs.level, WORKERS, knobs.message
+    return s + 1 + (n - 2 * s) * message
+
+
+EXERCISES: tuple[Exercise[CodingOrNot], ...] = (
+    Exercise(
+        title="1. Waiting for nobody",
+        text=lambda k: (
+            f"{WORKERS} workers take one unit per answer, but one of them takes {slow(k):g} units, always. Messages are"
+            " free. How many times as many answers a unit does asynchronous SGD take in as a master that waits for all?"
+        ),
+        answer=gain,
+        hint=lambda _: "Asynchronous workers answer at their own pace: add up their answers a unit.",
+        slips=((slow, "That would be so if the slow one, too, answered as often as the others."),),
+        why=lambda k: (
+            f"<p>({WORKERS - 1} + 1/{slow(k):g}) answers a unit, against {WORKERS} in {slow(k):g} units: {gain(k):.4g}"
+            " times as many. Their gradients are old, though, and the slow worker's data count for less.</p>"
+        ),
+    ),
+    Exercise(
+        title="2. How old?",
+        text=lambda k: (
+            f"FedBuff makes a commit of every <i>K</i> = {buffer(k)} answers of {WORKERS} workers. How many commits"
+            " old is the model that an answer was computed at, on average?"
+        ),
+        answer=lambda k: theory.async_staleness(WORKERS, buffer(k)),
+        hint=lambda _: (
+            "At a commit, how many workers have an answer under way, which then is one commit older?"
+        ),
+        slips=(
+            (lambda _: float(WORKERS - 1), "So it is where every answer is a commit of its own."),
+            (lambda k: WORKERS / buffer(k), "The worker that has just answered gets the new model."),
+        ),
+        why=lambda k: (
+            f"<p>Every commit makes the answers of the other {WORKERS - 1} workers one commit older, and {buffer(k)}"
+            f" answers go into each: ({WORKERS} − 1)/{buffer(k)} = {theory.async_staleness(WORKERS, buffer(k)):.4g},"
+            " whatever the delays and the link are.</p>"
+        ),
+    ),
+    Exercise(
+        title="3. When is a code worth its load?",
+        text=lambda k: (
+            f"In every round <i>s</i> = {k.level} of {WORKERS} workers take <i>f</i> units instead of 1. A code for"
+            f" <i>s</i> stragglers gives everybody <i>s</i> + 1 shares, and needs the first {WORKERS} − <i>s</i>"
+            f" answers. One message at a time passes the master’s port, in {k.message:g} units. From which <i>f</i> on"
+            " is the code quicker than waiting for all?"
+        ),
+        answer=even,
+        hint=lambda _: (
+            "When is the last answer through, if you wait for all? The slow ones come together. And when is the last of"
+            " those that the code needs?"
+        ),
+        slips=((lambda k: float(k.level), "Everybody’s load is one share more than that."),),
+        why=lambda k: (
+            f"<p>Waiting: <i>f</i> + {k.level}·{k.message:g}. The code: {k.level + 1} +"
+            f" {WORKERS - k.level}·{k.message:g}. They are even at <i>f</i> = {even(k):.4g}. Taking just the first"
+            f" {WORKERS} − <i>s</i> answers would take {1 + (WORKERS - k.level) * k.message:.4g}: the code must save"
+            " rounds to be worth its load.</p>"
+        ),
+    ),
+)
+
+lecture: Script[CodingOrNot] = Script(
+    "7-coding-or-not",
+    CodingOrNot,
+    {"map": Part(("law", "level", "cost", "view"), chart), "bars": Part(("law", "level", "cost"), bars)},
+    entries,
+    ("law", "level", "cost"),
+    EXERCISES,
+)

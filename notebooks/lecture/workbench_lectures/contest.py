@@ -1,0 +1,339 @@
+"""Coding or not? Seconds of every scheme to one loss, over severity of straggling and cost of communication.
+
+All on the virtual clock, on the same data, the same stragglers and the same link. Every scheme runs with plain
+gradient steps, at its own tuned step and setting: both are chosen on `TUNED` seeds and timed on others. Schemes that
+bring an optimiser of their own (DiLoCo, CADA and its relatives) take no part: they would win by AdamW or momentum,
+which any code may have too.
+
+Times are in units of what a worker needs for an uncoded share of the data when nothing holds it up. Remake the numbers
+that the lecture shows, `coding_or_not.csv`, with
+
+    python -m workbench_lectures.contest bursts tail
+    python -m workbench_lectures.contest recorded FOLDER
+
+where FOLDER holds the recorded traces; a law that is not named keeps its numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from workbench import schemes
+from workbench.base.files import atomic_write
+from workbench.base.settings import SettingError
+from workbench.base.types import Array
+from workbench.experiment import Experiment
+from workbench.forecasting import forecast
+from workbench.planning.targets import EFFORT, Need, Target, Trials, portion, reference, stretched
+
+NUMBERS = Path(__file__).with_name("coding_or_not.csv")
+WORKERS, ROUNDS, TOLERANCE = (
+    12,
+    60,
+    0.01,
+)  # the target: what 60 exact rounds leave of the loss, and 1 % of the way
+SAMPLES = 569
+SHARE = SAMPLES / WORKERS
+COSTS = (0.0, 0.02, 0.1, 0.5)  # time of one message, in units
+LEVELS: dict[str, tuple[float, ...]] = {
+    "bursts": (1.0, 2.0, 5.0, 15.0),  # how many times slower a worker is that is held up
+    "tail": (0.2, 1.0, 5.0, 20.0),  # mean of what is added to every share at random
+}
+RECORDED = ("Alibaba", "ByteDance", "EC2")
+TUNED, TIMED = 2, 6  # seeds
+EACH = 3  # settings of an inexact scheme that are tried
+AROUND = (0.5, 1.0, 2.0, 4.0)  # steps of local SGD, over the best of gradient descent
+FAMILIES: dict[str, tuple[str, ...]] = {  # who is in the contest, where the package has it
+    "wait for all": ("UMW", "RAR", "CR"),  # a tree without a code
+    "exact code": ("GC", "CR", "CEGC", "GC-MMC", "SR-SGC", "M-SGC"),
+    "inexact code": ("FRC", "CRC", "BGC", "ErasureHead", "SGC", "IS-GC", "PGC", "GGC"),
+    "k of n": ("SGD", "AdaptiveK", "DBW", "DropCompute"),
+    "local steps": ("LocalSGD",),
+    "asynchronous": ("ASGD", "FedBuff", "DSAG"),
+}
+CODES = ("exact code", "inexact code")
+MORE = 1.05  # shares that a worker of a code goes through at least
+Contender = tuple[str, str]  # family, scheme
+
+
+def experiment(delays: dict[str, Any], cost: float, **fields: Any) -> Experiment:
+    """The common setting; `cost`: time of one message."""
+    common: dict[str, Any] = {
+        "scheme": "UMW",
+        "workers": WORKERS,
+        "rounds": ROUNDS,
+        "problem": "logistic",
+        "problem_args": {"data": "breast_cancer", "intercept": True, "l2": 1e-3},
+        "delays": delays,
+    }
+    e = Experiment(**{**common, **fields})
+    size = 8.0 * e.shape()[1]
+    return e.replace(link={"bandwidth": size / cost, "downloads": True} if cost else {})
+
+
+def synthetic(law: str, level: float) -> dict[str, Any]:
+    """Delays of a cell; a share takes 1 where nothing holds a worker up."""
+    each = 1.0 / SHARE
+    if law == "bursts":
+        return {"kind": "markov", "shift": each, "enter": 0.05, "leave": 0.2, "factor": level}
+    return {"kind": "shifted_exponential", "shift": each, "rate": SHARE / level}
+
+
+def contenders(only: Sequence[str] = ()) -> list[Contender]:
+    """Families and schemes of the contest, as far as there are such schemes; `only`: of these."""
+    found = [
+        (family, name) for family, names in FAMILIES.items() for name in names if name in schemes.names()
+    ]
+    return [each for each in found if not only or each[1] in only]
+
+
+# ---------------------------------------------------------------- one cell
+
+
+@dataclass(frozen=True)
+class Result:
+    """A scheme in one cell, at its best setting: seconds to the loss under every seed, NaN where it misses it."""
+
+    family: str
+    scheme: str
+    args: dict[str, Any]
+    step: float
+    seconds: Array
+
+    @property
+    def reached(self) -> bool:
+        """Does it get there, whatever the seed?"""
+        return bool(np.isfinite(self.seconds).all())
+
+
+Timed = Callable[[Sequence[int]], Array]  # seeds -> seconds
+
+
+class Contest:
+    """One setting's schemes, at the same loss; what does not depend on the delays is learnt once for all cells."""
+
+    def __init__(self, base: Experiment) -> None:
+        self.aim: Target = reference(base, ROUNDS, None, TOLERANCE, EFFORT)
+        self.local: dict[int, tuple[float, float]] = {}  # local steps -> step, rounds
+        self.needs: dict[str, Need] = {}  # by all that who is in time depends on, and the seeds
+
+    def results(self, base: Experiment, chosen: Sequence[Contender]) -> Iterator[Result]:
+        """Every scheme at its best setting."""
+        tuned = range(TUNED)
+        for family, name in chosen:
+            tried = list(self._settings(family, base.replace(scheme=name)))
+            means = [float(np.mean(seconds(tuned))) for _, _, seconds in tried]
+            if not np.isfinite(means).any():
+                yield Result(family, name, {}, float("nan"), np.full(TIMED, np.nan))
+                continue
+            args, step, seconds = tried[int(np.nanargmin(means))]
+            yield Result(family, name, args, step, seconds(range(TUNED, TUNED + TIMED)))
+
+    def _settings(self, family: str, e: Experiment) -> Iterator[tuple[dict[str, Any], float, Timed]]:
+        """Arguments, step, and what times them."""
+        cls = schemes.get(e.scheme)
+        fitting = [each for each in _fitting(e, cls.candidates(e.workers)) if _belongs(family, each)]
+        if cls.exact and not cls.numeric:
+            assert self.aim.times is not None
+            step = self.aim.times / self.aim.smoothness
+            for each in fitting:
+                yield each.scheme_args, step, partial(_timed, each, self.aim.rounds)
+        elif family == "local steps":
+            for each in fitting:
+                step, rounds = self._local(each)
+                args = {**each.scheme_args, "rate": step}
+                yield args, step, partial(_timed, each.replace(scheme_args=args), rounds)
+        else:
+            for each in _spread(fitting):
+                yield self._simulated(each)
+
+    def _local(self, e: Experiment) -> tuple[float, float]:
+        """Best step and rounds of local SGD, whose models do not depend on who is late, as it waits for all."""
+        steps = e.built_scheme.model_dump()["local_steps"]
+        if steps not in self.local:
+            assert self.aim.times is not None
+            found = []
+            for times in AROUND:
+                step = times * self.aim.times / self.aim.smoothness
+                own = e.replace(
+                    scheme_args={"local_steps": steps, "rate": step}, optimiser_args={"step": step}
+                )
+                (rounds,) = Trials(self.aim).need([own]).rounds
+                found.append((np.nan_to_num(rounds, nan=np.inf), step))
+            rounds, step = min(found)
+            self.local[steps] = step, float(rounds) if np.isfinite(rounds) else float("nan")
+        return self.local[steps]
+
+    def _simulated(self, e: Experiment) -> tuple[dict[str, Any], float, Timed]:
+        """One that is followed under every seed, at the step that is best on the first few."""
+        assert self.aim.times is not None
+        need = self._need(e, range(TUNED), None)
+        assert need.times is not None
+
+        def timed(seeds: Sequence[int]) -> Array:
+            rounds = self._need(e, seeds, None if seeds == range(TUNED) else need.times).rounds
+            return np.array([_seconds(e, s, r) for s, r in zip(seeds, rounds, strict=True)])
+
+        return e.scheme_args, need.times / self.aim.smoothness, timed
+
+    def _need(self, e: Experiment, seeds: Sequence[int], times: float | None) -> Need:
+        """Rounds to the loss, learnt once where the bandwidth does not matter.
+
+        The port keeps the order of arrival: where rounds begin together, and numbers decide nothing, who is in time is
+        the same at any, and so is the step: the one that is best at the bandwidth which is asked for first.
+        """
+        linked = e.plan.versions > 1 or e.built_scheme.numeric
+        key = repr((e if linked else e.replace(link={}), seeds, times))
+        if key not in self.needs:
+            assert self.aim.times is not None
+            trials = Trials(stretched(self.aim, e), self.aim.times * portion(e))
+            self.needs[key] = trials.need([e.replace(seed=seed) for seed in seeds], times)
+        return self.needs[key]
+
+
+def _fitting(e: Experiment, candidates: Iterable[dict[str, Any]]) -> Iterator[Experiment]:
+    for args in candidates:
+        try:
+            yield e.replace(scheme_args=args)
+        except SettingError:
+            continue
+
+
+def _belongs(family: str, e: Experiment) -> bool:
+    """A code holds parts of the data more than once; who waits for all does not."""
+    if family in CODES:
+        return e.load * e.workers > MORE and e.scheme_args.get("replication") != 1
+    return family != "wait for all" or e.load * e.workers <= MORE
+
+
+def _spread(found: Sequence[Experiment]) -> list[Experiment]:
+    """A few of them, from the quickest rounds to the slowest."""
+    ordered = sorted(found, key=lambda e: forecast(e, 2 * ROUNDS).mean)
+    places = np.unique(np.linspace(0, len(ordered) - 1, min(EACH, len(ordered))).round().astype(int))
+    return [ordered[k] for k in places]
+
+
+def _timed(e: Experiment, rounds: float, seeds: Sequence[int]) -> Array:
+    return np.array([_seconds(e, seed, rounds) for seed in seeds])
+
+
+def _seconds(e: Experiment, seed: int, rounds: float) -> float:
+    return float("nan") if np.isnan(rounds) else float(forecast(e, int(rounds), seed).seconds.sum())
+
+
+# ---------------------------------------------------------------- the table
+
+
+def rows(law: str, column: str, cost: float, found: Iterable[Result]) -> list[dict[str, Any]]:
+    """Lines of the table for one cell."""
+    return [
+        {
+            "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
+            "settings": " ".join(f"{name}={value}" for name, value in r.args.items() if name != "rate"),
+            "step": float(f"{r.step:.3g}"), "seconds": " ".join(f"{s:.5g}" for s in r.seconds),
+        }
+        for r in found
+    ]  # fmt: skip
+
+
+def read(path: Path = NUMBERS) -> pd.DataFrame:
+    """The table that was kept."""
+    return told(pd.read_csv(path, dtype={"column": str}, keep_default_na=False))
+
+
+def told(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Lines as a table, with an array of seconds in each."""
+    table = pd.DataFrame(found)
+    seconds: Any = [np.array(text.split(), float) for text in table["seconds"]]
+    return table.assign(seconds=seconds, step=pd.to_numeric(table["step"], errors="coerce"))
+
+
+def band(seconds: Array) -> tuple[float, float, float]:
+    """Geometric mean over the seeds, and where it lies with 95 %: low, mean, high."""
+    logs = np.log(seconds)
+    half = float(student.ppf(0.975, len(logs) - 1)) * float(logs.std(ddof=1)) / np.sqrt(len(logs))
+    return tuple(np.exp(logs.mean() + half * np.array([-1.0, 0.0, 1.0])).tolist())
+
+
+def ranked(cell: pd.DataFrame) -> pd.DataFrame:
+    """Schemes of one cell that come to the loss, the quickest first; `tie`: not told apart from it by these seeds.
+
+    The seeds are the same for all, so differences are taken seed by seed.
+    """
+    found = cell[[bool(np.isfinite(s).all()) for s in cell["seconds"]]].copy()
+    found["low"], found["mean"], found["high"] = zip(*map(band, found["seconds"]), strict=True)
+    found = found.sort_values("mean", kind="stable")
+    best = found["seconds"].iloc[0]
+    found["tie"] = [band(seconds / best)[0] <= 1.0 for seconds in found["seconds"]]
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Make the table anew, for the laws that are named."""
+    contest = Contest(experiment(synthetic("bursts", 1.0), 0.0))
+    named = [name for name in (*LEVELS, "recorded") if name in arguments]
+    cells = [
+        (law, f"{level:g}", synthetic(law, level)) for law in named if law in LEVELS for level in LEVELS[law]
+    ]
+    with TemporaryDirectory() as folder:
+        if "recorded" in named:
+            cells += recorded(Path(arguments[-1]), Path(folder))
+        found = []
+        for (law, column, delays), cost in product(cells, COSTS):
+            results = list(contest.results(experiment(delays, cost), contenders()))
+            found += rows(law, column, cost, results)
+            quickest = min((float(r.seconds.mean()), r.scheme) for r in results if r.reached)
+            print(law, column, cost, *quickest, flush=True)
+    new = pd.DataFrame(found)
+    if NUMBERS.is_file():
+        old = pd.read_csv(NUMBERS, dtype=str, keep_default_na=False)
+        new = pd.concat([old[~old["law"].isin(named)], new])
+    with atomic_write(NUMBERS) as out:
+        out.write(new.to_csv(index=False).encode())
+
+
+def recorded(traces: Path, folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Delays of recorded workers, their median as the unit; what is missing is left out, with a word."""
+    for column in RECORDED:
+        try:
+            table = _table(traces, column)
+        except OSError as error:
+            print(f"{column}: left out: {error}")
+            continue
+        table["seconds"] /= table["seconds"].median()
+        path = folder / f"{column}.csv"
+        table.to_csv(path, index=False)
+        yield "recorded", column, {"kind": "replay", "path": str(path), "samples": SHARE, "together": True}
+
+
+def _table(traces: Path, column: str) -> pd.DataFrame:
+    """Columns worker, iteration, seconds."""
+    if column == "EC2":
+        table = pd.read_csv(traces / "ec2_traces.csv")
+        return table[table["experiment"] == table["experiment"].iloc[0]].drop(columns="experiment")
+    if column == "ByteDance":  # four stages of a pipeline differ by design: each rank over its stage's median
+        table = pd.read_parquet(traces / "traces" / "bytedance_AR.parquet")
+        table = table[table["optype"].isin(["forward-compute", "backward-compute"])]
+        steps = table.groupby(["stage", "rank", "step"])["duration"].sum().reset_index()
+        seconds = steps["duration"] / steps.groupby("stage")["duration"].transform("median")
+        return pd.DataFrame({"worker": steps["rank"], "iteration": steps["step"], "seconds": seconds})
+    table = pd.read_csv(traces / "traces" / "alibaba_job_1.csv")
+    order = table.groupby("worker").cumcount()
+    return pd.DataFrame(
+        {"worker": table["worker"], "iteration": order, "seconds": table["batch_time_norm"] * 1.0}
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

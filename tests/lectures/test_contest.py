@@ -1,0 +1,112 @@
+"""The contest of codes and what is used instead: its numbers made anew, ties, traces that are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from workbench_lectures import coding_or_not, contest
+from workbench_lectures.contest import COSTS, FAMILIES, LEVELS, RECORDED, TIMED, WORKERS
+
+import workbench as wb
+
+
+@pytest.fixture(scope="module")
+def kept() -> pd.DataFrame:
+    return contest.read()
+
+
+def test_every_cell_has_every_contender(kept: pd.DataFrame) -> None:
+    across = {
+        **{law: [f"{x:g}" for x in levels] for law, levels in LEVELS.items()},
+        "recorded": list(RECORDED),
+    }
+    cells = {(law, column, cost) for law, columns in across.items() for column in columns for cost in COSTS}
+    groups = kept.groupby(["law", "column", "cost"])
+    assert set(groups.groups) == cells
+    for _, cell in groups:
+        assert {"UMW", "GC", "SGD", "LocalSGD", "ASGD", "FedBuff"} <= set(cell["scheme"])
+        assert set(cell["family"]) == set(FAMILIES)
+        assert all(len(seconds) == TIMED for seconds in cell["seconds"])
+        assert not cell.duplicated(["family", "scheme"]).any()
+
+
+def test_the_numbers_are_those_of_the_contest(kept: pd.DataFrame) -> None:
+    delays = contest.synthetic("bursts", 2.0)
+    base = contest.experiment(delays, 0.0)
+    chosen = contest.contenders(["UMW", "CR", "GC", "SGD"])
+    found = contest.told(contest.rows("bursts", "2", 0.0, contest.Contest(base).results(base, chosen)))
+    for _, row in found.iterrows():
+        same = kept[(kept["law"] == "bursts") & (kept["column"] == "2") & (kept["cost"] == 0.0)]
+        same = same[(same["scheme"] == row["scheme"]) & (same["family"] == row["family"])]
+        assert (same["settings"] == row["settings"]).all()
+        np.testing.assert_allclose(same["seconds"].iloc[0], row["seconds"], rtol=1e-4)
+
+
+def test_without_stragglers_and_links_all_that_wait_take_their_rounds(kept: pd.DataFrame) -> None:
+    cell = kept[(kept["law"] == "bursts") & (kept["column"] == "1") & (kept["cost"] == 0.0)]
+    waits = cell[cell["family"] == "wait for all"]["seconds"]
+    least = 48 / contest.SHARE  # the largest share
+    rounds = [seconds / least for seconds in waits]
+    assert len(rounds) == 3
+    np.testing.assert_allclose(rounds, round(rounds[0][0]), rtol=1e-3)
+
+
+def test_a_tie_is_what_the_seeds_do_not_tell_apart() -> None:
+    rng = np.random.default_rng(1)
+    noise = np.exp(rng.normal(0, 0.5, TIMED))  # the same for all: stragglers are shared
+    rows: list[dict[str, Any]] = [
+        {"scheme": "first", "seconds": noise},
+        {"scheme": "worse", "seconds": 1.1 * noise},
+        {"scheme": "as good", "seconds": noise * np.exp(rng.normal(0.01, 0.2, TIMED))},
+        {"scheme": "missed", "seconds": np.append(noise[1:], np.nan)},
+    ]
+    found = contest.ranked(pd.DataFrame(rows)).set_index("scheme")
+    assert set(found.index) == {"first", "worse", "as good"}
+    assert found["tie"].to_dict() == {"first": True, "worse": False, "as good": True}
+    assert (found["low"] < found["mean"]).all()
+    assert (found["mean"] < found["high"]).all()
+
+
+def test_only_what_holds_parts_twice_is_a_code() -> None:
+    assert ("wait for all", "CR") in contest.contenders(["CR"])
+    assert contest.contenders(["no such scheme"]) == []
+    base = contest.experiment(contest.synthetic("tail", 1.0), 0.1)
+    one = contest.Contest(base)
+    tree, coded = one.results(base, contest.contenders(["CR"]))
+    assert tree.args["stragglers"] == 0
+    assert coded.args["stragglers"] > 0
+    assert tree.reached and coded.reached  # noqa: PT018
+
+
+def test_traces_that_are_missing_are_left_out_with_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list(contest.recorded(tmp_path, tmp_path)) == []
+    words = capsys.readouterr().out
+    assert all(f"{column}: left out" in words for column in RECORDED)
+
+
+@pytest.mark.parametrize(("level", "cost"), [(1, 1), (2, 3), (4, 4)])
+def test_a_code_is_even_with_waiting_where_the_exercise_says(tmp_path: Path, level: int, cost: int) -> None:
+    """`level` of twelve recorded workers are slow: round times of both, by the forecast."""
+    knobs = coding_or_not.CodingOrNot(level=level, cost=cost)
+    table = tmp_path / "times.csv"
+    slow = coding_or_not.even(knobs)
+    lines = [f"{w},0,{slow if w < level else 1.0}" for w in range(WORKERS)]
+    table.write_text("\n".join(["worker,iteration,seconds", *lines]))
+    link = {"bandwidth": 8.0 * 5 / knobs.message} if knobs.message else {}
+    common: dict[str, Any] = {
+        "workers": WORKERS,
+        "problem": "least_squares",
+        "problem_args": {"samples": WORKERS, "features": 5},
+        "link": link,
+        "delays": {"kind": "replay", "path": str(table)},
+    }
+    waits = wb.forecast(wb.Experiment(scheme="UMW", **common)).mean
+    coded = (level + 1) + (WORKERS - level) * knobs.message  # slow ones, with as many shares, come later
+    assert waits == pytest.approx(coded)
+    assert waits == pytest.approx(slow + level * knobs.message)
