@@ -29,9 +29,9 @@ class Draws:
     """Some rounds of drawn times: what a scheme's `odds` works on.
 
     `seconds`, `send` and `progress` are drawn; `link`, `floats` (p), `decode_rate` (floats/s) and `samples` are the
-    experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first`, `job`, `sent` and `tie`:
-    for schemes whose workers go through the draws at their own pace (see `Compute.draw`), to which `seconds` and `send`
-    say nothing. `total` and `at`: for schemes whose rounds reach into later ones.
+    experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first`, `job`, `sent` and
+    `tie`: for schemes whose workers go through the draws at their own pace (see `Compute.draw`), to which `seconds` and
+    `send` say nothing. `total` and `at`: for schemes whose rounds reach into later ones.
 
     >>> Draws(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3))).decode(answers=3)
     0.0
