@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import papermill
 import pytest
 
 import workbench as wb
+from tests.recordings.made import recording
 from workbench.base import notebooks
 from workbench.base.own import name_of
 from workbench.widgets.explorer.explorer import EXAMPLE
@@ -82,6 +85,26 @@ def test_coding_or_not_shows_its_maps_and_times_a_cell_anew(tmp_path: Path) -> N
     outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
     assert sum("application/vnd.plotly.v1+json" in output.get("data", {}) for output in outputs) == 6
     assert all(name in outputs[-1]["data"]["text/plain"] for name in ("UMW", "GC", "SGD"))
+
+
+def test_who_is_late_names_who_is_slow_and_tries_what_helps(tmp_path: Path) -> None:
+    times = 1 + 0.05 * np.random.default_rng(0).random((60, 6))
+    times[:, [1, 4]] *= 3.0
+    file = recording(times).write(tmp_path / "times.csv")
+    done = execute(ROOT / "notebooks" / "06-who-is-late.ipynb", tmp_path, recording=str(file), rounds=60)
+    outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
+    words = "".join(output.get("text", "") for output in outputs)
+    assert "worker 1 costs" in words
+    assert "worker 4 costs" in words
+    assert re.search(r"would save (\d+)% of the time \(.*\); it saves \d+%", words)
+    assert sum("application/vnd.plotly.v1+json" in output.get("data", {}) for output in outputs) == 3
+
+
+def test_who_is_late_makes_up_a_run(tmp_path: Path) -> None:
+    done = execute(ROOT / "notebooks" / "06-who-is-late.ipynb", tmp_path, rounds=40)
+    assert "costs" in "".join(
+        o.get("text", "") for c in done.cells if c.cell_type == "code" for o in c.outputs
+    )
 
 
 def test_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
