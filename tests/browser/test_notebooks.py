@@ -13,8 +13,8 @@ from tests.browser.lab import Lab, Noise, Server
 pytestmark = pytest.mark.browser
 
 
-# Two of them are executed at every commit without a browser (planning/test_notebook.py, batch/test_jobs.py).
-ELSEWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in ("04-plan", "run")]
+# These are executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).
+ELSEWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in ("04-plan", "06-who-is-late", "07-coding-or-not", "run")]
 
 
 @pytest.mark.parametrize("name", ["01-straight-line", "03-look-inside", *ELSEWHERE])
