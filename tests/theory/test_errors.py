@@ -28,6 +28,11 @@ WRONG = [
     ("cr_stragglers(children=4, layers=1, load=0.2)", "load = 0.2: this tree needs at least 0.25"),
     ("cr_resiliency(load=1.5, layers=1)", "load = 1.5: must be finite and at least 0, at most 1"),
     ("cr_parallelisation(children=3, layers=0)", "layers = 0: must be 1 to 1000"),
+    ("async_rate([1.0], buffer=0)", "buffer = 0: must be at least 1"),
+    ("async_staleness(0)", "workers = 0: must be at least 1"),
+    ("sr_sgc_stragglers(4, 2, 4, 1)", "burst = 2: must divide window - 1 = 3; use one of 1, 3"),
+    ("m_sgc_load(4, 3, 3, 1)", "burst = 3: must be 1 to 2 (window - 1)"),
+    ("delayed_step(-1)", "lag = -1: must be at least 0"),
     ("is_gc_error(workers=8, replication=3, wait_for=2)", "replication = 3: must divide workers = 8"),
     ("is_gc_error(workers=8, replication=2, wait_for=9)", "wait_for = 9: must be 1 to 8"),
     ("pgc_error(workers=4, stragglers=4)", "stragglers = 4: must be 0 to 3"),
@@ -169,6 +174,11 @@ def test_one_clear_sentence(call: str, sentence: str) -> None:
 TREE = {"children": 4, "layers": 2, "stragglers": 1}
 TIME = {"samples": 8, "shift": 0.1, "rate": 2.0}
 GOOD: dict[str, dict[str, Any]] = {
+    "async_rate": {"seconds": [0.5, 1.0]},
+    "async_staleness": {"workers": 4},
+    "delayed_step": {"lag": 2},
+    "m_sgc_load": {"workers": 4, "burst": 1, "window": 2, "stragglers": 1},
+    "sr_sgc_stragglers": {"workers": 4, "burst": 1, "window": 2, "stragglers": 1},
     "cada_selected": {"smoothness": [1.0, 2.0], "c": 1.0, "max_age": 3, "form": "rule"},
     "cada_time": {"selected": 2.0, "mean": 1.0},
     "cegc_achievable": {"n": 5, "d": 3, "s": 1, "m": 2, "parts": 5},

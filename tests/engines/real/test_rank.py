@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, experiments
+from tests.schemes.test_contract import LEAST_SQUARES
 from workbench.running.real import RealRun, resume, start_real
 from workbench.trace import records
 
@@ -39,11 +40,6 @@ LEARNING = {  # the defaults do for most schemes
     "delays": {"kind": "shifted_exponential", "shift": 2e-5, "rate": 1e5},
 }
 EXACT = [name for name in CASES if wb.schemes.get(name).exact]
-CHEAP_APPROXIMATE = [
-    name
-    for name in CASES
-    if not (wb.schemes.get(name).exact or wb.schemes.get(name).numeric or wb.schemes.get(name).own_pace)
-]
 
 
 @st.composite
@@ -83,7 +79,7 @@ def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
     np.testing.assert_allclose(gradients[:, held], 1.0, atol=1e-8)
 
 
-@given(real_experiments(CHEAP_APPROXIMATE))
+@given(real_experiments(LEAST_SQUARES))
 @few
 def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
