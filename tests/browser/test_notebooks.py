@@ -13,11 +13,9 @@ from tests.browser.lab import Lab, Noise, Server
 pytestmark = pytest.mark.browser
 
 
-# These are executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).
-ELSEWHERE = [
-    pytest.param(name, marks=pytest.mark.slow)
-    for name in ("04-plan", "06-who-is-late", "07-coding-or-not", "run")
-]
+# Executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).
+LATER = ("04-plan", "06-who-is-late", "07-coding-or-not", "run")
+ELSEWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in LATER]
 
 
 @pytest.mark.parametrize("name", ["01-straight-line", "03-look-inside", *ELSEWHERE])
