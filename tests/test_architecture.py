@@ -174,7 +174,7 @@ lecture = replace(by_hand.lecture, notebook="9-added")
         """
 from workbench_book.catalogue import Entry
 
-PLACE = (5, 9)
+PLACE = (9, 9)
 ENTRIES = (Entry("added", "One more", lambda setting: None),)
 """,
         'from workbench_book.catalogue import names\nassert names()[-1] == "added"',

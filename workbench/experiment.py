@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -30,6 +31,14 @@ from workbench.core.scheme import Scheme
 from workbench.problems import Problem, ProblemArgs, problem_from
 
 MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
+
+
+_MADE_OF = {  # what an experiment makes once -> the fields that it is made of
+    "built_scheme": {"scheme", "scheme_args"},
+    "problem_spec": {"problem", "problem_args"},
+    "plan": {"scheme", "scheme_args", "problem", "problem_args", "workers"},
+    "_optimiser": {"optimiser", "optimiser_args"},
+}
 
 
 class Fault(Settings):
@@ -145,6 +154,21 @@ class Experiment(Settings):
     def plan(self) -> Plan:
         """Who holds what and who talks to whom."""
         return self.built_scheme.plan(self.workers, self.problem_spec.count())
+
+    def __eq__(self, other: object) -> bool:
+        """Are all fields equal? What was made of them says nothing more."""
+        return type(other) is type(self) and self._key() == other._key()
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in type(self).model_fields)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy with some fields changed; what is made of those is made anew when it is asked for."""
+        copy = super().model_copy(update=update, deep=deep)
+        for made, fields in _MADE_OF.items():
+            if not fields.isdisjoint(update or ()):
+                vars(copy).pop(made, None)
+        return copy
 
     def build_problem(self) -> Problem:
         """Open the data and make the problem; raises `DataError`."""

@@ -116,7 +116,11 @@ def test_the_right_law_is_chosen_in_spite_of_jitter(truth: Delays) -> None:
 
 def test_hardly_any_spread_is_a_constant() -> None:
     times = 3.0 * np.exp(np.random.default_rng(0).normal(0, 0.01, (50, 8)))
-    assert best(times).delays.model_dump() == {"kind": "constant", "shift": pytest.approx(3.0, rel=0.01)}
+    assert best(times).delays.model_dump() == {
+        "kind": "constant",
+        "fixed": 0.0,
+        "shift": pytest.approx(3.0, rel=0.01),
+    }
 
 
 def test_what_holds_all_up_at_once_fits_no_law() -> None:

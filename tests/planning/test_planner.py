@@ -241,7 +241,7 @@ def test_inexact_schemes_are_marked() -> None:
     advice = learnt("UMW", "SGD", "D-SGD", "D-Adam")
     assert {c.marked[0] for c in advice.choices if not c.exact} == {"≈"}
     assert all(c.marked == c.name for c in advice.choices if c.exact)
-    assert set(advice.table.loc[~advice.table["exact"], "scheme"]) == {"SGD", "D-Adam"}
+    assert set(advice.table.loc[~advice.table["exact"], "scheme"]) == {"SGD"}
 
 
 def test_the_first_choice_does_not_depend_on_who_else_is_asked() -> None:
@@ -334,7 +334,9 @@ def test_every_scheme_tells_candidates(scheme: str, workers: int) -> None:
             fits.append(wb.Experiment(scheme=scheme, scheme_args=args, workers=workers, **SMALL))
         except SettingError as error:
             assert str(error)  # noqa: PT017 - a refusal is one sentence
-    if workers in (6, 12):
+    if (
+        workers in (6, 12) and scheme != "DropCompute"
+    ):  # its number is in seconds, which candidates cannot know
         assert fits
 
 

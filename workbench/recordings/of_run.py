@@ -37,7 +37,7 @@ class Rounds:
     def of(cls, trace: Trace) -> Rounds:
         """From a run's events; raises `SettingError` for one without events, or whose rounds are no scheme's `odds`."""
         e = trace.experiment
-        if e.built_scheme.selects or e.built_scheme.own_pace:
+        if e.built_scheme.selects or e.built_scheme.own_pace or e.built_scheme.delayed:
             raise SettingError(
                 f"scheme = {e.scheme!r}: whom it waits for cannot be told from its draws alone"
             )

@@ -101,7 +101,7 @@ class Steps:
         n = self.times.shape[1]
         for name in schemes.names():
             cls = schemes.get(name)
-            if not cls.exact or cls.numeric or cls.selects or cls.own_pace:
+            if not cls.exact or cls.delayed or cls.numeric or cls.selects or cls.own_pace:
                 continue
             for args in cls.candidates(n):
                 try:

@@ -46,7 +46,7 @@ class DropCompute(Scheme):
     micro_batches: int = setting(12, "micro-batches that a worker's part is cut into (M)", ge=1)
     threshold: float | None = setting(
         None,
-        "seconds of a round after which no micro-batch is begun (tau); empty = all are computed",
+        "s of a round after which no micro-batch is begun (tau); empty = all are computed",
         "s",
         gt=0,
     )

@@ -228,14 +228,8 @@ def test_sliders_reach_what_the_cluster_allows(controls: Controls) -> None:
     assert len(valid(controls)) == 4
 
 
-ENDLESS = (
-    "layers",
-    "max_age",
-    "local_steps",
-    "buffer",
-    "pieces",
-    "window",
-)  # whatever the number, an experiment takes it
+# Whatever the number, an experiment takes it.
+ENDLESS = ("layers", "max_age", "local_steps", "buffer", "pieces", "window")
 
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())

@@ -191,26 +191,20 @@ class RankEngine:
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
         """Answer a program's effects until it ends; returns what it returns."""
         answer = None
-        while True:
-            try:
+        try:
+            while True:
                 effect = program.send(answer)
-            except StopIteration as end:
-                return end.value
-            except Exception as error:
-                blame(error, self.setup.scheme, self.rank, self.round)
-                raise
-            try:
                 answer = self.handlers[type(effect)](effect)
-            except Exception as error:
-                blame(error, self.setup.scheme, self.rank, self.round)
-                raise
+        except StopIteration as end:
+            return end.value
+        except Exception as error:
+            blame(error, self.setup.scheme, self.rank, self.round)
+            raise
 
     def catch_up(self) -> None:
         """Do what is due, in order."""
         while self.due:
             self.due.pop(0)()
-
-    # ---------------------------------------------------------------- time
 
     def reach(self, moment: float) -> None:
         """The node's clock goes on to `moment`; without emulated links it is the machine's clock."""
@@ -305,8 +299,6 @@ class RankEngine:
         elif plan.committers != (0,):  # a ring can do without nobody's
             self.broken, self.heard = QuorumLost(-1, round, [sender], {sender: reason}), True
 
-    # ---------------------------------------------------------------- receiving
-
     def _take_in(self, port: Port, until: float = math.inf) -> bool:
         """Move one message from the port to the inbox, or drop it; False if none is through (by some moment)."""
         got = port.next(min(time.monotonic(), until))
@@ -391,8 +383,6 @@ class RankEngine:
             (_, _, message, sent, floats), begun, end, _ = cut
             self.ledger.received(message, floats, sent, begun, end, late=True)
 
-    # ---------------------------------------------------------------- sending
-
     def _send(self, effect: Send) -> None:
         setup = self.setup
         floats, kind = setup.floats if effect.floats is None else effect.floats, effect.kind
@@ -418,8 +408,6 @@ class RankEngine:
         draw = effect.round if effect.draw is None else effect.draw
         sending = setup.delays.sending(draw, share) if self.rank else None
         return link.latency + (0.0 if sending is None else float(sending[self.rank - 1]))
-
-    # ---------------------------------------------------------------- computing
 
     def _compute(self, effect: Compute) -> Any:
         setup, ledger = self.setup, self.ledger
@@ -490,8 +478,6 @@ class RankEngine:
             self.rest(end)
             self.reach(end)
             self.ledger.log(self.round, self.rank, "decode", start, start, self.logical, -1, 0, 0)
-
-    # ---------------------------------------------------------------- all-reduce and commit
 
     def _all_reduce(self, effect: AllReduce) -> Any:
         if effect.algorithm == "ring":

@@ -1,0 +1,39 @@
+"""Who was late when."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.recordings.made import healthy, recording
+from workbench.base.settings import SettingError
+from workbench.figures.gallery.lateness import MOST
+
+
+def test_a_cell_is_a_time_over_its_steps_median() -> None:
+    times = np.ones((30, 5))
+    times[7, 3] = 4.0
+    (heat,) = wb.figures.lateness(recording(times)).data
+    z = np.asarray(heat.z, float)
+    assert z.shape == (5, 30)
+    assert z[3, 7] == 2.0  # 2^2 times
+    assert np.delete(z.ravel(), 3 * 30 + 7).any() == 0
+
+
+def test_the_latest_of_several_steps_is_shown_where_there_are_many() -> None:
+    times = healthy(2 * MOST + 1, 3, np.random.default_rng(0))
+    times[1001, 2] = 50.0
+    figure = wb.figures.lateness(recording(times))
+    z = np.asarray(figure.data[0].z, float)
+    assert z.shape[1] <= MOST
+    assert np.isclose(np.nanmax(z), np.log2(50 / np.median(times[1001])))
+    assert "the latest of 3 steps" in figure.layout.title.subtitle.text
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_themes(theme: str) -> None:
+    figure = wb.figures.lateness(recording(np.ones((4, 3))), theme)  # type: ignore[arg-type]
+    assert figure.layout.template is not None
+    with pytest.raises(SettingError, match="theme = 'dim'"):
+        wb.figures.lateness(recording(np.ones((4, 3))), "dim")  # type: ignore[arg-type]
