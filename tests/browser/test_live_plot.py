@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, WebSocket
+from playwright.sync_api import Page, WebSocket, expect
 
 from tests.browser.lab import Lab, Noise, Server
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 LONG = """import workbench as wb
 runs = wb.start_all(wb.rivals(3, 2, 1, rounds=3000, problem_args={"samples": 40_000, "features": 400}))
@@ -51,7 +51,9 @@ def stop(page: Page) -> None:
     page.wait_for_function(
         "() => [...document.querySelectorAll('.wb-status tr')].every(row => row.className === 'wb-stopped')"
     )
-    assert page.get_by_role("button", name="Stop", exact=True).is_disabled()
+    expect(
+        page.get_by_role("button", name="Stop", exact=True)
+    ).to_be_disabled()  # the page may be told a moment later
 
 
 def test_a_run_is_watched_stopped_and_survives_a_reload(

@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 from tests.browser.lab import Lab, Noise, Server
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
 # Executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).

@@ -29,7 +29,7 @@ class GraphCode:
 
     >>> triangle_and_leaf = GraphCode(np.array([[0, 1], [0, 2], [1, 2], [2, 3]]), parts=4)
     >>> triangle_and_leaf.decode((0, 3)).weights.tolist(), triangle_and_leaf.totals(np.array([0, 1])).round(3).tolist()
-    ([1.0, 1.0], [0.667, 1.333, 0.667, 0.0])
+    ([1.0, 1.0], [1.333, 0.667, 0.667, 0.0])
     """
 
     edges: Ints

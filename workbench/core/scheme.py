@@ -26,7 +26,7 @@ class Scheme(Family):
 
     >>> import workbench as wb
     >>> [scheme for scheme in wb.schemes.names() if not wb.schemes.get(scheme).exact][:3]
-    ['BGC', 'CADA', 'CRC']
+    ['ASGD', 'AdaptiveK', 'BGC']
     """
 
     name: ClassVar[str] = ""  # what users see: "CR", "GC" ...

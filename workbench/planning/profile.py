@@ -369,7 +369,7 @@ def scaled(law: Delays, factor: float) -> Delays:
 
     >>> from workbench.core.delays import ShiftedExponential
     >>> scaled(ShiftedExponential(shift=1.0, rate=4.0), 2.0)
-    ShiftedExponential(kind='shifted_exponential', shift=2.0, rate=2.0, per='worker')
+    ShiftedExponential(kind='shifted_exponential', fixed=0.0, shift=2.0, rate=2.0, per='worker')
     """
     powers = {"s/sample": factor, "samples/s": 1 / factor, "samples": 1 / factor}
     changes = {

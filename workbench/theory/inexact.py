@@ -36,7 +36,7 @@ def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
     Examples
     --------
     >>> is_gc_error(8, 2, 7), is_gc_error(8, 1, 4), round(is_gc_error(8, 2, 3), 6)
-    (0.0, 8.0, 3.428571)
+    (0.0, 8.0, 4.952381)
     """
     n = whole("workers", workers, 1)
     c = whole("replication", replication, 1, n, f"there are workers = {n} workers")

@@ -98,8 +98,10 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None:
-    own: dict[str, Any] = {"optimiser_args": {"step": 0.02}} if name in ("ASGD", "FedBuff") else {}
-    e = wb.Experiment(scheme=name, **LEARNING, **own)  # where nobody waits, a step has to be shorter
+    own: dict[str, Any] = (
+        {"optimiser_args": {"step": 0.02}} if name in ("ASGD", "AdaptiveK", "FedBuff") else {}
+    )
+    e = wb.Experiment(scheme=name, **LEARNING, **own)  # of few answers, a step has to be shorter
     run = start_real(e)
     assert run.wait(PATIENCE), f"hangs: {run}"
     trace = run.result()

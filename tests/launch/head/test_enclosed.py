@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -72,7 +73,10 @@ def _heard_beyond_loopback() -> Iterator[str]:
 
 def _sockets(pid: int) -> set[str]:
     """Inodes of a process's sockets."""
-    links = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    links = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            links.append(str(entry.readlink()))
     return {link[8:-1] for link in links if link.startswith("socket:[")}
 
 

@@ -17,7 +17,7 @@ class ChoiceForm(Form):
     >>> from workbench.core.delays import delay_models
     >>> form = ChoiceForm("Delays", "kind", delay_models(), "pareto")
     >>> form.chosen, [line.name for line in form.lines]
-    ('pareto', ['kind', 'shift', 'shape'])
+    ('pareto', ['kind', 'fixed', 'shift', 'shape'])
     """
 
     def __init__(
