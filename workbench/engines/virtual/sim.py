@@ -213,7 +213,7 @@ class _Simulation:
             return None
         rank.unless = effect.unless
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
-        self.line.started[min(effect.round, self.last)] += samples
+        self.line.started[effect.round if effect.round < self.last else self.last] += samples
         end = self.pace.end(self.now, r, effect, samples)
         self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
         return _BLOCKED
@@ -225,7 +225,7 @@ class _Simulation:
         rank.ticket += 1
         rank.unless = None
         self.line.handled += 1
-        round = min(effect.round, self.last)
+        round = effect.round if effect.round < self.last else self.last
         self.line.samples[round] += samples
         self.log((round, r, "compute", start, start, self.now, -1, 0, 0))
         self._resume(r, self.arithmetic.compute(r, effect))
@@ -360,7 +360,7 @@ class _Simulation:
     def _count(self, to: int, message: Message, sent: float, floats: int, begun: float) -> None:
         if message.kind == LOST or (message.kind == MODEL and message.round > self.last):
             return
-        line, round = self.line, min(message.round, self.last)
+        line, round = self.line, message.round if message.round < self.last else self.last
         line.handled += 2  # a send and its receipt
         if message.kind == MODEL:
             line.downloads[round] += floats > 0  # without one it is a mere word: stop, or the end
