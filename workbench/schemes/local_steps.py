@@ -12,6 +12,7 @@ for a gradient; the paper gives it step 0.7, momentum 0.9.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -50,9 +51,9 @@ class LocalSteps(MiniBatches):
         """How many answers the master waits for."""
         return workers
 
+    @abstractmethod
     def inner(self, node: Node) -> tuple[Inner, float]:
         """A worker's optimiser, and the unit of what it answers."""
-        raise NotImplementedError
 
     def program(self, node: Node) -> Program:
         """Master or worker."""
