@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
+from workbench.core.links import Link
 from workbench.core.odds import Draws
 from workbench.trace.trace import Trace
 
@@ -65,24 +66,8 @@ class Rounds:
         seconds[:, workers] = np.minimum(seconds[:, workers], np.median(self.seconds, axis=1, keepdims=True))
         samples, floats = e.shape()
         link = e.line.model_copy(update={"bandwidth": None}) if PORT in causes else e.line
-
-        def progress(portions: NDArray[np.int64], which: slice) -> Array:
-            done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
-            return np.asarray(seconds[which][:, :, None] * done)
-
-        draws = Draws(
-            seconds,
-            lambda length: 0.0,
-            link,
-            floats,
-            lambda which: np.tile(
-                np.arange(e.workers, dtype=float), (len(which), 1)
-            ),  # as nothing else is known
-            None if DECODING in causes else e.decode_rate,
-            None,
-            samples,
-            progress,
-        )
+        rate = None if DECODING in causes else e.decode_rate
+        draws = measured(seconds, samples, link, floats, rate)
         return e.built_scheme.odds(draws, e.workers).seconds
 
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
@@ -90,6 +75,25 @@ class Rounds:
         now = self.lasting()
         gains = {frozenset(some): now - self.lasting(some) for some in subsets(causes)}
         return {cause: shapley_of(cause, causes, gains) for cause in causes}
+
+
+def measured(
+    seconds: Array, samples: int, link: Link, floats: int, decode_rate: float | None = None
+) -> Draws:
+    """Measured times (rounds, workers) of whole loads as a scheme's `odds` takes drawn ones.
+
+    Within a load time goes evenly; of what comes at one moment the lower rank is first, as nothing else is known.
+    """
+    workers = seconds.shape[1]
+
+    def progress(portions: NDArray[np.int64], which: slice) -> Array:
+        done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
+        return np.asarray(seconds[which][:, :, None] * done)
+
+    def ties(which: NDArray[np.int64]) -> Array:
+        return np.tile(np.arange(workers, dtype=float), (len(which), 1))
+
+    return Draws(seconds, lambda length: 0.0, link, floats, ties, decode_rate, None, samples, progress)
 
 
 def subsets(causes: list[Cause]) -> list[tuple[Cause, ...]]:

@@ -18,9 +18,9 @@ from workbench import schemes
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.links import Link
-from workbench.core.odds import Draws
 from workbench.core.scheme import Scheme
 from workbench.planning.laws import resampled
+from workbench.recordings.of_run import measured
 
 EACH = 1000  # samples a worker holds in the uncoded scheme, to share out
 DRAWS, BAND = 400, (0.05, 0.95)
@@ -66,27 +66,8 @@ class Steps:
     def lasting(self, scheme: Scheme, seconds: Array) -> Array:
         """What steps of a scheme take whose workers take these times for all that they hold."""
         workers = seconds.shape[1]
-
-        def progress(portions: NDArray[np.int64], which: slice) -> Array:
-            done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
-            return np.asarray(seconds[which][:, :, None] * done)
-
-        def ties(which: NDArray[np.int64]) -> Array:
-            return np.tile(
-                np.arange(workers, dtype=float), (len(which), 1)
-            )  # by rank, as nothing else is known
-
-        free = (
-            lambda length: 0.0,
-            self.link,
-            self.floats,
-            ties,
-            self.decode_rate,
-            None,
-            workers * EACH,
-            progress,
-        )
-        return scheme.odds(Draws(seconds, *free), workers).seconds
+        draws = measured(seconds, workers * EACH, self.link, self.floats, self.decode_rate)
+        return scheme.odds(draws, workers).seconds
 
     def without(self) -> Iterator[Candidate]:
         """All but one worker, each with the share of one of n - 1."""
