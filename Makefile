@@ -4,6 +4,7 @@ PYTHON ?= python3
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
 BIN := .venv/bin
 STAMP := .venv/stamp
+NOTEBOOKS := find notebooks -name '*.ipynb' -not -path '*/.*' -exec
 SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py textbook_master.py bare_star.py torch_ddp.py),$(sort $(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
@@ -35,12 +36,13 @@ site: env ## Build the site in dist/site/html (QUICK=1: notebooks not executed, 
 wheel: env ## Build the wheel, which also carries the notebooks and the examples, in dist
 	$(BIN)/python -m hatchling build -t wheel
 
-lint: env ## Check format, style, types, the order of the rooms, dead code
+lint: env ## Check format, style, types, the order of the rooms, dead code, that no notebook holds results
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python tools/dead_code.py
+	$(NOTEBOOKS) $(BIN)/nbstripout --verify {} +
 
 # The workers share the cores: one thread each for the linear algebra. What one of them compiles, the others read.
 test test-all: export OPENBLAS_NUM_THREADS := 1
@@ -57,9 +59,10 @@ test: env lint ## Lint, then all tests but the slow ones
 test-all: env lint ## Lint, then every test, with 1000 examples for each property
 	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) --dist loadgroup
 
-format: env ## Format the code, mend what can be mended, renew the table of schemes and the picture of the rooms
+format: env ## Format the code, mend what can be mended, strip notebooks, renew the table of schemes and the picture of the rooms
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(NOTEBOOKS) $(BIN)/nbstripout {} +
 	$(BIN)/python tools/schemes_table.py
 	$(BIN)/python tools/rooms.py --draw >/dev/null
 
