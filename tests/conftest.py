@@ -39,6 +39,30 @@ def forgetful() -> Iterator[None]:
         family.catalogue._classes.update(known)
 
 
+# Those that take longest, and wait for more than they compute, begin, so that at the end nobody waits for them.
+LONGEST = ("mpi", "hosts", "browser", "site", "wheel", "additions")
+
+
+def group(item: pytest.Item) -> str:
+    """What one worker runs from end to end: what shares browsers, ports or addresses; else a file's tests, for which
+    what they share is then made once."""
+    for mark in item.iter_markers("xdist_group"):
+        return str(mark.args[0])
+    return (
+        "browser" if item.get_closest_marker("browser") else re.sub(r"\W", "_", item.nodeid.split(".py")[0])
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist makes names of the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In groups, the longest first."""
+    if getattr(config.option, "loadgroup", False):
+        for item in items:
+            if not item.get_closest_marker("xdist_group"):
+                item.add_marker(pytest.mark.xdist_group(group(item)))
+        items.sort(key=lambda item: (*LONGEST, group(item)).index(group(item)))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Tests of one group must not run side by side: they use the same cores, ports and addresses."""
     if getattr(session.config.option, "loadgroup", False):
@@ -63,3 +87,4 @@ def pytest_configure(config: pytest.Config) -> None:
     """Only where results come together: the workers' own names must stay as xdist made them."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(PlainNames())
+        config.option.loadscopereorder = False  # by the number of tests, of which the longest groups have few

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import BrowserContext, Page
 
-from tests.browser.lab import Noise, Server, browser, jupyter
+from tests.browser.lab import Noise, Server, chromium, jupyter, tab
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -60,10 +60,19 @@ def screens(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="package")  # no longer: its event loop is in the way of others
+def context() -> Iterator[BrowserContext]:
+    """One browser for all tests of this folder."""
+    with chromium() as found:
+        yield found
+
+
 @pytest.fixture
-def opened(request: pytest.FixtureRequest, screens: Path) -> Iterator[tuple[Page, Noise]]:
+def opened(
+    context: BrowserContext, request: pytest.FixtureRequest, screens: Path
+) -> Iterator[tuple[Page, Noise]]:
     """A page, 1280 px wide, and what goes wrong in it; a test that fails leaves a picture."""
-    with browser() as found:
+    with tab(context) as found:
         yield found
         if request.node.stash.get(FAILED, False):
             found[0].screenshot(path=screens / f"failed-{request.node.name}.png", full_page=True)

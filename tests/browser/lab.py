@@ -1,7 +1,7 @@
 """Drives JupyterLab and Voila with an installed Chromium, on this machine only.
 
-`jupyter(root)` starts a server with a token of its own and folders of its own; `browser()` opens a page that keeps
-what goes wrong in it; `Lab` is one notebook in that page, as a user sees it.
+`jupyter(root)` starts a server with a token of its own and folders of its own; `chromium()` starts a browser, `tab()`
+opens a page in it that keeps what goes wrong there; `Lab` is one notebook in that page, as a user sees it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 CHROMIUM = os.environ.get("BROWSER_PATH") or shutil.which("chromium") or shutil.which("google-chrome") or ""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"]
@@ -54,6 +55,16 @@ RUN_CELL = """async (index) => { const { content, context } = window.jupyterapp.
 GO_TO = """async (index) => { const { content } = window.jupyterapp.shell.currentWidget;
   content.activeCellIndex = index;
   await content.scrollToItem(index, 'start'); }"""
+
+# For a cell: rounds on the virtual clock that take their time, but do not compute all the while.
+PACED = """import time
+from workbench.problems.linear import LinearProblem
+evaluated = LinearProblem.evaluate
+def evaluate(problem, requests):
+    time.sleep(0.05)
+    return evaluated(problem, requests)
+LinearProblem.evaluate = evaluate
+"""
 
 
 @dataclass(frozen=True)
@@ -156,20 +167,41 @@ class Noise:
 
 
 @contextmanager
-def browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[tuple[Page, Noise]]:
-    """A page of an installed Chromium."""
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = chromium.new_context(
-            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[BrowserContext]:
+    """An installed Chromium. It keeps what it has loaded and compiled: half of what a page of JupyterLab costs."""
+    with tempfile.TemporaryDirectory() as profile, sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            profile,
+            executable_path=CHROMIUM,
+            args=FLAGS,
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
         )
         context.set_default_timeout(PATIENCE)
-        page, noise = context.new_page(), Noise()
-        noise.listen(page)
         try:
-            yield page, noise
+            yield context
         finally:
-            chromium.close()
+            context.close()
+
+
+@contextmanager
+def tab(context: BrowserContext) -> Iterator[tuple[Page, Noise]]:
+    """A page of a browser. After it the browser has its first, empty page, and nobody is logged in."""
+    page, noise = context.new_page(), Noise()
+    noise.listen(page)
+    try:
+        yield page, noise
+    finally:
+        for each in context.pages[1:]:
+            each.close()
+        context.clear_cookies()
+
+
+@contextmanager
+def browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[tuple[Page, Noise]]:
+    """A page of a browser of its own."""
+    with chromium(width, height, dark) as context, tab(context) as found:
+        yield found
 
 
 class Lab:

@@ -230,7 +230,7 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
 def test_another_tab_begins_anew(page: Page, server: Server) -> None:
     student = voila(page, server, NAMES[1])
     student.slide("draw", 4)
-    other = page.context.browser.new_page()  # type: ignore[union-attr]
+    other = page.context.new_page()
     fresh = voila(other, server, NAMES[1])
     assert fresh.page.get_by_label("draw", exact=True).first.input_value() == "0"
     other.close()

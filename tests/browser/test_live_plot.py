@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
-from tests.browser.lab import Lab, Noise, Server
+from tests.browser.lab import PACED, Lab, Noise, Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-LONG = """import workbench as wb
-runs = wb.start_all(wb.rivals(3, 2, 1, rounds=3000, problem_args={"samples": 40_000, "features": 400}))
+LONG = f"""{PACED}
+import workbench as wb
+runs = wb.start_all(wb.rivals(3, 2, 1, rounds=3000))
 plot = wb.watch(runs)
 plot"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0)"

@@ -18,7 +18,7 @@ from tests.clusters.hosts import Hosts
 from workbench import clusters
 from workbench.cli.main import cli
 
-pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from tests.clusters.hosts import Hosts
 from tests.clusters.test_ssh import experiment, started, until
 from workbench.clusters.warm import POOLS
 
-pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("mpi")]
+pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("hosts")]
 
 SLOW: dict[str, Any] = {"kind": "shifted_exponential", "shift": 2e-3, "rate": 1e3}  # 0.3 s a round
 

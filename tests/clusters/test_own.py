@@ -13,7 +13,7 @@ from tests.clusters.hosts import Hosts
 from workbench.clusters.warm import POOLS
 
 pytest_plugins = ["tests.clusters.slurm.slurm_fixtures"]
-pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
 def test_on_hosts_that_are_reached_by_ssh(two: Hosts, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from workbench.running.replay import replay_arrivals
 from workbench.running.run import Run
 from workbench.trace import records
 
-pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 PATIENCE = 120.0  # s, on a loaded machine
 SPEC: dict[str, Any] = {

@@ -18,7 +18,7 @@ from tests.clusters.test_ssh import SCHEMES, experiment
 from workbench.clusters.warm import POOLS
 from workbench.running.real import start_real
 
-pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("mpi")]
+pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("hosts")]
 
 
 def test_four_hosts_order_the_schemes_as_the_simulator_does(four: Hosts) -> None:

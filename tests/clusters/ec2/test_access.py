@@ -24,7 +24,7 @@ from workbench.clusters.ec2 import notes as ec2_notes
 from workbench.clusters.ec2.kind import Ec2
 from workbench.clusters.ec2.notes import Notes
 
-pytestmark = pytest.mark.xdist_group("mpi")  # the stand-in machines have fixed addresses
+pytestmark = pytest.mark.xdist_group("hosts")  # the stand-in machines have fixed addresses
 
 HEAD, WORKERS = "127.0.77.1", ("127.0.77.2", "127.0.77.3")
 PATIENCE = 60.0  # s

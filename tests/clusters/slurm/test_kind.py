@@ -23,7 +23,7 @@ from workbench.clusters.warm import POOLS
 from workbench.running.real import attach, resume, start_real
 
 pytest_plugins = ["tests.clusters.slurm.slurm_fixtures"]
-pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
 def processes(folder: Path) -> list[str]:

@@ -25,7 +25,7 @@ WHY_NOT = login_host.missing()
 pytest_plugins = ["tests.clusters.slurm.slurm_fixtures"]
 pytestmark = [
     pytest.mark.mpi,
-    pytest.mark.xdist_group("mpi"),
+    pytest.mark.xdist_group("hosts"),
     pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT)),
 ]
 
