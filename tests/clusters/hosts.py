@@ -23,7 +23,7 @@ from workbench.launch.processes import is_alive
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # as sshd sees it, whatever $HOME says
-PATIENCE = 30.0  # s
+PATIENCE = 120.0  # s, on a loaded machine
 
 # In namespaces of its own: $1 folder, $2 name, $3 home, then what Python needs.
 INSIDE = r"""

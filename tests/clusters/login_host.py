@@ -27,7 +27,7 @@ PermitRootLogin prohibit-password
 LogLevel ERROR
 SetEnv {environment}
 """
-PATIENCE = 30.0  # s
+PATIENCE = 120.0  # s, on a loaded machine
 
 
 def missing() -> str | None:

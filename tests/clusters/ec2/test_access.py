@@ -27,7 +27,7 @@ from workbench.clusters.ec2.notes import Notes
 pytestmark = pytest.mark.xdist_group("hosts")  # the stand-in machines have fixed addresses
 
 HEAD, WORKERS = "127.0.77.1", ("127.0.77.2", "127.0.77.3")
-PATIENCE = 60.0  # s
+PATIENCE = 240.0  # s, on a loaded machine
 # A machine: a home ($2) and a /run of its own, both in $1, but for Python's folder ($3); a name ($4).
 MACHINE = """
 set -e

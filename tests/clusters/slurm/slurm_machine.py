@@ -17,7 +17,7 @@ from workbench.launch.processes import is_alive
 
 NODES, TASKS = 3, 3  # virtual nodes, and tasks on each
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "sinfo", "scontrol", "unshare")
-PATIENCE = 60.0  # s
+PATIENCE = 240.0  # s, on a loaded machine
 START = 'hostname "$0" && exec slurmd -f "$1" -N "$0"'  # in a name space of its own: every node has its host's name
 
 CONF = """\

@@ -219,7 +219,10 @@ watched(run, progress=False)
 def test_ctrl_c_withdraws_a_job_from_the_queue(
     machine: SlurmMachine, lab: Callable[..., str], taken: str
 ) -> None:
-    child = subprocess.Popen([sys.executable, "-c", CHILD, json.dumps(SPEC), lab()], stderr=subprocess.PIPE)
+    words = [sys.executable, "-c", CHILD, json.dumps(SPEC), lab()]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"going\n"  # the job may be in the queue before anybody waits for it
     until(lambda: clusters.load(lab()).status().hosts or child.poll() is not None)
     assert child.poll() is None, child.communicate()
     child.send_signal(signal.SIGINT)

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.cases import CASES, experiments
 from tests.schemes.test_contract import LEAST_SQUARES
+from workbench.clusters.warm import POOLS
 from workbench.running.real import RealRun, resume, start_real
 from workbench.trace import records
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
 MOST = 20  # workers
-PATIENCE = 60.0  # s after which a run counts as hanging
+PATIENCE = 240.0  # s after which a run counts as hanging, on a loaded machine
 FAST_DELAYS = st.sampled_from(
     [
         {"kind": "shifted_exponential", "shift": 1e-5, "rate": 1e5},
@@ -39,6 +40,14 @@ LEARNING = {  # the defaults do for most schemes
     "rounds": 12,
     "delays": {"kind": "shifted_exponential", "shift": 2e-5, "rate": 1e5},
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def warm() -> None:
+    """The largest pool first: it does for all others, of which each would start ranks of its own."""
+    POOLS.get(MOST + 1).await_ready()
+
+
 EXACT = [name for name in CASES if wb.schemes.get(name).exact]
 
 

@@ -72,7 +72,7 @@ def until(what: Callable[[], Any], run: RealRun) -> RealRun:
 
 
 def all_gone(pids: list[int]) -> bool:
-    end = time.monotonic() + 30.0
+    end = time.monotonic() + PATIENCE
     while any(map(is_alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
     return not any(map(is_alive, pids))

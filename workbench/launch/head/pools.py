@@ -76,7 +76,7 @@ class FolderPool(Pool, Holder):
 
     @property
     def start_patience(self) -> float:
-        """Seconds after which a start is given up; a queue may need more."""
+        """Seconds without a further process after which a start is given up; a queue may need more."""
         return 30.0 + SECONDS_PER_RANK * self.ranks
 
     @property
@@ -110,14 +110,16 @@ class FolderPool(Pool, Holder):
 
     @override
     def await_ready(self, said: Said = quiet) -> None:
-        until = time.monotonic() + self.start_patience
+        up, until = -1, 0.0
         while not self.files.ready:
             if not self.alive:
                 raise ClusterError(self.why_not())
+            if self.files.up > up:  # they come, however slowly
+                up, until = self.files.up, time.monotonic() + self.start_patience
             if time.monotonic() > until:
                 self.close()
                 raise ClusterError(f"{self.ranks} processes: not up in time; see {self.files.log}")
-            said(self.up_note, self.files.up, self.ranks)
+            said(self.up_note, up, self.ranks)
             time.sleep(0.02)
         said(self.up_note, self.ranks, self.ranks)
 
