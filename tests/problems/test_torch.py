@@ -297,6 +297,22 @@ def test_a_definition_made_again_is_used_and_kept_by_name() -> None:
     assert again.build_problem().size == 1510 != size
 
 
+HIDDEN = {"units": 20}
+
+
+def make_hidden() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, HIDDEN["units"]), nn.Linear(HIDDEN["units"], 10))
+
+
+def test_what_a_module_uses_makes_it_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same function, and a dict that another cell has changed."""
+    e = net(**{**DIGITS, "module": make_hidden})
+    assert e.build_problem().size == e.shape()[1] == 1510
+    monkeypatch.setitem(HIDDEN, "units", 10)
+    again = net(**{**DIGITS, "module": make_hidden})
+    assert again.build_problem().size == again.shape()[1] == 760
+
+
 @pytest.mark.parametrize(("precision", "digits"), [("float32", 1e-4), ("float64", 1e-10)])
 def test_cuda_and_cpu_have_the_same_gradient(precision: str, digits: float) -> None:
     if not torch.cuda.is_available():

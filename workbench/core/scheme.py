@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -58,6 +58,10 @@ class Scheme(Family):
         Schemes with numbers of their own override it; see `some` and `divisors`.
         """
         return [{}]
+
+    def measured(self, draws: Callable[[], Draws], workers: int) -> dict[str, Any]:
+        """Numbers (`scheme_args`) left open that times of some rounds tell; see `workbench.forecasting.settled`."""
+        return {}
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
         """Draws of a run; all are kept where workers go through them on their own: the last may be at the first."""
