@@ -100,8 +100,7 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
     seconds, messages, size = (
         np.concatenate([getattr(b, k) for b in batches]) for k in ("seconds", "messages", "bytes")
     )
-    load = float(scheme.loads(workers, samples := e.shape()[0]).max()) / samples
-    return Forecast(seconds, load, float(messages.mean()), float(size.mean()))
+    return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
 
 
 def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Draws]:

@@ -24,10 +24,18 @@ STEP = 0.2
 SCHEMES: dict[str, dict[str, Any]] = {
     "UMW": {},
     "GC": {"stragglers": 2},
-    "CR": {"children": 2, "layers": 2, "stragglers": 1},
+    "CR": {
+        "children": 2,
+        "layers": 2,
+        "stragglers": 1,
+    },  # 6 workers: of 8 there are regular trees of one layer only,
+    "CR of 8": {"children": 8, "layers": 1, "stragglers": 2},  # as n + n^2 = 8 has no whole n, or chains
     "CEGC": {"load": 3, "stragglers": 1, "reduction": 2},
     "RAR": {},
-    "FRC": {"replication": 2, "wait_for": 7},  # so that every group has answered
+    "FRC": {
+        "replication": 2,
+        "wait_for": 7,
+    },  # the fewest of 8 of whom each of four pairs has answered, whoever is late
 }
 WORKERS = {"CR": 6}
 
@@ -64,7 +72,7 @@ def plain(e: wb.Experiment) -> list[float]:
 
 def under(scheme: str, **fields: Any) -> wb.Experiment:
     workers = WORKERS.get(scheme, 8)
-    return net(scheme=scheme, scheme_args=SCHEMES[scheme], workers=workers, **fields)
+    return net(scheme=scheme.split()[0], scheme_args=SCHEMES[scheme], workers=workers, **fields)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -42,9 +42,15 @@ class Scheme(Family):
     own_pace: ClassVar[bool] = (
         False  # its workers go through their drawn times on their own: see `Compute.draw`
     )
+    finishes: ClassVar[bool] = False  # its workers end what they begin, so what they sent tells what they did
     timed: ClassVar[bool] = False  # its nodes look at the clock, so who answered does not tell what they did
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue("scheme", "workbench.schemes", "workbench.schemes")
+
+    @property
+    def passes(self) -> int:
+        """How many times a worker goes through its load in a round."""
+        return 1
 
     @property
     def full(self) -> bool:

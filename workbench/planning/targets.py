@@ -42,6 +42,7 @@ EVENT = 1.5e4  # the same, of a worker's round on the virtual clock
 STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # of exact schemes, in automatic steps
 AROUND = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # of inexact ones, in unbiased steps
 LAZY = tuple(2.0 ** (-k / 2) for k in range(4))  # of those that decide by the numbers
+SMALL = tuple(2.0 ** (-k / 2) for k in range(4, 9))  # the same, where none of these comes there
 TRIED = 2  # seeds on which a step is chosen
 MISSED = 0.1  # share of the seeds that may miss the loss
 RETRIES = 3  # with smaller steps, where more do
@@ -164,7 +165,8 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
     """Numbers that simulating an experiment with so many steps goes through, about."""
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
-        return float(steps * rounds * (scheme.loads(e.workers, samples).sum() * floats + e.workers * CALL))
+        each = scheme.loads(e.workers, samples).sum() * floats + e.workers * CALL
+        return float(steps * rounds * scheme.passes * each)
     return float(rounds * (steps * samples * floats + e.workers * EVENT))
 
 
@@ -226,8 +228,11 @@ class Trials:
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
         """The step with which it takes the least time; the smallest where none comes there."""
         if small[0].built_scheme.numeric:
-            tried = [centre * k for k in LAZY]
-            seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
+            for steps in (LAZY, SMALL):
+                tried = [centre * k for k in steps]
+                seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
+                if not np.isnan(seconds).all():
+                    break
         else:
             tried, seconds = self._tried(small, self._soon)
             if np.isnan(seconds).all():
