@@ -181,9 +181,9 @@ class Experiment(Settings):
 
     @property
     def load(self) -> float:
-        """Largest share of the data set that one worker goes through per round."""
-        samples = self.problem_spec.count()
-        return float(self.built_scheme.loads(self.workers, samples).max()) / samples
+        """Largest share of the data set that one worker goes through per round; above 1 where it does so repeatedly."""
+        samples, scheme = self.problem_spec.count(), self.built_scheme
+        return float(scheme.loads(self.workers, samples).max()) * scheme.passes / samples
 
     @classmethod
     def read(cls, path: str | Path) -> Experiment:

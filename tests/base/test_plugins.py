@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from workbench.base.settings import SettingError
+from workbench.core.delays import DelayModel
+from workbench.problems.linear import LeastSquaresArgs
+from workbench.schemes.uncoded import UMW
+
 TINY = '''
 from typing import Any, ClassVar, Literal
 
@@ -261,3 +266,12 @@ room.__path__.pop(0)
 print(len(room.names()) > 10)
 """
     assert python(tmp_path, "-c", script) == "interrupted\ninterrupted\nTrue\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "name"), [(LeastSquaresArgs, "width"), (UMW, "passes"), (DelayModel, "expected")]
+)
+def test_a_field_that_an_attribute_hides_is_refused(base: type, name: str) -> None:
+    body = {"__annotations__": {name: int}, name: 3, "__module__": __name__}
+    with pytest.raises(SettingError, match=f"^Mine.{name}: .* has a '{name}' of its own.*own_{name}"):
+        type(base)("Mine", (base,), body)

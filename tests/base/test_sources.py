@@ -25,6 +25,10 @@ LATE = 3  # of a kind
 OTHER = 5
 ROWS = np.arange(6.0).reshape(2, 3)
 COUNT = 0
+SEEN = [0]
+WIDTHS = [8, (8, {4})]
+RATES = {"first": ROWS * 1.0, "other": [None]}
+WHO = {"helper": object(), "n": 1}
 
 def base(workers):
     return workers - LATE
@@ -46,7 +50,8 @@ class Half(Base):
     def waits_for(self, workers):  # a comment
         global COUNT
         COUNT += 1
-        return floor(waits(workers)) + self.least() + ROWS.sum()
+        SEEN.append(workers)
+        return floor(waits(workers)) + self.least() + ROWS.sum() + len(WIDTHS) + len(RATES) + len(WHO)
 '''
 
 CHANGES = {  # what is changed: is it another definition?
@@ -54,7 +59,10 @@ CHANGES = {  # what is changed: is it another definition?
     "return OTHER": ("return OTHER + 1", False),
     "OTHER = 5": ("OTHER = 6", False),
     "COUNT = 0": ("COUNT = 0  # counts", False),
+    "SEEN = [0]": ("SEEN = [*range(1)]", True),
     "LATE = 3": ("LATE = 4", True),
+    "(8, {4})": ("(8, {4, 5})", True),
+    "ROWS * 1.0": ("ROWS * 2.0", True),
     "workers - LATE": ("workers + LATE", True),
     "max(1, ": ("max(2, ", True),
     "@functools.lru_cache\n": ("", True),
@@ -73,6 +81,26 @@ def test_the_hash_changes_with_what_the_class_uses(tmp_path: Path, old: str) -> 
     assert before.text.startswith(FILE)
     assert (before.digest != after.digest) == other
     assert before.digest == digest_in(before.text, "Half")
+
+
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        (lambda m: m.WIDTHS.append(1), True),
+        (lambda m: m.RATES.update(other=[1]), True),
+        (lambda m: m.RATES["first"].fill(0), True),
+        (lambda m: m.SEEN.append(1), False),  # by the program itself, as it runs
+        (lambda m: m.WHO.update(n=2), False),
+    ],
+)
+def test_what_lists_and_dicts_hold_counts(tmp_path: Path, change: Callable[[Any], Any], other: bool) -> None:
+    """Other than in the text: in a cell, say, that ran later."""
+    module = module_of(tmp_path / "a.py", FILE)
+    before = source_of(module.Half)
+    assert "SEEN is changed as it runs, and not compared" in before.text
+    assert "WHO is a dict whose values are not compared" in before.text
+    change(module)
+    assert (source_of(module.Half).digest != before.digest) == other
 
 
 def test_a_counter_that_runs_is_the_same_definition(tmp_path: Path) -> None:

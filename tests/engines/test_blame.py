@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -47,6 +48,19 @@ class Never(UMW):
 
     def program(self, node):
         return super().program(node) if node.rank == MASTER else iter_forever(node)
+
+class Busy(UMW):
+    name = "Busy"
+
+    def program(self, node):
+        return super().program(node) if node.rank == MASTER else busy(node)
+
+def busy(node):
+    import signal
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    while True:
+        node.rank
+    yield
 
 def iter_forever(node):
     from workbench.core.protocol import Recv
@@ -219,3 +233,17 @@ def test_on_real_ranks_nothing_hangs_and_no_process_is_left(tmp_path: Path) -> N
     while left := [int(pid) for pid in processes.split()[1:] if is_alive(int(pid))]:
         assert time.monotonic() < end, left
         time.sleep(0.1)
+
+
+def test_ctrl_c_ends_a_program_that_never_yields_and_names_its_line(tmp_path: Path) -> None:
+    """Nothing else can: on the virtual clock all programs are in one thread. A timer presses the keys."""
+    e, line = spec(tmp_path, "Busy"), FILE[: FILE.index("        node.rank\n")].count("\n") + 1
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            wb.run(e)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    (note,) = caught.value.__notes__
+    assert note.startswith("Busy: the program of rank 1 was at work in round 0 (")
+    assert any(f"mine.py, line {number})" in note for number in (line - 1, line))  # of the loop

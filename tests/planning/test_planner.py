@@ -334,9 +334,7 @@ def test_every_scheme_tells_candidates(scheme: str, workers: int) -> None:
             fits.append(wb.Experiment(scheme=scheme, scheme_args=args, workers=workers, **SMALL))
         except SettingError as error:
             assert str(error)  # noqa: PT017 - a refusal is one sentence
-    if (
-        workers in (6, 12) and scheme != "DropCompute"
-    ):  # its number is in seconds, which candidates cannot know
+    if workers in (6, 12):
         assert fits
 
 

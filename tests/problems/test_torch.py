@@ -24,10 +24,18 @@ STEP = 0.2
 SCHEMES: dict[str, dict[str, Any]] = {
     "UMW": {},
     "GC": {"stragglers": 2},
-    "CR": {"children": 2, "layers": 2, "stragglers": 1},
+    "CR": {
+        "children": 2,
+        "layers": 2,
+        "stragglers": 1,
+    },  # 6 workers: of 8 there are regular trees of one layer only,
+    "CR of 8": {"children": 8, "layers": 1, "stragglers": 2},  # as n + n^2 = 8 has no whole n, or chains
     "CEGC": {"load": 3, "stragglers": 1, "reduction": 2},
     "RAR": {},
-    "FRC": {"replication": 2, "wait_for": 7},  # so that every group has answered
+    "FRC": {
+        "replication": 2,
+        "wait_for": 7,
+    },  # the fewest of 8 of whom each of four pairs has answered, whoever is late
 }
 WORKERS = {"CR": 6}
 
@@ -64,7 +72,7 @@ def plain(e: wb.Experiment) -> list[float]:
 
 def under(scheme: str, **fields: Any) -> wb.Experiment:
     workers = WORKERS.get(scheme, 8)
-    return net(scheme=scheme, scheme_args=SCHEMES[scheme], workers=workers, **fields)
+    return net(scheme=scheme.split()[0], scheme_args=SCHEMES[scheme], workers=workers, **fields)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -295,6 +303,22 @@ def test_a_definition_made_again_is_used_and_kept_by_name() -> None:
     size = first.build_problem().size
     again = net(**{**DIGITS, "module": make_wide})
     assert again.build_problem().size == 1510 != size
+
+
+HIDDEN = {"units": 20}
+
+
+def make_hidden() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, HIDDEN["units"]), nn.Linear(HIDDEN["units"], 10))
+
+
+def test_what_a_module_uses_makes_it_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same function, and a dict that another cell has changed."""
+    e = net(**{**DIGITS, "module": make_hidden})
+    assert e.build_problem().size == e.shape()[1] == 1510
+    monkeypatch.setitem(HIDDEN, "units", 10)
+    again = net(**{**DIGITS, "module": make_hidden})
+    assert again.build_problem().size == again.shape()[1] == 760
 
 
 @pytest.mark.parametrize(("precision", "digits"), [("float32", 1e-4), ("float64", 1e-10)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from workbench.core.mixed import Stale
 from workbench.core.protocol import CODED, LOST, MODEL, Message, Node, Recv, Send
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.running.real import resume, start_real
+from workbench.running.replay import replay_arrivals
 from workbench.running.simulated import timeline
 from workbench.schemes.asynchronous import ASGD, FedBuff
 
@@ -96,10 +98,11 @@ def test_who_was_refused_computes_anew() -> None:
 class TestRealProcesses:
     """The very same program."""
 
-    def test_answers_are_as_old_as_theory_says_and_the_loss_falls(self) -> None:
+    def test_answers_are_as_old_as_theory_says_and_the_loss_falls(self, tmp_path: Path) -> None:
         e = wb.Experiment(**{**SPEC, "rounds": 300})
-        trace = wb.run(e, engine="mpi")
+        trace = wb.run(e, engine="mpi", folder=tmp_path / "run")
         assert len(trace.rounds) == 300
+        assert np.array_equal(replay_arrivals(tmp_path / "run")[-1], trace.model)
         taken = trace.events.query("kind == 'send' and to == 0").sort_values("end", kind="stable")
         ages = np.arange(300) - taken["round"].to_numpy()[:300]
         assert (ages >= 0).all()
@@ -119,5 +122,7 @@ class TestRealProcesses:
         assert len(run.result().rounds) < 400
         trace = resume(run.home).result()
         assert len(trace.rounds) == 400
+        with pytest.raises(wb.RunError, match="the run was resumed"):
+            replay_arrivals(run.home)
         loss = trace.rounds["loss"].to_numpy()
         assert loss[-1] < 0.5 * loss[0]

@@ -165,3 +165,8 @@ def test_real_workers_may_be_too_late() -> None:
     real, sim = wb.run(e, engine="mpi"), wb.run(e)
     np.testing.assert_allclose(real.model, sim.model, rtol=1e-9)
     assert (real.rounds["messages"][:-1] == WORKERS - 1).all()
+
+
+def test_a_load_counts_every_local_step() -> None:
+    e = experiment("LocalSGD", {"local_steps": 3})
+    assert e.load == wb.forecast(e).load == 3 * e.replace(scheme_args={"local_steps": 1}).load

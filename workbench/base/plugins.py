@@ -151,8 +151,14 @@ class Family(Settings):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register under the class's own name."""
+        """Register under the class's own name. Raises `SettingError` for a field that a base's own attribute hides."""
         super().__pydantic_init_subclass__(**kwargs)
+        bases = [base for base in cls.__mro__[1:] if issubclass(base, Settings)]
+        for name, base in ((n, b) for n in cls.model_fields for b in bases if n in vars(b)):
+            raise SettingError(
+                f"{cls.__name__}.{name}: {base.__name__} has a {name!r} of its own, which would be read in its place;"
+                f" give the field another name, such as own_{name}"
+            )
         if (name := _name(cls)) and name not in map(_name, cls.__mro__[1:]):
             cls.catalogue.add(name, cls)
 

@@ -1,8 +1,9 @@
 """Source of a user's own classes and functions as text, with all of the user's own that they use, and its hash.
 
 A class comes with the whole cell or file that defines it. What it reaches beyond that is written below: functions and
-classes of other cells and files, and numbers, text, tuples and arrays whose values that text does not tell. What a
-program finds in other ways, a list that is changed, a file that is read, is not covered.
+classes of other cells and files, and numbers, text, arrays and what lists, tuples, sets and dicts hold of these, where
+that text does not tell the values. What other things those hold is not compared, nor what a program changes itself or
+finds in other ways, such as a file that it reads; of the former a note says so.
 """
 
 from __future__ import annotations
@@ -30,7 +31,20 @@ KEPT = "_workbench_source"  # where a class that came by value has its source
 HELD = "held: "  # begins a note on a value, which stands as a string
 SHOWN = 2_000  # characters of a value; of larger ones there is a hash
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_PLAIN = (bool, int, float, complex, str, bytes, tuple, type(None))
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_HOLDERS = (tuple, list, set, frozenset, dict)
+_DEEP = 8  # holders in holders
+_LISTS = (
+    "append",
+    "clear",
+    "extend",
+    "insert",
+    "pop",
+    "remove",
+    "reverse",
+    "sort",
+)  # methods that change a list,
+_CHANGES = {*_LISTS, "add", "discard", "popitem", "setdefault", "update"}  # a set or a dict
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,14 @@ def source_of(cls: Any) -> Source:
     more = list(dict.fromkeys(_beyond(cls, home)))
     text = home.text if not more else text + BESIDE + "\n".join(more) + "\n"
     return Source(cls.__name__, text, digest_in(text, cls.__name__))
+
+
+def digest_of(thing: Any) -> str:
+    """Hash of a class or function of the user's own with all that it uses; empty where its source is not known."""
+    try:
+        return source_of(thing).digest if is_own(thing) else ""
+    except SettingError:
+        return ""
 
 
 def digest_in(text: str, name: str) -> str:
@@ -187,7 +209,12 @@ def _beyond(thing: Any, home: _Place) -> Iterator[str]:
             if is_own(code) and id(code) not in seen:
                 seen.add(id(code))
                 queue += [inner] if (inner := _home(code)) else []
-            if name not in values and not (name in told and _alike(told[name], value)):
+            if name in values:
+                continue
+            if isinstance(value, _HOLDERS) and name in _changed(place.text):
+                values.add(name)
+                yield from _note(name, "changed as it runs, and not compared")
+            elif not (name in told and _alike(told[name], value)):
                 values.add(name)
                 yield from _said(name, value)
 
@@ -211,6 +238,14 @@ def _free(table: SymbolTable) -> set[str]:
     found = {symbol.get_name() for symbol in symbols if symbol.is_global() and symbol.is_referenced()}
     found = found.union(*map(_free, table.get_children()))
     return found - {symbol.get_name() for symbol in symbols if symbol.is_declared_global()}
+
+
+def _changed(text: str) -> set[str]:
+    """Names of what functions of a text change without giving the name another value."""
+    inside = (n for f in ast.walk(_tree(text)) if isinstance(f, _DEFINITIONS) for n in ast.walk(f))
+    found = [n for n in inside if isinstance(n, ast.Subscript | ast.Attribute)]
+    changes = (n for n in found if not isinstance(n.ctx, ast.Load) or getattr(n, "attr", "") in _CHANGES)
+    return {n.value.id for n in changes if isinstance(n.value, ast.Name)}
 
 
 def _imported(text: str) -> set[str]:
@@ -244,18 +279,40 @@ def _alike(one: Any, other: Any) -> bool:
 
 def _said(name: str, value: Any) -> list[str]:
     """A value as a line: an assignment where it is short and plain, else a note that holds its hash."""
-    if isinstance(value, _PLAIN) and not isinstance(value, np.generic):
-        words = repr(value)
-        try:
-            if len(words) <= SHOWN and _alike(ast.literal_eval(words), value):
-                return [f"{name} = {words}"]
-        except (ValueError, SyntaxError):
-            return _note(name, words) if isinstance(value, float) else []
-        return _note(name, f"{type(value).__name__} {sha256(words.encode()).hexdigest()}")
-    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
+    words = _words(value)
+    if words is None:
+        kept = f"a {type(value).__name__} whose values are not compared"
+        return _note(name, kept) if isinstance(value, _HOLDERS) else []
+    try:
+        if len(words) <= SHOWN and _alike(ast.literal_eval(words), value):
+            return [f"{name} = {words}"]
+    except (ValueError, SyntaxError):
+        pass
+    short = len(words) <= SHOWN
+    return _note(name, words if short else f"{type(value).__name__} {sha256(words.encode()).hexdigest()}")
+
+
+def _words(value: Any, deep: int = 0) -> str | None:
+    """What tells a value from others: of plain ones their text, of arrays a hash; None where there is no telling."""
+    if isinstance(value, np.ndarray | np.generic):
         digest = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        return _note(name, f"array {value.shape} of {value.dtype}, {digest}")
-    return _note(name, repr(value)) if isinstance(value, Settings) else []
+        return None if value.dtype == object else f"array {value.shape} of {value.dtype}, {digest}"
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if not isinstance(value, _HOLDERS) or deep == _DEEP:
+        return repr(value) if isinstance(value, Settings) else None
+    items = value.items() if isinstance(value, dict) else [(None, x) for x in value]
+    pairs = [(_words(key, deep + 1), _words(x, deep + 1)) for key, x in items]
+    if any(None in pair for pair in pairs):
+        return None
+    told = [f"{key}: {x}" if isinstance(value, dict) else str(x) for key, x in pairs]
+    if isinstance(value, dict):
+        return f"{{{', '.join(told)}}}"
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({{{', '.join(sorted(told))}}})"
+    return (
+        f"[{', '.join(told)}]" if isinstance(value, list) else f"({', '.join(told)}{',' * (len(told) == 1)})"
+    )
 
 
 def _note(name: str, words: str) -> list[str]:
@@ -268,4 +325,4 @@ def _is_note(node: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and str(value.value).startswith(HELD)
 
 
-__all__ = ["Source", "digest_in", "source_of"]
+__all__ = ["Source", "digest_in", "digest_of", "source_of"]

@@ -36,6 +36,7 @@ NEAR = 1 + 2.0**-50  # times with a smaller quotient differ by rounding at most:
 SAME = 1e-9  # s: so are times that were carried from clock to clock, if they are no further apart
 
 MODEL, CODED, LOST = "model", "coded", "lost"
+NOBODY = -1  # in notes of arrivals, in place of a rank: none had come by a deadline
 
 
 def one_moment(one: float, other: float) -> bool:

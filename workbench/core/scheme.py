@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,9 +42,15 @@ class Scheme(Family):
     own_pace: ClassVar[bool] = (
         False  # its workers go through their drawn times on their own: see `Compute.draw`
     )
+    finishes: ClassVar[bool] = False  # its workers end what they begin, so what they sent tells what they did
     timed: ClassVar[bool] = False  # its nodes look at the clock, so who answered does not tell what they did
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue("scheme", "workbench.schemes", "workbench.schemes")
+
+    @property
+    def passes(self) -> int:
+        """How many times a worker goes through its load in a round."""
+        return 1
 
     @property
     def full(self) -> bool:
@@ -58,6 +64,10 @@ class Scheme(Family):
         Schemes with numbers of their own override it; see `some` and `divisors`.
         """
         return [{}]
+
+    def measured(self, draws: Callable[[], Draws], workers: int) -> dict[str, Any]:
+        """Numbers (`scheme_args`) left open that times of some rounds tell; see `workbench.forecasting.settled`."""
+        return {}
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
         """Draws of a run; all are kept where workers go through them on their own: the last may be at the first."""

@@ -36,3 +36,11 @@ def blame(error: Exception, scheme: Scheme, rank: int, round: int) -> None:
         else f"`{fault.code.co_qualname}` failed at rank {rank}"
     )
     raise RunError(f"{scheme.name}: {what} in round {round}: {fault.why} ({fault.line})") from error
+
+
+def interrupted(error: KeyboardInterrupt, scheme: Scheme, rank: int, round: int) -> None:
+    """Note on a Ctrl-C the line of a user's own program that it found at work: one that never yields is ended so."""
+    if (fault := fault_of(error)) is not None:
+        error.add_note(
+            f"{scheme.name}: the program of rank {rank} was at work in round {round} ({fault.line})"
+        )

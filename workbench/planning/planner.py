@@ -26,7 +26,7 @@ from workbench.base.settings import SettingError
 from workbench.core.delays import Constant
 from workbench.core.scheme import Scheme
 from workbench.experiment import Experiment
-from workbench.forecasting import Forecast
+from workbench.forecasting import Forecast, settled
 from workbench.planning.advice import CLOSE, Advice, Choice, Refusal
 from workbench.planning.laws import drawn
 from workbench.planning.predicting import SEEDS, Candidate, Resampling, by_scheme, missed, screened, sharpened
@@ -289,7 +289,7 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
     lost_digits(built, e.workers)  # refuses what a run would refuse
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
-    placed = cluster.placed(e, task)
+    placed = settled(cluster.placed(e, task))
     follows = built.full and not built.delayed
     return Candidate(placed, task, _expected(cluster, placed, task), follows, e.build_optimiser())
 

@@ -42,6 +42,7 @@ EVENT = 1.5e4  # the same, of a worker's round on the virtual clock
 STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # of exact schemes, in automatic steps
 AROUND = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # of inexact ones, in unbiased steps
 LAZY = tuple(2.0 ** (-k / 2) for k in range(4))  # of those that decide by the numbers
+SMALL = tuple(2.0 ** (-k / 2) for k in range(4, 9))  # the same, where none of these comes there
 TRIED = 2  # seeds on which a step is chosen
 MISSED = 0.1  # share of the seeds that may miss the loss
 RETRIES = 3  # with smaller steps, where more do
@@ -164,7 +165,8 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
     """Numbers that simulating an experiment with so many steps goes through, about."""
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
-        return float(steps * rounds * (scheme.loads(e.workers, samples).sum() * floats + e.workers * CALL))
+        each = scheme.loads(e.workers, samples).sum() * floats + e.workers * CALL
+        return float(steps * rounds * scheme.passes * each)
     return float(rounds * (steps * samples * floats + e.workers * EVENT))
 
 
@@ -226,12 +228,15 @@ class Trials:
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
         """The step with which it takes the least time; the smallest where none comes there."""
         if small[0].built_scheme.numeric:
-            tried = [centre * k for k in LAZY]
-            seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
+            for steps in (LAZY, SMALL):
+                tried = [centre * k for k in steps]
+                seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
+                if not np.isnan(seconds).all():
+                    break
         else:
-            tried, seconds = self._tried(small, centre, self._soon)
+            tried, seconds = self._tried(small, self._soon)
             if np.isnan(seconds).all():
-                tried, seconds = self._tried(small, centre, self.aim.longest)
+                tried, seconds = self._tried(small, self.aim.longest)
         return min(tried) if np.isnan(seconds).all() else tried[int(np.nanargmin(seconds))]
 
     @property
@@ -239,16 +244,31 @@ class Trials:
         """Rounds that are followed at first."""
         return min(round(SOON * self.aim.rounds), self.aim.longest)
 
-    def _tried(self, small: Sequence[Experiment], centre: float, longest: int) -> tuple[list[float], Array]:
+    def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
         """Steps around the unbiased one, and mean seconds to the target with each; NaN where a seed misses it."""
         lines = [_line(e, longest) for e in small]
-        commits = [c for c, _ in lines]
-        tried = [centre * _unbiasing(small[0], commits) * k for k in AROUND]
-        if lag := small[0].plan.versions - 1:  # old gradients stand smaller steps only
-            tried += [k * delayed_step(lag) for k in tried]
-        rounds = self._reached(small[0], tried, commits)
+        tried, rounds = self._steps(small[0], [c for c, _ in lines])
         ends = [[_end(line, r) for r, (_, line) in zip(row, lines, strict=True)] for row in rounds]
         return tried, np.mean(ends, axis=1)
+
+    def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
+        """Steps around the unbiased one, and rounds to the target with each under every seed, (steps, seeds).
+
+        Of one whose messages carry no numbers. NaN where it does not come there.
+        """
+        small = [reduced(e, self.aim.samples) for e in experiments]
+        for longest in (self._soon, self.aim.longest):
+            steps, rounds = self._steps(small[0], [_line(e, longest)[0] for e in small])
+            if not np.isnan(rounds).any(axis=1).all():
+                break
+        return steps, rounds
+
+    def _steps(self, e: Experiment, commits: Sequence[Coefficients]) -> tuple[list[float], Array]:
+        assert self.centre is not None
+        tried = [self.centre * _unbiasing(e, commits) * k for k in AROUND]
+        if lag := e.plan.versions - 1:  # old gradients stand smaller steps only
+            tried += [k * delayed_step(lag) for k in tried]
+        return tried, self._reached(e, tried, commits)
 
     def _reached(
         self, e: Experiment, steps: Sequence[float | None], commits: Sequence[Coefficients]

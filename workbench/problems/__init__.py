@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from workbench.base.sources import digest_of
 from workbench.core.plan import Plan
 from workbench.problems.base import Evaluation, Problem, ProblemArgs, Request
 from workbench.problems.data import DataError
@@ -47,10 +48,12 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
     50
     """
     identity = args.identity()
-    return _shared(args, identity) if identity else args.build(plan)
+    if not identity:
+        return args.build(plan)
+    return _shared(args, (*identity, *map(digest_of, args.own().values())))
 
 
 @lru_cache(maxsize=4)
 def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
-    """One problem per settings and content: a file that was changed is read again, a cell's new definition used."""
+    """One problem per settings and content: a changed file is read again, a cell's new definition used."""
     return args.build(None)  # type: ignore[arg-type]  # problems on data do not look at the plan

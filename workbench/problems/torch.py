@@ -23,6 +23,7 @@ from pydantic import model_validator
 
 from workbench.base.own import fault_of, thing_of
 from workbench.base.settings import SettingError, setting
+from workbench.base.sources import digest_of
 from workbench.base.types import Array
 from workbench.core.plan import Plan
 from workbench.problems.base import Evaluation, Named, Problem, Request, Slice
@@ -308,8 +309,8 @@ def made(make: Callable[[], Any], seed: int) -> Any:
 
 
 @lru_cache(maxsize=16)
-def size_of(make: Callable[[], Any]) -> int:
-    """Numbers that are trained."""
+def size_of(make: Callable[[], Any], digest: str) -> int:
+    """Numbers that are trained; anew once what makes the network, or what that uses, has another hash."""
     return sum(p.numel() for p in made(make, 0).parameters() if p.requires_grad)
 
 
@@ -340,7 +341,7 @@ LOSSES = {"cross_entropy": cross_entropy, "mse": mse}
 
 
 @lru_cache(maxsize=4)
-def samples_of(make: Callable[[], Any]) -> tuple[Any, Any]:
+def samples_of(make: Callable[[], Any], digest: str) -> tuple[Any, Any]:
     """What a data set of the user's own holds, as two tensors or arrays."""
     t, found = pytorch(), make()
     found = getattr(found, "tensors", found)
@@ -435,13 +436,15 @@ class TorchArgs(OnData):
 
     def size(self, plan: Plan | None) -> int:
         """Number of the network's parameters that are trained."""
-        return size_of(self.own()["module"])
+        module = self.own()["module"]
+        return size_of(module, digest_of(module))
 
     def _samples(self) -> tuple[Any, Any]:
         if self.dataset is None:
             data = self.open()
             return data.X, data.y.astype(np.int64) if data.classes else data.y
-        X, y = samples_of(self.own()["dataset"])
+        dataset = self.own()["dataset"]
+        X, y = samples_of(dataset, digest_of(dataset))
         if self.samples is not None and self.samples > len(X):
             raise DataError(f"problem_args.samples: {self.samples} is too large; dataset has {len(X)}")
         return X[: self.samples], y[: self.samples]

@@ -17,19 +17,20 @@ from workbench.base.errors import RunError
 from workbench.base.settings import path_of
 from workbench.base.types import Array
 from workbench.core.plan import MASTER
-from workbench.core.protocol import LOST, MODEL, AllReduce, Commit, Compute, Message, Node, Recv, Send
+from workbench.core.protocol import LOST, MODEL, NOBODY, AllReduce, Commit, Compute, Message, Node, Recv, Send
 from workbench.engines.real.learner import Learner
 from workbench.experiment import Experiment
 from workbench.trace.definitions import experiment_of
-from workbench.trace.records import check_kept, read_arrivals, read_rows
+from workbench.trace.records import arrivals_of, check_kept, read_rows
 
 
 def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     """Models after each round, shape (rounds, p), from the spec and the noted arrivals alone.
 
-    Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), whose commits mix models,
-    or whose scheme looks at the clock (`Scheme.timed`), and where notes end early or name answers that nobody can have
-    sent; `SettingError` where files were changed since the run ended.
+    Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), whose commits mix models
+    and whose workers leave work half done (`Scheme.finishes`) or that was resumed, or whose scheme looks at the clock
+    (`Scheme.timed`), and where notes end early or name answers that nobody can have sent; `SettingError` where files
+    were changed since the run ended.
     """
     home = path_of(folder, "folder")
     check_kept(home)
@@ -46,15 +47,21 @@ class _Again:
         state = optimiser.start(problem)
         self.learner = Learner(e.plan, problem, optimiser, e.seed, problem.start(), state)
         self.scheme, self.time = e.built_scheme, 0.0
+        self.mixes = self.plan.versions > 1
         self.nodes: dict[int, _Node] = {}
         self.told: dict[tuple[int, int], Any] = {}  # rank, round -> the model that it was sent
         self.found: list[Array] = []
 
     def models(self) -> list[Array]:
         """Drive the master; what it asks for is computed then."""
-        if self.plan.versions > 1:
+        if self.mixes and not self.scheme.finishes:
             raise RunError(
-                f"{self.e.scheme}: commits mix several models, which the notes of arrivals do not tell"
+                f"{self.e.scheme}: commits mix several models, and what workers began and left the notes of arrivals"
+                " do not tell"
+            )
+        if self.mixes and list(self.home.glob("books-*.npz")):
+            raise RunError(
+                f"{self.e.scheme}: commits mix several models, and the run was resumed: no arrivals join it"
             )
         if self.scheme.timed:
             raise RunError(f"{self.e.scheme}: what it does depends on the clock, which arrivals do not tell")
@@ -75,7 +82,9 @@ class _Node:
 
     def __init__(self, run: _Again, rank: int) -> None:
         self.run, self.rank = run, rank
-        self.arrivals = read_arrivals(run.home, rank)
+        self.arrivals: dict[int, list[tuple[int, int, int]]] = {}  # by the round that is gathered
+        for row in arrivals_of(run.home, rank):
+            self.arrivals.setdefault(0 if run.mixes else row[0], []).append(row)
         self.taken: dict[int, int] = {}  # round -> how many of its arrivals the program has got
         self.sent: dict[tuple[int, int], Message] = {}
         self.served = -1  # newest round whose model it has got
@@ -132,15 +141,18 @@ class _Node:
             answers, k = self.arrivals.get(max(gathered), []), self.taken.get(max(gathered), 0)
             if k < len(answers):
                 self.taken[max(gathered)] = k + 1
-                src, number = answers[k]
+                of, src, number = answers[k]
+                if src == NOBODY and effect.until is not None:
+                    self.run.time = max(self.run.time, effect.until)
+                    return None
                 if src not in self.run.plan.children[self.rank]:
                     raise self.damaged(max(gathered), f"name rank {src}, which is no child of its")
-                return self.run.node(src).message(max(gathered), number)
+                return self.run.node(src).message(of, number)
             if effect.until is None:
                 raise RunError(f"rank {self.rank}: the notes of round {max(gathered)} end early")
             self.run.time = max(self.run.time, effect.until)
             return None
-        if round <= self.served or (self.rank, round) not in self.run.told:
+        if round < self.served + (not self.run.mixes) or (self.rank, round) not in self.run.told:
             raise self.damaged(round, "name an answer that it cannot have sent")
         self.served = round
         return Message(int(self.run.plan.parent[self.rank]), MODEL, round, 0, self.run.told[self.rank, round])

@@ -56,6 +56,7 @@ class Asynchronous(Scheme):
 
     exact: ClassVar[bool] = False
     own_pace: ClassVar[bool] = True
+    finishes: ClassVar[bool] = True
 
     @property
     def size(self) -> int:

@@ -3,7 +3,8 @@
 N. Giladi, S. Gottlieb, M. Shkolnik, A. Karnieli, R. Banner, E. Hoffer, K. Y. Levy, D. Soudry, "DropCompute: simple and
 more robust distributed synchronous training via compute variance reduction", 2023, and its public program
 (paper-submissions/dropcompute: `compute_timer.py`, `run_pretraining.py`). A worker looks at the clock between two
-micro-batches, as the program does; a first one is always computed. The sum is divided by what was computed.
+micro-batches, as the program does; a first one is always computed. The sum is divided by what was computed. The
+threshold may be given, or be chosen from measured times as the program's `get_best_threshold` does: see `measured`.
 
 The authors add up by all-reduce. Here a master does, as in the schemes that it is compared with: a message has to say
 of how many micro-batches it is the sum, for which an all-reduce would need one more number.
@@ -11,6 +12,7 @@ of how many micro-batches it is the sum, for which an all-reduce would need one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -25,6 +27,9 @@ from workbench.core.programs import Got, Rule, parent_program, plain_sum, worker
 from workbench.core.protocol import CODED, MODEL, SAME, Compute, Message, Node, Program, Send, one_moment
 from workbench.core.scheme import Scheme
 from workbench.schemes.uncoded import total
+
+TRIED = 200  # thresholds
+FEWEST = 6  # micro-batches that the quickest worker is through with before anybody stops
 
 
 class DropCompute(Scheme):
@@ -53,8 +58,30 @@ class DropCompute(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """None: a threshold is in seconds, which nobody knows before the cluster and the data are known."""
-        return []
+        """Few and many micro-batches; the threshold, in seconds, is told by measured times."""
+        return [{"micro_batches": m} for m in (4, 12)]
+
+    def measured(self, draws: Callable[[], Draws], workers: int) -> dict[str, Any]:
+        """The threshold, if none is given, with the largest effective speedup: what is computed a second, on average.
+
+        Of as many as the authors' program tries, from the moment that the first worker is through with a few
+        micro-batches until the last is through with all. Where several do as well, the one that leaves out least.
+        """
+        if self.threshold is not None:
+            return {}
+        times = draws()
+        gone_through = self._sizes(times, workers).cumsum(axis=1) / times.samples
+        done = self._done(times, workers, slice(None))
+        tried = np.linspace(done.max(), done[:, :, min(FEWEST, self.micro_batches) - 1].min(), TRIED)
+        full = star_odds(replace(times, seconds=done[:, :, -1]), workers).seconds
+        rates = []
+        for threshold in tried.tolist():
+            last = _last(done, threshold)
+            seconds = np.take_along_axis(done, last[:, :, None], axis=2)[:, :, 0]
+            ends = star_odds(replace(times, seconds=seconds), workers).seconds
+            computed = gone_through[np.arange(workers), last].sum(axis=1)
+            rates.append(float(np.mean(computed * full / ends)))
+        return {"threshold": tried[int(np.argmax(np.round(rates, 9)))]}
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Micro-batches are parts, each of one worker."""
@@ -90,15 +117,28 @@ class DropCompute(Scheme):
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """The last of all, who stops after the micro-batch that the threshold falls into."""
-        sizes = even_sizes(draws.samples, workers * self.micro_batches).reshape(workers, self.micro_batches)
-        at_once = max(1, BATCH // sizes.size)
+        at_once = max(1, BATCH // (workers * self.micro_batches))
         starts = range(0, len(draws.seconds), at_once)
-        seconds = [self._stops(draws, sizes, slice(start, start + at_once)) for start in starts]
+        seconds = [self._stops(draws, workers, slice(start, start + at_once)) for start in starts]
         return star_odds(replace(draws, seconds=np.concatenate(seconds)), workers)
 
-    def _stops(self, draws: Draws, sizes: NDArray[np.int64], which: slice) -> Array:
+    def _stops(self, draws: Draws, workers: int, which: slice) -> Array:
+        done = self._done(draws, workers, which)
+        last = _last(done, self.threshold)
+        return np.asarray(np.take_along_axis(done, last[:, :, None], axis=2)[:, :, 0])
+
+    def _done(self, draws: Draws, workers: int, which: slice) -> Array:
+        """When every micro-batch would be done, (rounds, workers, micro-batches)."""
         assert draws.progress is not None
-        done = draws.progress(sizes, which)
-        over = np.zeros(done.shape, dtype=bool) if self.threshold is None else done >= self.threshold - SAME
-        over[:, :, -1] = True
-        return np.asarray(np.take_along_axis(done, over.argmax(axis=2)[:, :, None], axis=2)[:, :, 0])
+        return draws.progress(self._sizes(draws, workers), which)
+
+    def _sizes(self, draws: Draws, workers: int) -> NDArray[np.int64]:
+        """Samples of every micro-batch, (workers, micro-batches)."""
+        return even_sizes(draws.samples, workers * self.micro_batches).reshape(workers, self.micro_batches)
+
+
+def _last(done: Array, threshold: float | None) -> NDArray[np.intp]:
+    """The last micro-batch that each worker computes, (rounds, workers)."""
+    over = np.zeros(done.shape, dtype=bool) if threshold is None else done >= threshold - SAME
+    over[:, :, -1] = True
+    return over.argmax(axis=2)

@@ -54,6 +54,7 @@ class DSAG(Scheme):
     title: ClassVar[str] = "Mixed synchronous-asynchronous average gradient"
     paper: ClassVar[str] = "Severinson et al. 2021"
     exact: ClassVar[bool] = False
+    finishes: ClassVar[bool] = True
     wait_for: int | None = setting(
         None, "fresh answers that the master waits for (w); empty = all but one", ge=1
     )

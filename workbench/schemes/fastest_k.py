@@ -4,15 +4,16 @@
   communication-efficient distributed learning", arXiv 2208.03134, 2022: the algorithm with the sign of inner products.
 * C. Xu, G. Neglia, N. Sebastianelli, "Dynamic backup workers for parallel machine learning", arXiv 2004.14696, 2020.
 
-After their abstracts and introductions, as the rest was not at hand. The master adds up the first k answers, scales the
-sum by n/k, and tells the others the next model, so nobody's time depends on the k of the round before.
+After their abstracts and introductions, as the rest was not at hand: how DBW's authors estimate losses is not known
+here. The master adds up the first k answers, scales the sum by n/k, and tells the others the next model, so
+nobody's time depends on the k of the round before.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,7 @@ from workbench.schemes.lazy import batch_worker
 class Round:
     """What the master saw of a round: answers by rank, when each came, the estimate, the models before and after."""
 
-    def __init__(self, answers: Sequence[Array], seconds: Sequence[float], estimate: Array) -> None:
+    def __init__(self, answers: Mapping[int, Array], seconds: Sequence[float], estimate: Array) -> None:
         self.answers, self.seconds, self.estimate = answers, seconds, estimate
         self.before: Any = None
         self.after: Any = None
@@ -67,8 +68,8 @@ class FastestK(MiniBatches):
             yield Send(node.children, MODEL, r, model)
             seconds: list[float] = []
             got, _ = yield from gather(node, r, _first(choice.k, n, lost, seconds), lost)
-            answers, scale = [got[key].value for key in sorted(got)], n / len(got)
-            seen = Round(answers, seconds, scale * plain_sum(answers))
+            answers, scale = {key[0]: got[key].value for key in sorted(got)}, n / len(got)
+            seen = Round(answers, seconds, scale * plain_sum(list(answers.values())))
             yield Decode(len(got) * node.floats)
             residual = len(got) * (scale - 1) ** 2 + n - len(got)
             seen.before, model = model, (yield Commit(seen.estimate, r, residual))
@@ -152,10 +153,13 @@ class DBW(FastestK):
     """Dynamic backup workers: the k with the largest expected decrease of the loss per second.
 
     With step eta, smoothness L of the mean loss, squared gradient G and variance V of one answer, k answers lessen the
-    loss by (eta - L eta^2 / 2) G - L eta^2 V / (2 k) at least, on average. G and V are means over the last iterations,
-    the time of the k-th answer over all. As a scheme here is told neither the step nor losses, eta is how far the model
-    went over the estimate's length, and L, which the paper estimates from losses, the data's own. Where nothing is
-    gained, and at first, all are waited for.
+    loss by (eta - L eta^2 / 2) G - L eta^2 V / (2 k) at least, on average. G, V and L are means over the last
+    iterations, the time of the k-th answer over all. Where nothing is gained, and at first, all are waited for; after a
+    step that raised the loss, one answer more than before at least.
+
+    A scheme here is told neither the step nor losses. So eta is how far the model went over the estimate's length. What
+    a step did to the loss is told by the workers that answered both before and after it: their gradients' mean along
+    the step says how much the loss rose, the change of it the curvature L. Until there is one, L is the data's own.
 
     >>> DBW().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -180,19 +184,36 @@ class Gain(Choice):
     def __init__(self, workers: int, samples: int, smoothness: float, window: int) -> None:
         self.k, self.workers, self.samples, self.smoothness = workers, workers, samples, smoothness
         self._lately: deque[tuple[float, float]] = deque(maxlen=window)  # G, V
+        self._curved: deque[float] = deque(maxlen=window)  # L
         self._seconds, self._times = np.zeros(workers), np.zeros(workers)
+        self._last: Round | None = None
 
     def saw(self, round: Round) -> None:
         """Estimate anew, and choose."""
         k, mean = len(round.answers), round.estimate / self.samples
-        apart = [self.workers / self.samples * answer - mean for answer in round.answers]
+        apart = [self.workers / self.samples * answer - mean for answer in round.answers.values()]
         variance = sum(float(np.vdot(a, a)) for a in apart) / (k - 1) if k > 1 else self._average[1]
         length = float(np.vdot(mean, mean))
         self._lately.append((max(length - variance / k, 0.0), variance))
         self._seconds[: len(round.seconds)] += round.seconds
         self._times[: len(round.seconds)] += 1
+        rose = self._rise(round)
         moved = round.after - round.before
-        self.k = self._best(float(np.vdot(moved, moved) / length) ** 0.5 if length else 0.0)
+        best = self._best(float(np.vdot(moved, moved) / length) ** 0.5 if length else 0.0)
+        self.k = min(self.workers, max(best, self.k + 1)) if rose > 0 else best
+
+    def _rise(self, round: Round) -> float:
+        """How much the step before raised the mean loss; notes its curvature."""
+        last, self._last = self._last, round
+        both = [] if last is None else [rank for rank in round.answers if rank in last.answers]
+        if last is None or not both:
+            return 0.0
+        step = last.after - last.before
+        slopes = [[float(np.vdot(at.answers[rank], step)) for rank in both] for at in (last, round)]
+        before, after = np.mean(slopes, axis=1) * self.workers / self.samples
+        if (length := float(np.vdot(step, step))) > 0:
+            self._curved.append(max(float(after - before) / length, 0.0))
+        return float(before + after) / 2
 
     @property
     def _average(self) -> tuple[float, float]:
@@ -205,7 +226,7 @@ class Gain(Choice):
 
         length, variance = self._average
         known = np.flatnonzero(self._times)
-        noise = self.smoothness * eta**2 / 2
+        noise = float(np.mean(self._curved or [self.smoothness])) * eta**2 / 2
         gain = (eta - noise) * length - noise * variance / (known + 1)
         later = isotonic_regression(self._seconds[known] / self._times[known], weights=self._times[known]).x
         if gain.max() <= 0:

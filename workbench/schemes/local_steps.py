@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
@@ -42,6 +43,12 @@ class LocalSteps(MiniBatches):
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """A few steps and some more."""
         return [{"local_steps": steps} for steps in (2, 4, 8, 16)]
+
+    @property
+    @override
+    def passes(self) -> int:
+        """One a local step."""
+        return self.local_steps
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
         """A round's draws are kept together."""

@@ -23,6 +23,7 @@ from workbench.base.settings import SettingError
 from workbench.base.sums import check_sums, unchanged
 from workbench.base.types import Array
 from workbench.core.optimisers import State
+from workbench.core.protocol import NOBODY
 from workbench.trace.layout import (
     ARRIVALS,
     BOOKS,
@@ -200,9 +201,18 @@ class Arrivals:
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
     """Round -> (rank, number) of the answers, in order."""
     found: dict[int, list[tuple[int, int]]] = {}
-    for round, src, number in _arrivals(folder / ARRIVALS / f"{rank}.i64").tolist():
-        found.setdefault(round, []).append((src, number))
+    for round, src, number in arrivals_of(folder, rank):
+        if src != NOBODY:
+            found.setdefault(round, []).append((src, number))
     return found
+
+
+def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:
+    """Round, rank and number of all answers in order; `NOBODY` is the rank where a deadline passed.
+
+    The latter is noted only where a plan mixes models.
+    """
+    return [(int(a), int(b), int(c)) for a, b, c in _arrivals(folder / ARRIVALS / f"{rank}.i64")]
 
 
 def _arrivals(path: Path) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ from workbench.figures.style import (
     GREY,
     ORANGE,
     PINK,
+    SKY,
     VERMILLION,
     Theme,
     fade,
@@ -31,6 +32,8 @@ from workbench_lectures.contest import (
     COSTS,
     FAMILIES,
     LEVELS,
+    MOMENTUM,
+    OWN,
     RECORDED,
     SHARE,
     WORKERS,
@@ -44,7 +47,7 @@ from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 
-COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK), strict=True))
+COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, SKY), strict=True))
 ACROSS = {
     "bursts": "a worker that is held up takes so many times longer",
     "tail": "mean of what is added at random to a share",
@@ -68,7 +71,7 @@ class CodingOrNot(Knobs):
     }
 
     law: Literal["bursts", "tail", "recorded"] = setting("bursts", "how workers are held up")
-    level: int = setting(3, "column of the map, from the left: mild to severe", ge=1, le=4)
+    level: int = setting(3, "column of the map, from the left: mild to severe", ge=1, le=len(RECORDED))
     cost: int = setting(2, "row of the map, from below: messages free to dear", ge=1, le=len(COSTS))
     view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
 
@@ -130,9 +133,12 @@ def winner(found: pd.DataFrame) -> tuple[str, str]:
 
 
 def worth(found: pd.DataFrame) -> tuple[float, str]:
-    """Log2 of how many times quicker the best code is than the best without, and words; 0 where that is a tie."""
+    """Log2 of how many times quicker the best code is than the best without, and words; 0 where that is a tie.
+
+    Of those with plain gradient steps.
+    """
     coded = found[found["family"].isin(CODES)].iloc[0]
-    other = found[~found["family"].isin(CODES)].iloc[0]
+    other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
     ratio = float(other["mean"] / coded["mean"])
     late = other if ratio > 1 else coded
     words = f"<b>{ratio:.2g}×</b><br>{called(coded)} : {called(other)}"
@@ -183,7 +189,7 @@ def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
             marker = {"color": colour, "size": 14, "symbol": "square"}
             figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name)
     else:
-        about = f"{WORKERS} workers · above 1×, blue: the best code is quicker than whatever does not code"
+        about = f"{WORKERS} workers, plain gradient steps · above 1×, blue: the best code beats whatever does not code"
         figure = new_figure(theme, "What is coding worth?", about, HEIGHT)
         z, words, look = _worths(cells)
     ink = palette(theme).text
@@ -249,8 +255,12 @@ def _entry(base: Experiment, row: pd.Series[Any]) -> Experiment:
         args["rate"] = float(row["step"])
     if row["family"] == "asynchronous":
         rounds = RACE * WORKERS // args.get("buffer", 1)
-    step = {"step": float(row["step"])}
-    return base.replace(scheme=row["scheme"], scheme_args=args, optimiser_args=step, rounds=rounds)
+    optimiser = schemes.get(row["scheme"]).optimiser if row["family"] == OWN else base.optimiser
+    numbers = {"rate" if optimiser == "amsgrad" else "step": float(row["step"])}
+    if optimiser == "nesterov":
+        numbers["momentum"] = MOMENTUM
+    own = {"optimiser": optimiser, "optimiser_args": numbers}
+    return base.replace(scheme=row["scheme"], scheme_args=args, rounds=rounds, **own)
 
 
 # ---------------------------------------------------------------- exercises

@@ -1,9 +1,9 @@
 """Coding or not? Seconds of every scheme to one loss, over severity of straggling and cost of communication.
 
-All on the virtual clock, on the same data, the same stragglers and the same link. Every scheme runs with plain
-gradient steps, at its own tuned step and setting: both are chosen on `TUNED` seeds and timed on others. Schemes that
-bring an optimiser of their own (DiLoCo, CADA and its relatives) take no part: they would win by AdamW or momentum,
-which any code may have too.
+All on the virtual clock, on the same data, the same stragglers and the same link. Every scheme runs at its own tuned
+step and setting: both are chosen anew for every law, severity and cost, on `TUNED` seeds, and timed on others. Most
+take plain gradient steps. Those that bring an optimiser of their own (`OWN`) keep it, and are a family apart: what
+AdamW or momentum win, any code may win too.
 
 Times are in units of what a worker needs for an uncoded share of the data when nothing holds it up. Remake the numbers
 that the lecture shows, `coding_or_not.csv`, with
@@ -11,7 +11,8 @@ that the lecture shows, `coding_or_not.csv`, with
     python -m workbench_lectures.contest bursts tail
     python -m workbench_lectures.contest recorded FOLDER
 
-where FOLDER holds the recorded traces; a law that is not named keeps its numbers.
+where FOLDER holds the recorded traces; a law that is not named keeps its numbers, and where schemes are named, too, so
+do all others.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.experiment import Experiment
-from workbench.forecasting import forecast
-from workbench.planning.targets import EFFORT, Need, Target, Trials, portion, reference, stretched
+from workbench.forecasting import forecast, settled
+from workbench.planning.targets import EFFORT, Need, Target, Trials, centre, portion, reference, stretched
+from workbench.schemes.local_steps import LocalSteps
 
 NUMBERS = Path(__file__).with_name("coding_or_not.csv")
 WORKERS, ROUNDS, TOLERANCE = (
@@ -50,10 +52,15 @@ LEVELS: dict[str, tuple[float, ...]] = {
     "bursts": (1.0, 2.0, 5.0, 15.0),  # how many times slower a worker is that is held up
     "tail": (0.2, 1.0, 5.0, 20.0),  # mean of what is added to every share at random
 }
-RECORDED = ("Alibaba", "ByteDance", "EC2")
+RECORDED = ("Alibaba 1", "Alibaba 2", "Alibaba 3", "ByteDance AR", "ByteDance ST", "EC2")
 TUNED, TIMED = 2, 6  # seeds
 EACH = 3  # settings of an inexact scheme that are tried
 AROUND = (0.5, 1.0, 2.0, 4.0)  # steps of local SGD, over the best of gradient descent
+INNER, OUTER = (
+    (0.001, 0.003, 0.01, 0.03, 0.1),
+    (0.35, 0.7),
+)  # DiLoCo's rates, and outer steps: the paper's is 0.7
+MOMENTUM = 0.9  # of its outer optimiser
 FAMILIES: dict[str, tuple[str, ...]] = {  # who is in the contest, where the package has it
     "wait for all": ("UMW", "RAR", "CR"),  # a tree without a code
     "exact code": ("GC", "CR", "CEGC", "GC-MMC", "SR-SGC", "M-SGC"),
@@ -61,7 +68,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # who is in the contest, where the pac
     "k of n": ("SGD", "AdaptiveK", "DBW", "DropCompute"),
     "local steps": ("LocalSGD",),
     "asynchronous": ("ASGD", "FedBuff", "DSAG"),
+    "own optimiser": ("DiLoCo", "CADA", "D-Adam"),
 }
+OWN = "own optimiser"
 CODES = ("exact code", "inexact code")
 MORE = 1.05  # shares that a worker of a code goes through at least
 Contender = tuple[str, str]  # family, scheme
@@ -125,14 +134,17 @@ class Contest:
 
     def __init__(self, base: Experiment) -> None:
         self.aim: Target = reference(base, ROUNDS, None, TOLERANCE, EFFORT)
-        self.local: dict[int, tuple[float, float]] = {}  # local steps -> step, rounds
-        self.needs: dict[str, Need] = {}  # by all that who is in time depends on, and the seeds
+        self.local: dict[str, tuple[Experiment, float]] = {}  # local steps -> at its best rates, rounds
+        self.centres: dict[str, float | None] = {}  # optimiser -> step around which others are tried
+        self.tried: dict[str, tuple[list[float], Array]] = {}  # by all that who is in time depends on
+        self.needs: dict[str, Need] = {}  # the same, with the step and the seeds
 
     def results(self, base: Experiment, chosen: Sequence[Contender]) -> Iterator[Result]:
         """Every scheme at its best setting."""
         tuned = range(TUNED)
         for family, name in chosen:
-            tried = list(self._settings(family, base.replace(scheme=name)))
+            optimiser = schemes.get(name).optimiser if family == OWN else base.optimiser
+            tried = list(self._settings(family, base.replace(scheme=name, optimiser=optimiser)))
             means = [float(np.mean(seconds(tuned))) for _, _, seconds in tried]
             if not np.isfinite(means).any():
                 yield Result(family, name, {}, float("nan"), np.full(TIMED, np.nan))
@@ -149,63 +161,96 @@ class Contest:
             step = self.aim.times / self.aim.smoothness
             for each in fitting:
                 yield each.scheme_args, step, partial(_timed, each, self.aim.rounds)
-        elif family == "local steps":
+        elif issubclass(cls, LocalSteps):
             for each in fitting:
-                step, rounds = self._local(each)
-                args = {**each.scheme_args, "rate": step}
-                yield args, step, partial(_timed, each.replace(scheme_args=args), rounds)
+                own, rounds = self._local(each)
+                args = own.scheme_args
+                timed = partial(_timed, each.replace(scheme_args=args), rounds)
+                yield args, float(own.optimiser_args["step"]), timed
         else:
             for each in _spread(fitting):
                 yield self._simulated(each)
 
-    def _local(self, e: Experiment) -> tuple[float, float]:
-        """Best step and rounds of local SGD, whose models do not depend on who is late, as it waits for all."""
-        steps = e.built_scheme.model_dump()["local_steps"]
-        if steps not in self.local:
-            assert self.aim.times is not None
+    def _local(self, e: Experiment) -> tuple[Experiment, float]:
+        """Best steps and rounds of local steps, whose models do not depend on who is late, as all are waited for."""
+        key = repr((e.scheme, e.scheme_args))
+        if key not in self.local:
             found = []
-            for times in AROUND:
-                step = times * self.aim.times / self.aim.smoothness
-                own = e.replace(
-                    scheme_args={"local_steps": steps, "rate": step}, optimiser_args={"step": step}
-                )
+            for inner, outer in self._rates(e.scheme):
+                own = e.replace(scheme_args={**e.scheme_args, "rate": inner}, optimiser_args=outer)
                 (rounds,) = Trials(self.aim).need([own]).rounds
-                found.append((np.nan_to_num(rounds, nan=np.inf), step))
-            rounds, step = min(found)
-            self.local[steps] = step, float(rounds) if np.isfinite(rounds) else float("nan")
-        return self.local[steps]
+                found.append((float(rounds) if np.isfinite(rounds) else np.inf, own))
+            rounds, own = min(found, key=lambda each: each[0])
+            self.local[key] = own, rounds if np.isfinite(rounds) else float("nan")
+        return self.local[key]
+
+    def _rates(self, scheme: str) -> list[tuple[float, dict[str, float]]]:
+        """Workers' steps that are tried, with the outer optimiser's numbers: local SGD averages models as they are."""
+        if scheme == "DiLoCo":
+            return [(rate, {"step": step, "momentum": MOMENTUM}) for rate in INNER for step in OUTER]
+        assert self.aim.times is not None
+        return [(step := k * self.aim.times / self.aim.smoothness, {"step": step}) for k in AROUND]
 
     def _simulated(self, e: Experiment) -> tuple[dict[str, Any], float, Timed]:
         """One that is followed under every seed, at the step that is best on the first few."""
-        assert self.aim.times is not None
-        need = self._need(e, range(TUNED), None)
+        times = self._step(e)
+        need = self._need(e, range(TUNED), times)
         assert need.times is not None
 
         def timed(seeds: Sequence[int]) -> Array:
-            rounds = self._need(e, seeds, None if seeds == range(TUNED) else need.times).rounds
-            return np.array([_seconds(e, s, r) for s, r in zip(seeds, rounds, strict=True)])
+            found = self._need(e, seeds, times if seeds == range(TUNED) else need.times)
+            pace = found.pace
+            return np.array(
+                [_seconds(e, s, r) * p for s, r, p in zip(seeds, found.rounds, pace, strict=True)]
+            )
 
-        return e.scheme_args, need.times / self.aim.smoothness, timed
+        numbers = need.optimiser.model_dump()
+        return e.scheme_args, float(numbers.get("step") or numbers["rate"]), timed
 
-    def _need(self, e: Experiment, seeds: Sequence[int], times: float | None) -> Need:
-        """Rounds to the loss, learnt once where the bandwidth does not matter.
+    def _step(self, e: Experiment) -> float | None:
+        """The step, over the automatic one, with the least seconds at this very link; None: to be chosen on the clock.
 
         The port keeps the order of arrival: where rounds begin together, and numbers decide nothing, who is in time is
-        the same at any, and so is the step: the one that is best at the bandwidth which is asked for first.
+        the same at any bandwidth, and so are the rounds that every step takes; not what a round costs.
         """
-        linked = e.plan.versions > 1 or e.built_scheme.numeric
-        key = repr((e if linked else e.replace(link={}), seeds, times))
+        if _linked(e):
+            return None
+        key = repr(e.replace(link={}))
+        tuned = [e.replace(seed=seed) for seed in range(TUNED)]
+        if key not in self.tried:
+            self.tried[key] = self._trials(e).tried(tuned)
+        steps, rounds = self.tried[key]
+        seconds = np.array(
+            [[_seconds(at, at.seed, r) for at, r in zip(tuned, row, strict=True)] for row in rounds]
+        )
+        means = seconds.mean(axis=1)
+        return min(steps) if np.isnan(means).all() else steps[int(np.nanargmin(means))]
+
+    def _trials(self, e: Experiment) -> Trials:
+        if e.optimiser not in self.centres:
+            own = e.optimiser != "gd"
+            self.centres[e.optimiser] = centre(e, self.aim) if own else self.aim.times
+        around = self.centres[e.optimiser]
+        assert around is not None, f"{e.optimiser} does not come to the loss with full gradients"
+        return Trials(stretched(self.aim, e), around * portion(e))
+
+    def _need(self, e: Experiment, seeds: Sequence[int], times: float | None) -> Need:
+        """Rounds to the loss, learnt once where the bandwidth does not matter; None: with the step chosen here."""
+        key = repr((e if _linked(e) else e.replace(link={}), seeds, times))
         if key not in self.needs:
-            assert self.aim.times is not None
-            trials = Trials(stretched(self.aim, e), self.aim.times * portion(e))
-            self.needs[key] = trials.need([e.replace(seed=seed) for seed in seeds], times)
+            self.needs[key] = self._trials(e).need([e.replace(seed=seed) for seed in seeds], times)
         return self.needs[key]
+
+
+def _linked(e: Experiment) -> bool:
+    """Does it depend on the bandwidth who is in time?"""
+    return e.plan.versions > 1 or e.built_scheme.numeric
 
 
 def _fitting(e: Experiment, candidates: Iterable[dict[str, Any]]) -> Iterator[Experiment]:
     for args in candidates:
         try:
-            yield e.replace(scheme_args=args)
+            yield settled(e.replace(scheme_args=args))
         except SettingError:
             continue
 
@@ -240,11 +285,15 @@ def rows(law: str, column: str, cost: float, found: Iterable[Result]) -> list[di
     return [
         {
             "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
-            "settings": " ".join(f"{name}={value}" for name, value in r.args.items() if name != "rate"),
+            "settings": " ".join(f"{k}={_told(v)}" for k, v in r.args.items() if k != "rate" or r.family == OWN),
             "step": float(f"{r.step:.3g}"), "seconds": " ".join(f"{s:.5g}" for s in r.seconds),
         }
         for r in found
     ]  # fmt: skip
+
+
+def _told(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def read(path: Path = NUMBERS) -> pd.DataFrame:
@@ -280,9 +329,10 @@ def ranked(cell: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Make the table anew, for the laws that are named."""
+    """Make the table anew, for the laws that are named, and the schemes if any are."""
     contest = Contest(experiment(synthetic("bursts", 1.0), 0.0))
     named = [name for name in (*LEVELS, "recorded") if name in arguments]
+    only = [name for name in schemes.names() if name in arguments]
     cells = [
         (law, f"{level:g}", synthetic(law, level)) for law in named if law in LEVELS for level in LEVELS[law]
     ]
@@ -291,14 +341,15 @@ def main(arguments: Sequence[str]) -> None:
             cells += recorded(Path(arguments[-1]), Path(folder))
         found = []
         for (law, column, delays), cost in product(cells, COSTS):
-            results = list(contest.results(experiment(delays, cost), contenders()))
+            results = list(contest.results(experiment(delays, cost), contenders(only)))
             found += rows(law, column, cost, results)
             quickest = min((float(r.seconds.mean()), r.scheme) for r in results if r.reached)
             print(law, column, cost, *quickest, flush=True)
     new = pd.DataFrame(found)
     if NUMBERS.is_file():
         old = pd.read_csv(NUMBERS, dtype=str, keep_default_na=False)
-        new = pd.concat([old[~old["law"].isin(named)], new])
+        again = old["law"].isin(named) & (old["scheme"].isin(only) | (not only))
+        new = pd.concat([old[~again], new])
     with atomic_write(NUMBERS) as out:
         out.write(new.to_csv(index=False).encode())
 
@@ -322,13 +373,14 @@ def _table(traces: Path, column: str) -> pd.DataFrame:
     if column == "EC2":
         table = pd.read_csv(traces / "ec2_traces.csv")
         return table[table["experiment"] == table["experiment"].iloc[0]].drop(columns="experiment")
-    if column == "ByteDance":  # four stages of a pipeline differ by design: each rank over its stage's median
-        table = pd.read_parquet(traces / "traces" / "bytedance_AR.parquet")
+    source, _, which = column.partition(" ")
+    if source == "ByteDance":  # four stages of a pipeline differ by design: each rank over its stage's median
+        table = pd.read_parquet(traces / "traces" / f"bytedance_{which}.parquet")
         table = table[table["optype"].isin(["forward-compute", "backward-compute"])]
         steps = table.groupby(["stage", "rank", "step"])["duration"].sum().reset_index()
         seconds = steps["duration"] / steps.groupby("stage")["duration"].transform("median")
         return pd.DataFrame({"worker": steps["rank"], "iteration": steps["step"], "seconds": seconds})
-    table = pd.read_csv(traces / "traces" / "alibaba_job_1.csv")
+    table = pd.read_csv(traces / "traces" / f"alibaba_job_{which}.csv")
     order = table.groupby("worker").cumcount()
     return pd.DataFrame(
         {"worker": table["worker"], "iteration": order, "seconds": table["batch_time_norm"] * 1.0}

@@ -28,6 +28,7 @@ from workbench.core.plan import Plan
 from workbench.core.protocol import (
     LOST,
     MODEL,
+    NOBODY,
     SAME,
     AllReduce,
     Close,
@@ -328,6 +329,10 @@ class RankEngine:
             place = self._poll(check, RUNG if self.rung else self._naps(match), end)
             if place is None:
                 self.reach(until)
+                if (
+                    self.setup.plan.versions > 1
+                ):  # answers of several rounds stand in a row: where one ends is noted
+                    self.answers.append((self.round, NOBODY, 0))
                 return None
         message, through = self._taken(place)
         self._settle(through)

@@ -39,7 +39,7 @@ from workbench.core.protocol import (
 )
 from workbench.core.ring import bytes_sent, ring_finish
 from workbench.core.scheme import Scheme
-from workbench.engines.blame import blame, program_of
+from workbench.engines.blame import blame, interrupted, program_of
 from workbench.engines.inbox import Inbox
 from workbench.engines.pace import Pace
 from workbench.engines.timeline import Timeline
@@ -195,6 +195,9 @@ class _Simulation:
                 self.open -= 1
         except Exception as error:
             blame(error, self.scheme, r, len(self.line.times))
+            raise
+        except KeyboardInterrupt as error:
+            interrupted(error, self.scheme, r, len(self.line.times))
             raise
 
     def _wake(self, r: int, ticket: int, answer: Any) -> None:
