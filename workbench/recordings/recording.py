@@ -130,9 +130,9 @@ class Recording:
         return file
 
     def _packed(self, ending: str) -> bytes:
-        total = self.frame.groupby(["recording", "worker", "step"], observed=True, sort=False)[
-            "seconds"
-        ].sum()
+        own = self.frame[self.frame["phase"] == "compute"]  # as in `table`
+        rows = own if len(own) else self.frame
+        total = rows.groupby(["recording", "worker", "step"], observed=True, sort=False)["seconds"].sum()
         rows = total.reset_index().rename(columns={"recording": "experiment", "step": "iteration"})
         packed = rows.to_csv(index=False).encode() if ending == ".csv" else rows.to_parquet(index=False)
         return bytes(packed)
