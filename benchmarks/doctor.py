@@ -1,13 +1,16 @@
 """Does the doctor name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
 
-    python benchmarks/doctor.py [rank] [link] [host] [neighbour] [healthy] [remedies] [--count 100] [--seed 0] [--keep DIR]
+    python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour] [--count 100] [--seed 0] [--keep DIR]
 
-What is real: the processes, their messages, their clocks, the waits, whatever else this machine is doing. What is
-injected: a worker's tasks take 20 ms and more, which its process waits for; "rank" makes one worker's last 20 % longer,
-"host" those of both workers of one host; "link" makes one worker's messages take 50 % longer on an emulated link, on
-which they take 10 ms and more. Stars and all-reduces (the MPI library's own, or with links an explicit ring) take turns.
-"neighbour" pins real work of two workers each to two cores, and a busy process beside those of one. Healthy runs are those
-of all these kinds, without a fault. `--keep` leaves the run folders there, and judges those that are there already.
+What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
+tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" those of both workers of one host (four
+ranks of this machine that are called two hosts); "link" makes one worker's messages take 50 % longer, which else take
+10 ms and more. Ranks keep the clock of the emulated cluster (`emulate="all"`), so that what else this machine is doing
+is not taken for a fault; "raw-rank", "raw-host" and "raw-healthy" take the machine's own clock: there, who is late by
+what nobody has injected counts against the doctor. "neighbour" is real altogether: four workers that compute, two on
+each of two cores, and a busy process beside those of one core. Stars and all-reduces (the MPI library's own, or with
+links an explicit ring) take turns. Healthy runs are the same without a fault. `--keep` leaves the run folders there,
+and judges those that are there already.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,8 +83,9 @@ class Case:
 
 def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
     """The n-th run of a kind; every other one is an all-reduce."""
-    rng = np.random.default_rng([seed, number, len(kind), healthy])
+    rng = np.random.default_rng([seed, number, *kind.encode(), healthy])
     victim, host = int(rng.integers(WORKERS)), int(rng.integers(2))
+    raw, kind = kind.startswith("raw-"), kind.removeprefix("raw-")
     wanted = {"rank": f"worker {victim + 1}", "link": f"the link of worker {victim + 1}"}
     wanted |= dict.fromkeys(("host", "neighbour"), f"host {PLACES[1 + 2 * host]}")
     law: dict[str, Any] = {"kind": f"{Path(__file__).resolve()}:Injected"}
@@ -104,7 +108,7 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
         delays=law,
         optimiser_args={"step": 1e-4},
     )
-    emulate = {"link": "all", "neighbour": "nothing"}.get(kind, "delays")
+    emulate = "nothing" if kind == "neighbour" else "delays" if raw else "all"
     busy = host if kind == "neighbour" and not healthy else -1
     return Case(e, emulate, "" if healthy else wanted[kind], busy, kind == "neighbour")
 
@@ -173,16 +177,18 @@ def faults(kind: str, count: int, seed: int, keep: Path) -> None:
     print(tally(kind, found), flush=True)
 
 
-def healthy(count: int, seed: int, keep: Path) -> None:
+def healthy(what: str, count: int, seed: int, keep: Path) -> None:
     """No fault: kinds take turns."""
-    kinds = ("rank", "link", "rank", "link")
-    found = [traced(kinds[number % 4], number // 2, seed, keep, True) for number in range(count)]
-    print(tally("healthy", found), flush=True)
+    kinds = ("raw-rank", "raw-rank") if what.startswith("raw") else ("rank", "link")
+    found = [traced(kinds[number % 2], number // 2, seed, keep, True) for number in range(count)]
+    print(tally(what, found), flush=True)
 
 
 def main() -> None:
     """Print a line a kind."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", nargs="*", default=["rank", "link", "host", "healthy"])
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -193,8 +199,8 @@ def main() -> None:
         keep = (args.keep or Path(folder)).resolve()
         keep.mkdir(parents=True, exist_ok=True)
         for what in args.what:
-            tell: Callable[..., None] = healthy if what == "healthy" else lambda *a, w=what: faults(w, *a)
-            tell(args.count, args.seed, keep)
+            tell = healthy if what.endswith("healthy") else faults
+            tell(what, args.count, args.seed, keep)
 
 
 if __name__ == "__main__":
