@@ -1,6 +1,6 @@
 """Does the doctor name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
 
-    python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour] [--count 100] [--seed 0] [--keep DIR]
+    python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour] [--count 100] [--keep DIR]
 
 What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
 tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" those of both workers of one host (four

@@ -31,9 +31,9 @@ def operations(path: Path) -> pd.DataFrame:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Seconds per worker and step, by phase: compute, send (all transfers), wait (in them, for others).
+    """Seconds per worker and step, by phase: compute, send (all transfers), idle (in them, waiting for others).
 
-    Of jobs that `Pipeline` does not know, transfers and waits are one: "exchange".
+    Of jobs that `Pipeline` does not know, sending and waiting are one: "exchange".
     """
     rows = operations(path)
     computes = rows["optype"].isin(COMPUTING)
@@ -45,7 +45,7 @@ def read(path: Path) -> pd.DataFrame:
         others = rows[~computes]
         moved = moved[~computes].clip(upper=others["duration"])
         parts = [rows[computes].assign(phase="compute"), others.assign(phase="send", duration=moved)]
-        parts.append(others.assign(phase="wait", duration=others["duration"] - moved))
+        parts.append(others.assign(phase="idle", duration=others["duration"] - moved))
     rows = pd.concat(parts)
     rows = rows.assign(host="stage " + rows["stage"].astype(str), worker=rows["rank"])
     total = rows.groupby(["worker", "host", "step", "phase"])["duration"].sum()
