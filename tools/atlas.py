@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
 import workbench as wb
 from workbench.figures.page import Figure
-from workbench.recordings import Recording, home, known, load
+from workbench.recordings import Recording, at_hand, known, load
 
 MOST = 4  # jobs of one file that are shown
 HEAD = """# Recorded stragglers
@@ -25,23 +24,15 @@ in the next build.
 """
 
 
-def folders() -> list[Path]:
-    """Where recordings may lie: the user's own folder, and one that the environment names."""
-    named = os.environ.get("WORKBENCH_RECORDINGS")
-    return [home(), *((Path(named), Path(named) / "traces") if named else ())]
-
-
-def at_hand() -> Iterator[Recording]:
+def cards() -> Iterator[Recording]:
     """Public recordings that lie here, a job each; and a run that is made here, so that there is one."""
     law = {"kind": "markov", "enter": 0.05, "leave": 0.3, "factor": 5.0}
     made = wb.run(wb.Experiment(scheme="UMW", workers=12, rounds=150, delays=law))
     rows = load(made).frame.assign(recording="made-here")
     yield Recording.of_rows(rows, "made-here", title="a run on the virtual clock, made for this page")
-    for source in known().values():
-        files = [file for folder in folders() for file in sorted(folder.glob(source.files or "-"))]
-        for file in {file.name: file for file in files}.values():
-            found = load(file, source.name)
-            yield from (found.job(name) for name in found.names[:MOST])
+    for file in at_hand().values():
+        found = load(file)
+        yield from (found.job(name) for name in found.names[:MOST])
 
 
 def card(recording: Recording, static: Path) -> str:
@@ -67,4 +58,4 @@ def page(static: Path) -> str:
         for source in known().values()
         if source.files
     ]
-    return HEAD + "\n".join(rows) + "\n" + "".join(card(each, static) for each in at_hand())
+    return HEAD + "\n".join(rows) + "\n" + "".join(card(each, static) for each in cards())
