@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -17,7 +18,7 @@ from playwright.sync_api import sync_playwright
 from pydantic import BaseModel
 
 from tests.browser.lab import CHROMIUM, FLAGS
-from tools import build_site
+from tools import atlas, build_site
 from tools.reference import everything, sections
 from workbench.core.scheme import Scheme
 from workbench.problems.base import ProblemArgs
@@ -62,6 +63,22 @@ def test_every_page_of_the_reference_has_names() -> None:
     assert len(PUBLIC) > 150
     assert all(section.names for section in sections())
     assert not set(NO_EXAMPLE) - set(PUBLIC)
+
+
+# ---------------------------------------------------------------- recordings as cards
+
+
+def test_recordings_that_are_at_hand_have_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "\n".join(f"{w},{t},{100 + 50 * (w == 2) + t % 3}" for t in range(30) for w in range(4))
+    (tmp_path / "alibaba_job_9.csv").write_text(f"worker,time,batch_time_norm\n{rows}\n")
+    monkeypatch.setenv("WORKBENCH_RECORDINGS", str(tmp_path))
+    page = atlas.page(tmp_path)
+    assert "## made-here" in page
+    assert "## alibaba_job_9" in page
+    assert "worker 2 is late in most steps" in page
+    assert "alibaba/clusterdata" in page  # where to get the others
+    told = json.loads((tmp_path / "alibaba_job_9.croissant.json").read_text())
+    assert told["isBasedOn"].startswith("public repository alibaba")
 
 
 # ---------------------------------------------------------------- notebooks as pages

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 from plotly.offline import get_plotlyjs
 
+from tools import atlas
 from tools.reference import Section, sections
 from workbench.base.notebooks import execute
 from workbench.figures.page import Figure
@@ -55,6 +56,7 @@ def assemble(source: Path, executed: dict[str, Path], book: Path | None) -> None
         (SITE / "pages" / "book.md").read_text() + f"\n{where}\n", encoding="utf-8"
     )
     (source / "_static" / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
+    (source / "atlas.md").write_text(atlas.page(source / "_static"), encoding="utf-8")
     (source / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text(), encoding="utf-8")
     (source / "index.md").write_text((ROOT / "README.md").read_text() + contents(source), encoding="utf-8")
     (source / "reference").mkdir()
@@ -71,7 +73,7 @@ def contents(source: Path) -> str:
     """Table of contents, under the README: every page that lies in docs."""
     docs = sorted(path.relative_to(source).with_suffix("").as_posix() for path in source.glob("docs/*.md"))
     parts = {
-        "Use": ["notebooks", "lectures", "book"],
+        "Use": ["notebooks", "lectures", "book", "atlas"],
         "Read": docs,
         "Reference": [f"reference/{section.file}" for section in sections()],
         "Why": ["decisions", "changelog"],

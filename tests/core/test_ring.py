@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.delays import DelayStream, ShiftedExponential
+from workbench.core.delays import DelayStream, ShiftedExponential, TwoPart
 from workbench.core.links import Link
 from workbench.core.optimisers import GradientDescent
 from workbench.core.plan import MASTER
@@ -56,6 +56,21 @@ class TestRing:
         np.testing.assert_array_equal(model, explicit)
         assert quick.messages == slow.messages == [2 * n * (n - 1)] * self.rounds
         assert quick.bytes == slow.bytes
+
+    @given(st.integers(3, 7), st.integers(1, 23), st.integers(0, 99))
+    def test_a_short_slice_that_overtakes_a_long_one_is_kept_for_its_step(
+        self, n: int, floats: int, seed: int
+    ) -> None:
+        """Where a message's time is drawn by its length, what was sent later may come first."""
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((3 * n, floats)), rng.standard_normal(3 * n)
+        plan, found = Explicit().plan(n, 3 * n), []
+        for law in (TwoPart(t1=0.01, t2=9.0), TwoPart(t1=0.01, t2=0.0)):
+            numbers = Numbers(plan, LeastSquares(X, y), GradientDescent(step=0.01))
+            world = World(self.rounds, floats, DelayStream(law, seed, n), Link())
+            simulate(Explicit(), plan, world, numbers)
+            found.append(numbers.models[-1])
+        np.testing.assert_array_equal(*found)
 
 
 def test_without_latency_all_nodes_end_together() -> None:

@@ -99,6 +99,7 @@ def test_a_scheme_has_its_colour_and_dash_in_every_figure(name: str) -> None:
         "5-not-waiting",
         "6-asking-less",
         "7-coding-or-not",
+        "8-who-is-late",
     )  # bars and heat maps
 
 

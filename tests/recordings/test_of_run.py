@@ -9,7 +9,7 @@ import pytest
 
 import workbench as wb
 from workbench.base.settings import SettingError
-from workbench.recordings.of_run import DECODING, PORT, Rounds
+from workbench.recordings.of_run import COMPUTE, DECODING, PORT, Cause, Rounds
 
 SLOW = {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9}
 
@@ -43,13 +43,13 @@ def test_what_is_mended_is_what_the_run_would_be_without() -> None:
     found = Rounds.of(run("UMW", link=link, decode_rate=1e6))
     free = Rounds.of(run("UMW"))
     np.testing.assert_allclose(found.lasting([PORT, DECODING]), free.lasting(), rtol=1e-9)
-    even = found.lasting([*range(12), PORT, DECODING])
+    even = found.lasting([Cause(COMPUTE, tuple(range(12))), PORT, DECODING])
     np.testing.assert_allclose(even, np.median(found.seconds, axis=1))
 
 
 def test_shapley_values_add_up_and_treat_equals_alike() -> None:
     found = Rounds.of(run("UMW", link={"bandwidth": 1e5}))
-    causes: list[Any] = [0, 4, 5, 7, PORT]
+    causes = [*(Cause(COMPUTE, (i,)) for i in (0, 4, 5, 7)), PORT]
     values = found.shapley(causes)
     total = found.lasting() - found.lasting(causes)
     np.testing.assert_allclose(sum(values.values()), total, atol=1e-12)

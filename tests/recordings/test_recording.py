@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.recordings.made import healthy, public, recording
@@ -34,6 +37,45 @@ GOOD = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [1.0, 2.0]})
 def test_bad_rows_are_refused_in_a_sentence(rows: pd.DataFrame, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         Recording.of_rows(rows, "mine")
+
+
+JOB = pd.DataFrame(
+    [(w, t, 1.0 + 0.1 * w) for t in range(12) for w in range(5)], columns=["worker", "step", "seconds"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_one_bad_value_anywhere_is_named_with_its_file_and_line(data: st.DataObject) -> None:
+    """Negative, missing, no number, a point in time, a clock that was set: whatever row it is."""
+    place = data.draw(st.integers(0, len(JOB) - 1))
+    value = data.draw(
+        st.sampled_from([np.nan, np.inf])
+        | st.floats(-1e6, -1e-9)
+        | st.floats(2e8, 1e18)
+        | st.floats(1.5e4, 9e7)
+    )
+    rows = JOB.copy()
+    rows.loc[place, "seconds"] = value
+    with pytest.raises(SettingError) as told:
+        Recording.of_rows(rows, "mine", file="mine.csv")
+    assert str(told.value).startswith(f"path = 'mine.csv', line {place + 2}: seconds = ")
+    assert any(word in str(told.value) for word in ("Leave", "Give"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 4), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
+def test_a_worker_in_other_units_is_named(worker: int, factor: float) -> None:
+    rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["worker"] == worker, factor, 1.0))
+    with pytest.raises(SettingError, match=rf"row {worker + 1}: seconds = .*Bring all to one unit"):
+        Recording.of_rows(rows, "mine")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(1e-6, 1e5), st.floats(1.0, 100.0))
+def test_slow_ones_and_other_scales_are_let_through(scale: float, slow: float) -> None:
+    seconds = JOB["seconds"] * scale * np.where(JOB["worker"] == 3, slow, 1.0)
+    assert Recording.of_rows(JOB.assign(seconds=seconds), "mine").steps == 12
 
 
 def test_several_jobs_are_told_apart() -> None:
@@ -111,3 +153,28 @@ def test_recorded_ec2_times_run() -> None:
         wb.Experiment(scheme="UMW", workers=20, rounds=10, delays=law, problem_args={"samples": 20})
     )
     assert trace.columns["time"][0] >= 20.0
+
+
+def test_replays_say_what_they_keep_and_lose() -> None:
+    """Bursts of all at once, and slow workers: kept as recorded; the fitted law keeps what it can say."""
+    rng = np.random.default_rng(5)
+    times = 1 + 0.1 * rng.exponential(size=(300, 6))
+    times[:, 2] *= 2.0
+    for start in rng.choice(29, 8, replace=False) * 10:
+        times[start : start + 6, 4] *= 4.0
+    found = recording(times).replays(rounds=300)
+    assert list(found.index) == ["as it was", "recorded", "blocks", "fitted"]
+    assert np.isclose(found.loc["recorded", "burst"], found.loc["as it was", "burst"], rtol=0.35)
+    assert found.loc["fitted", "maximum"] != found.loc["as it was", "maximum"]
+
+
+def test_its_metadata_are_croissant(tmp_path: Path) -> None:
+    made = recording(healthy(20, 5, np.random.default_rng(3)))
+    told = made.croissant("times.csv")
+    (file,) = told["distribution"]
+    written = made.write(tmp_path / "times.csv").read_bytes()
+    assert file["sha256"] == hashlib.sha256(written).hexdigest()
+    header = written.decode().splitlines()[0].split(",")
+    assert [field["source"]["extract"]["column"] for field in told["recordSet"][0]["field"]] == header
+    with pytest.raises(SettingError, match="file = "):
+        made.croissant("times.xlsx")

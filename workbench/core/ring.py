@@ -72,10 +72,15 @@ def ring_steps(node: Node, value: Array, round: int) -> Generator[Any, Any, Arra
     after = 1 + (i + 1) % n
     bounds = np.concatenate([[0], np.cumsum(slice_sizes(node.floats, n))]).astype(int)
     slices = [value[a:b] for a, b in itertools.pairwise(bounds)]
+    came: dict[
+        int, Array
+    ] = {}  # by step: where a link's time is drawn, a short slice may overtake a longer one
     for k in range(2 * (n - 1)):
         mine = slices[(i - k) % n]
         yield Send(after, SLICE, round, mine, floats=len(mine), number=k)
-        message = yield Recv({SLICE: round})
+        while k not in came:
+            message = yield Recv({SLICE: round})
+            came[message.number] = message.value
         j = (i - 1 - k) % n
-        slices[j] = message.value + slices[j] if k < n - 1 else message.value
+        slices[j] = came[k] + slices[j] if k < n - 1 else came[k]
     return np.concatenate(slices)

@@ -4,7 +4,7 @@ To add a source, add a file to `sources` with a `SOURCE`; nothing else needs an 
 """
 
 from workbench.recordings.card import Card
-from workbench.recordings.loading import home, known, load
+from workbench.recordings.loading import at_hand, home, known, load
 from workbench.recordings.recording import Recording
 
-__all__ = ["Card", "Recording", "home", "known", "load"]
+__all__ = ["Card", "Recording", "at_hand", "home", "known", "load"]

@@ -132,8 +132,9 @@ class Card:
             yield f"worker {change.worker} is {what} from step {change.step} on: {by}"
         best = self.laws[0] if self.laws else None
         if best is not None and best.fits:
-            numbers = best.delays.model_dump(exclude={"kind"})
-            yield f"a {best.delays.kind} law fits: {', '.join(f'{k} = {v:.3g}' for k, v in numbers.items())}"
+            numbers = ", ".join(f"{k} = {v:.3g}" for k, v in best.delays.model_dump(exclude={"kind"}).items())
+            how = f"Kolmogorov distance {best.distance:.2f}, 99 % quantile {best.tail:.2f} times the measured one"
+            yield f"a {best.delays.kind} law fits ({how}): {numbers}"
         elif best is not None:
             yield f"no law fits; the nearest is {best.delays.kind}, but {best.complaint}"
 
@@ -183,6 +184,17 @@ def bursts(late: NDArray[np.bool_]) -> tuple[float, float]:
     found, steps, count = lengths(late), len(late), late.sum(axis=0)
     expected = float((count * (steps - count + 1) / steps).sum())
     return (float(found.mean()), float(count.sum() / expected)) if len(found) else (0.0, 0.0)
+
+
+def habits(times: Array) -> tuple[float, float, float]:
+    """Share of late times, mean length of a lateness, mean maximum of a step over its median.
+
+    >>> habits(np.array([[1.0, 1.0, 2.0], [1.0, 1.0, 1.0]]))
+    (0.16666666666666666, 1.0, 1.5)
+    """
+    ratio = times / np.median(times, axis=1, keepdims=True)
+    late = ratio > LATE
+    return float(late.mean()), bursts(late)[0], float(ratio.max(axis=1).mean())
 
 
 def changes(ratio: Array, workers: list[Any], steps: list[int]) -> Iterator[Change]:

@@ -1,16 +1,15 @@
 """Who makes the steps long, by how much, and since when: what a step would take if this one were like the others.
 
-A step ends with its slowest worker, so causes interact: with two slow workers, mending either alone gains little. Each
-worker's cost is therefore its Shapley value, the mean over all orders of mending; for "the slowest decides" that is the
-airport game: what the slowest exceeds the second by is its own, what the second exceeds the third by they share, ...
-
-S. C. Littlechild, G. Owen, "A simple expression for the Shapley value in a special case", Management Science 20 (1973).
+Of a recording a step is taken to end with its slowest worker (see `blame`), of a run by its scheme's rule (`of_run`),
+of a pipelined job by what waits for what (`pipeline`). Workers, hosts and links are tried at once, so that each of
+these may be wrong only so much more seldom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,18 +19,21 @@ import workbench as wb  # its front door: figures know diagnoses, and not the ot
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.planning.laws import resampled
-from workbench.recordings.card import Change, changes, whole
+from workbench.recordings.blame import blame, chances, late_hosts, over_median
+from workbench.recordings.card import Change, changes
 from workbench.recordings.loading import load
-from workbench.recordings.of_run import DECODING, MOST, PORT, Cause, Rounds
-from workbench.recordings.pipeline import Pipeline
+from workbench.recordings.of_run import COMPUTE, DECODING, LINK, MOST, PORT, Cause, Rounds
+from workbench.recordings.parts import Parts
+from workbench.recordings.pipeline import COMPUTING, OPTIMISER, TRANSFERS, Pipeline
 from workbench.recordings.recording import Recording
 from workbench.recordings.remedies import Remedy, Steps, remedies
 from workbench.recordings.sources import bytedance, runs
 from workbench.trace.trace import Trace
 
 DRAWS, BAND = 400, (0.05, 0.95)
-CHANCE = 0.01  # of naming somebody where all are alike
+CHANCE = 0.01  # of naming anybody where all are alike
 LEAST = 0.01  # share of the step that a culprit costs at least
+WHY = {COMPUTE: "by computing, ", LINK: "on its way, "}  # else the name says it
 OFTEN = 0.5  # a cost is chronic whose median is that much of its mean: no few steps make it
 
 
@@ -43,8 +45,8 @@ class Culprit(NamedTuple):
     low: float  # 90 % band of it, from the recorded steps
     high: float
     chronic: bool  # late in most steps, or now and then
-    chance: float  # of a cost as high where all are alike
     since: Change | None = None
+    what: str = COMPUTE  # or link, or what has that name
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Diagnosis:
 
     `slowdown`: that quotient; `culprits`: the worst first; `costs`: everybody's share of the steps' time; `left_out`:
     what the model of a step does not have; `like`: what mended means; `harmless`: who is slow and
-    costs nothing, as the scheme does without them; `remedies`: what to do about it (None: it was not asked).
+    costs nothing, as the scheme does without them; `tried`: finds out what to do about it (None: nobody can say).
     """
 
     name: str
@@ -63,7 +65,12 @@ class Diagnosis:
     left_out: str
     like: str = "the median"
     harmless: tuple[str, ...] = ()
-    remedies: tuple[Remedy, ...] | None = None
+    tried: Callable[[], tuple[Remedy, ...]] | None = None
+
+    @cached_property
+    def remedies(self) -> tuple[Remedy, ...] | None:
+        """What to do about it, the better first; None where nobody can say."""
+        return None if self.tried is None else self.tried()
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -79,7 +86,9 @@ class Diagnosis:
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
             since = f", since step {one.since.step}" if one.since else ""
-            yield f"{one.who} costs {one.cost:.1%} of the time ({one.low:.1%} to {one.high:.1%}), {when}{since}"
+            band = f"({one.low:.1%} to {one.high:.1%})"
+            why = WHY.get(one.what, "")
+            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{since}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from map(str, self.remedies or ())
@@ -112,77 +121,61 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
     ['worker 3']
     """
     if isinstance(what, str | Path) and bytedance.SOURCE.tells(Path(what).expanduser()):
-        return _of_pipeline(Path(what).expanduser())
+        return _of_pipeline(Path(what).expanduser(), np.random.default_rng(seed))
     if isinstance(what, str | Path) and runs.SOURCE.tells(Path(what).expanduser()):
         what = Trace.load(Path(what).expanduser())
     if isinstance(what, Trace):
         return _of_run(what, np.random.default_rng(seed))
     job = (what if isinstance(what, Recording) else load(what)).job()
-    table = job.table()
-    if table.shape[1] < 2:
-        raise SettingError(
-            f"recording = {job.names[0]!r}: has one worker only; there is nobody to compare it with"
-        )
-    times = whole(job.names[0], table)
-    if not np.all(times > 0):
-        raise SettingError(f"recording = {job.names[0]!r}: has times of 0 {job.units}; leave such steps out")
-    rng = np.random.default_rng(seed)
-    share = blame(times)
-    names = [f"worker {worker}" for worker in table.columns]
+    return _of_recording(job, np.random.default_rng(seed))
+
+
+def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
+    """By the slowest of every step, and by what holds up answers where that was recorded."""
+    parts = Parts.of(job)
+    times, now = parts.own, parts.lasting()
+    level = CHANCE / (1 + (len(parts.hosts) > 1))
+    slow, late = _suspects(times, float(now.sum()), parts.hosts, level, rng)
+    players = {f"host {host}": parts.hosts[host] for host in late}
+    gone = {i for who in players.values() for i in who}
+    players |= {name: [i] for i, name in enumerate(parts.names) if i not in gone}
+    over = over_median(times)
+    share, *rest = parts.shares(np.stack([over[:, who].max(axis=1) for who in players.values()], axis=1))
+    found = [
+        _culprit(who, gain, now, rng, parts.why(columns), _since(times[:, columns], parts.even, parts.steps))
+        for (who, columns), gain in zip(players.items(), share.T, strict=True)
+        if len(columns) > 1 or columns[0] in slow
+    ]
+    others = {str(cause): gain for cause, gain in zip((PORT, DECODING), rest, strict=True) if gain.any()}
+    found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
+    costs = {**dict(zip(players, share.T, strict=True)), **others}
     return Diagnosis(
         name=job.names[0],
-        slowdown=float(times.max(axis=1).sum() / np.median(times, axis=1).sum()),
-        culprits=tuple(_culprits(times, share, names, table.index.tolist(), rng)),
-        costs=dict(zip(names, (share.sum(axis=0) / times.max(axis=1).sum()).tolist(), strict=True)),
-        left_out="links, ports and decoding: a step is taken to end with its slowest worker, and to take twice as long"
-        " with twice the samples",
-        remedies=remedies(Steps(times, names), times.max(axis=1), rng),
+        slowdown=float(now.sum() / parts.even.sum()),
+        culprits=tuple(one for one in sorted(found, key=_cheaper) if _counts(one)),
+        costs={who: float(gain.sum() / now.sum()) for who, gain in costs.items()},
+        left_out=parts.left_out,
+        tried=partial(remedies, Steps(times, parts.names), times.max(axis=1), rng),
     )
 
 
-def blame(times: Array) -> Array:
-    """Each worker's part of what the slowest of a step takes longer than the median worker: (steps, workers).
+def _suspects(
+    times: Array, total: float, hosts: Mapping[str, list[int]], level: float, rng: np.random.Generator
+) -> tuple[list[int], list[str]]:
+    """Columns, and hosts, that are late by more than chance; the costliest first.
 
-    >>> blame(np.array([[1.0, 1.0, 1.0, 2.0, 4.0]])).tolist()
-    [[0.0, 0.0, 0.0, 0.5, 2.5]]
+    Everybody is late now and then, and that has its cost. Who costs as much as the median one is not told.
     """
-    over = np.maximum(times - np.median(times, axis=1, keepdims=True), 0.0)
-    order = np.argsort(over, axis=1)
-    rising = np.take_along_axis(over, order, axis=1)
-    steps = np.diff(rising, axis=1, prepend=0.0) / np.arange(times.shape[1], 0, -1)
-    share = np.empty_like(times)
-    np.put_along_axis(share, order, np.cumsum(steps, axis=1), axis=1)
-    return share
+    known, cost = chances(times, rng), blame(over_median(times)).sum(axis=0) / total
+    dear = cost - np.median(cost) >= LEAST
+    slow = [int(i) for i in np.argsort(-cost) if known[i] <= level and dear[i]]
+    return slow, [host for host in late_hosts(times, hosts, level, rng) if dear[hosts[host]].any()]
 
 
-def _culprits(
-    times: Array, share: Array, names: list[str], steps: list[int], rng: np.random.Generator
-) -> Iterator[Culprit]:
-    """Whose cost is more than chance gives the unluckiest where all are alike."""
-    whole_time = times.max(axis=1)
-    cost = share.sum(axis=0) / whole_time.sum()
-    chance = _chances(share, cost, whole_time.sum(), rng)
-    draws = [resampled(len(times), rng) for _ in range(DRAWS)]
-    bands = np.quantile([share[d].sum(axis=0) / whole_time[d].sum() for d in draws], BAND, axis=0)
-    ratio = times / np.median(times, axis=1, keepdims=True)
-    found = {change.worker: change for change in changes(ratio, names, steps)}
-    for i in np.argsort(-cost):
-        if chance[i] <= CHANCE and cost[i] >= LEAST:
-            chronic = float(np.median(share[:, i])) > OFTEN * float(share[:, i].mean())
-            low, high = bands[:, i].tolist()
-            yield Culprit(names[i], float(cost[i]), low, high, chronic, float(chance[i]), found.get(names[i]))
-
-
-def _chances(share: Array, cost: Array, total: float, rng: np.random.Generator) -> Array:
-    """How often somebody's cost is as high if who is late is drawn anew for every block of steps.
-
-    Blocks keep bursts together; the unluckiest of all workers is compared, as any of them might have been named.
-    """
-    block = max(1, round(len(share) ** (1 / 3)))
-    starts = np.arange(0, len(share), block)
-    sums = np.add.reduceat(share, starts, axis=0)
-    worst = np.array([rng.permuted(sums, axis=1).sum(axis=0).max() for _ in range(DRAWS)]) / total
-    return np.asarray((1 + (worst[None, :] >= cost[:, None] - 1e-15).sum(axis=1)) / (1 + DRAWS))
+def _since(times: Array, even: Array, steps: list[int]) -> Change | None:
+    """The last change of somebody's times, or of a host's on average, against the median."""
+    ratio = np.exp(np.log(times).mean(axis=1)) / even
+    return next(reversed(list(changes(ratio[:, None], [0], steps))), None)
 
 
 def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
@@ -190,33 +183,65 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     run = Rounds.of(trace)
     if run.seconds.shape[1] < 2:
         raise SettingError(f"run {trace.label!r}: has one worker only; there is nobody to compare it with")
-    e, now = trace.experiment, run.lasting()
-    share = blame(run.seconds)
-    chance = np.minimum(
-        *(_chances(one, one.sum(axis=0), 1.0, rng) for one in (share, run.late.astype(np.float64)))
-    )
-    slow = [int(i) for i in np.argsort(-share.sum(axis=0)) if chance[i] <= CHANCE / 2]
-    others = [PORT] * (e.link.bandwidth is not None) + [DECODING] * (e.decode_rate is not None)
-    gains = run.shapley([*slow[: MOST - len(others)], *others])
-    costs = {_named(cause): gain for cause, gain in gains.items()}
-    found = sorted((_culprit(who, gain, now, rng) for who, gain in costs.items()), key=lambda one: -one.cost)
-    mended = run.lasting([*range(e.workers), *others])
+    e, now, hosts = trace.experiment, run.lasting(), runs.hosts_of(trace)
+    late, ways = run.late.astype(np.float64), run.way.any()
+    level = CHANCE / (1 + run.late.any() + ways + (len(hosts) > 1))
+    slow, late_as_one = _suspects(run.seconds, float(now.sum()), hosts, level, rng)
+    if run.late.any():
+        slow += [int(i) for i in np.flatnonzero(chances(late, rng) <= level) if i not in slow]
+    links = _suspects(run.way, float(now.sum()), {}, level, rng)[0] if ways else []
+    causes = [Cause(COMPUTE, tuple(hosts[host]), f"host {host}") for host in late_as_one]
+    gone = {i for cause in causes for i in cause.workers}
+    causes += [Cause(COMPUTE, (i,)) for i in slow if i not in gone]
+    causes += [Cause(LINK, (i,)) for i in links]
+    others = [PORT] * (run.link.bandwidth is not None) + [DECODING] * (run.decode_rate is not None)
+    gains = run.shapley([*causes[: MOST - len(others)], *others])
+    costs = {str(cause): gain for cause, gain in gains.items()}
+    found = [
+        _culprit(str(cause), gain, now, rng, cause.what, _since_of(run, cause))
+        for cause, gain in gains.items()
+    ]
+    found.sort(key=_cheaper)
+    everybody = tuple(range(e.workers))
+    mended = run.lasting([Cause(COMPUTE, everybody), Cause(LINK, everybody), *others])
     told = float(now.sum() / trace.columns["time"][-1])
-    shares = e.built_scheme.loads(e.workers, e.problem_spec.count()) * e.workers / e.problem_spec.count()
-    names = [_named(i) for i in range(e.workers)]
-    even = Steps(run.seconds / shares, names, e.line, e.shape()[1], e.decode_rate)
+    unseen = (
+        ""
+        if run.decode_rate is not None or run.link == e.line
+        else "; decoding, which real runs do not write down"
+    )
     return Diagnosis(
         name=trace.label,
         slowdown=float(now.sum() / mended.sum()),
         culprits=tuple(one for one in found if _counts(one)),
         costs={who: float(gain.sum() / now.sum()) for who, gain in costs.items()},
         left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
-        f" scheme's rounds with these times are {told:.1%} of the run",
-        remedies=None
-        if run.late.any()
-        else remedies(even, now, rng),  # what was cut off took who knows how long
-        harmless=tuple(one.who for one in found if not _counts(one) and one.who not in others),
+        f" scheme's rounds with these times are {told:.1%} of the run{unseen}",
+        # Of work that was cut off nobody knows how long it would have taken.
+        tried=None if run.late.any() else partial(remedies, _even(run), now, rng),
+        harmless=tuple(one.who for one in found if not _counts(one) and one.what == COMPUTE),
     )
+
+
+def _even(run: Rounds) -> Steps:
+    """The run's steps as remedies are tried on them: of workers that hold an even share."""
+    e = run.trace.experiment
+    count = e.problem_spec.count()
+    shares = e.built_scheme.loads(e.workers, count) * e.workers / count
+    names = [str(Cause(COMPUTE, (i,))) for i in range(e.workers)]
+    return Steps(run.seconds / shares, names, run.link, e.shape()[1], run.decode_rate, run.way)
+
+
+def _since_of(run: Rounds, cause: Cause) -> Change | None:
+    """Since when a worker, or a host, computes slowly; of the others nobody asks."""
+    if cause.what != COMPUTE:
+        return None
+    even, first = np.median(run.seconds, axis=1), int(run.trace.columns["round"][0])
+    return _since(run.seconds[:, cause.workers], even, list(range(first, first + len(even))))
+
+
+def _cheaper(one: Culprit) -> float:
+    return -one.cost
 
 
 def _counts(one: Culprit) -> bool:
@@ -224,19 +249,16 @@ def _counts(one: Culprit) -> bool:
     return one.cost >= LEAST and one.low > 0
 
 
-def _named(cause: Cause) -> str:
-    return cause if isinstance(cause, str) else f"worker {cause + 1}"
-
-
-def _culprit(who: str, gain: Array, now: Array, rng: np.random.Generator) -> Culprit:
+def _culprit(
+    who: str, gain: Array, now: Array, rng: np.random.Generator, what: str, since: Change | None = None
+) -> Culprit:
     draws = [resampled(len(now), rng) for _ in range(DRAWS)]
     low, high = np.quantile([gain[d].sum() / now[d].sum() for d in draws], BAND).tolist()
-    cost = float(gain.sum() / now.sum())
     chronic = float(np.median(gain)) > OFTEN * float(gain.mean())
-    return Culprit(who, cost, low, high, chronic, CHANCE)
+    return Culprit(who, float(gain.sum() / now.sum()), low, high, chronic, since, what)
 
 
-def _of_pipeline(path: Path) -> Diagnosis:
+def _of_pipeline(path: Path, rng: np.random.Generator) -> Diagnosis:
     """A job of stages and replicas: a cost is by how much one worker, or stage, as recorded makes an even step longer.
 
     Where all replicas of the worst worker's stage cost as much as half of what it does, the stage is too long.
@@ -247,27 +269,31 @@ def _of_pipeline(path: Path) -> Diagnosis:
     real, ideal = job.seconds(job.durations), job.seconds(even)
     ranks = rows.groupby(["stage", "dp_rank"])["rank"].first()
 
-    def cost(stage: int, replica: int | slice) -> Array:
+    def cost(stage: int, replica: int | slice, kinds: Collection[str] = ()) -> Array:
         mixed = {
-            k: _mixed(even[k], d, replica) if k[2] == stage else even[k] for k, d in job.durations.items()
+            k: _mixed(even[k], d, replica) if k[2] == stage and (not kinds or k[0] in kinds) else even[k]
+            for k, d in job.durations.items()
         }
-        return np.asarray((job.seconds(mixed) - ideal) / real)
+        return np.asarray(job.seconds(mixed) - ideal)
 
     workers = {key: cost(*key) for key in ranks.index}
     stages = {stage: cost(stage, slice(None)) for stage in range(job.stages)}
-    costs = {f"worker {ranks[key]} (stage {key[0]})": float(each.mean()) for key, each in workers.items()}
+    costs = {f"worker {ranks[key]} (stage {key[0]})": each for key, each in workers.items()}
+    costs |= {f"stage {stage}": each for stage, each in stages.items()}
     worst = max(workers, key=lambda key: float(workers[key].mean()))
     alike = [float(each.mean()) for key, each in workers.items() if key[0] == worst[0]]
     one = f"worker {ranks[worst]} (stage {worst[0]})"
     long = len(alike) > 1 and min(alike) >= 0.5 * max(alike)
     who, series = (f"stage {worst[0]}", stages[worst[0]]) if long else (one, workers[worst])
-    low, high = np.quantile(series, BAND).tolist()
-    found = Culprit(who, float(series.mean()), low, high, chronic=True, chance=1 / (1 + len(series)))
+    stage, replica = worst[0], slice(None) if long else worst[1]
+    kinds = {COMPUTE: (*COMPUTING, OPTIMISER), LINK: tuple(TRANSFERS)}
+    by = {what: float(cost(stage, replica, some).mean()) for what, some in kinds.items()}
+    found = _culprit(who, series, real, rng, max(by, key=by.__getitem__))
     return Diagnosis(
         name=path.name.split(".")[0],
         slowdown=float(real.mean() / ideal.mean()),
-        culprits=(found,) if found.cost >= LEAST else (),
-        costs={**costs, **{f"stage {stage}": float(each.mean()) for stage, each in stages.items()}},
+        culprits=(found,) if _counts(found) else (),
+        costs={name: float(each.sum() / real.sum()) for name, each in costs.items()},
         left_out="what the processor does between operations, and model chunks that share a stage",
         like="the average of their kind",
     )

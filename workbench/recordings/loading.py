@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatch
 from functools import cache
 from importlib import import_module
@@ -34,6 +35,27 @@ def known() -> dict[str, Source]:
 def home() -> Path:
     """Where public recordings are put, so that `load` finds them by their name."""
     return root() / "recordings"
+
+
+def folders() -> list[Path]:
+    """Where recordings are looked for: `home()`, and the folders that WORKBENCH_RECORDINGS names, one or several."""
+    named = os.environ.get("WORKBENCH_RECORDINGS", "")
+    return [home(), *(Path(each).expanduser() for each in named.split(os.pathsep) if each)]
+
+
+def at_hand() -> dict[str, Path]:
+    """Public recordings that lie in one of the folders, by file name.
+
+    >>> all(path.name == name for name, path in at_hand().items())
+    True
+    """
+    patterns = [source.files for source in known().values() if source.files]
+    return {
+        file.name: file
+        for folder in folders()
+        for pattern in patterns
+        for file in sorted(folder.glob(pattern))
+    }
 
 
 def load(path: str | Path | Trace, source: str | None = None, **columns: str) -> Recording:
@@ -86,7 +108,8 @@ def _renamed(rows: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
 
 
 def _found(file: Path) -> Path:
-    for there in (file, home() / file.name, *home().glob(f"{file.name}.*")):
+    here = (place for each in folders() for place in (each / file.name, *each.glob(f"{file.name}.*")))
+    for there in (file, *here):
         if there.exists():
             return there
     for source in known().values():

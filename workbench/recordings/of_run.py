@@ -1,38 +1,62 @@
-"""What a run's rounds would take if some of its workers, its port or its decoding were mended: by the scheme's `odds`.
+"""What a run's rounds would take if some workers, links, its port or its decoding were mended: by the scheme's `odds`.
 
 A coded scheme does without its slowest workers, so who is slow need not be who costs. The model of a round is therefore
-the scheme's: its `odds` with the computing times that the run had. Of work that was cut off it is only known that it
-lasted until the round's end; that is taken.
+the scheme's: its `odds` with the computing times that the run had, and with its messages' times on the way. Of work
+that was cut off it is only known that it lasted until the round's end; that is taken.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.links import Link
 from workbench.core.odds import Draws
+from workbench.core.scheme import Scheme
+from workbench.recordings.sources.runs import is_real, passages
 from workbench.trace.trace import Trace
 
-PORT, DECODING = "the port", "decoding"
+NOTHING = 1e-9  # s on the way that are rounding
 MOST = 8  # causes whose interplay is looked at: 2^8 rounds each
-Cause = str | int  # the port or decoding, or a worker, by its column
+
+
+class Cause(NamedTuple):
+    """Something to mend: what workers (columns) compute, or send; the port, or decoding, which are nobody's."""
+
+    what: str
+    workers: tuple[int, ...] = ()
+    name: str = ""
+
+    def __str__(self) -> str:
+        worker = f"worker {self.workers[0] + 1}" if self.workers else ""
+        return self.name or (f"the link of {worker}" if self.what == LINK else worker)
+
+
+COMPUTE, LINK = "compute", "link"
+PORT, DECODING = Cause("port", name="the port"), Cause("decoding", name="decoding")
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds of one run as its scheme has them. `seconds`: computing times (rounds, workers); `late`: likewise."""
+    """Rounds of one run as its scheme has them; all arrays (rounds, workers).
+
+    `seconds`: computing times; `way`: of answers until they came to a port, apart from the link's latency; `late`:
+    whose work was cut off.
+    """
 
     trace: Trace
     seconds: Array
-    late: NDArray[np.bool_]  # whose work was cut off
+    way: Array
+    late: NDArray[np.bool_]
 
     @classmethod
     def of(cls, trace: Trace) -> Rounds:
@@ -48,27 +72,43 @@ class Rounds:
             )
         if not len(trace.events):
             raise SettingError(f"run {trace.label!r}: kept no events; run it with events=True")
-        ends = trace.columns["time"]
+        lasted = np.diff(trace.columns["time"], prepend=0.0)
         computing = trace.events[trace.events["kind"] == "compute"]
-        lasted = np.diff(ends, prepend=0.0)
-        seconds = np.full((len(ends), e.workers), np.nan)
-        own = (computing["end"] - computing["begun"]).groupby([computing["round"], computing["rank"]]).sum()
-        rounds, ranks = (own.index.get_level_values(level).to_numpy() for level in (0, 1))
-        seconds[rounds, ranks - 1] = own.to_numpy()
+        first = int(trace.columns["round"][0])
+        seconds = _table(computing.assign(seconds=computing["end"] - computing["begun"]), e.workers, first)
+        seconds = np.full((len(lasted), e.workers), np.nan) if seconds is None else seconds[: len(lasted)]
         late = np.isnan(seconds)
-        return cls(trace, np.where(late, lasted[:, None], seconds), late)
+        way = _ways(trace, len(lasted), first)
+        return cls(trace, np.where(late, lasted[:, None], seconds), way, late)
+
+    @property
+    def link(self) -> Link:
+        """The link, apart from what is measured of it: a real one's messages were on their way already."""
+        return Link() if is_real(self.trace) else self.trace.experiment.line
+
+    @property
+    def decode_rate(self) -> float | None:
+        """Real decoding is part of no event."""
+        return None if is_real(self.trace) else self.trace.experiment.decode_rate
 
     def lasting(self, mended: Iterable[Cause] = ()) -> Array:
-        """Seconds of every round with some causes mended: workers (columns) like the median, port or decoding free."""
-        e, causes = self.trace.experiment, set(mended)
-        workers = [cause for cause in causes if isinstance(cause, int)]
-        seconds = self.seconds.copy()
-        seconds[:, workers] = np.minimum(seconds[:, workers], np.median(self.seconds, axis=1, keepdims=True))
-        samples, floats = e.shape()
-        link = e.line.model_copy(update={"bandwidth": None}) if PORT in causes else e.line
-        rate = None if DECODING in causes else e.decode_rate
-        draws = measured(seconds, samples, link, floats, rate)
-        return e.built_scheme.odds(draws, e.workers).seconds
+        """Seconds of every round with some causes mended: workers and links like the median, port or decoding free."""
+        causes = set(mended)
+        seconds, way = (self._mended(each, what, causes) for each, what in self._tables())
+        e, way_of = self.trace.experiment, (lambda length: way) if way.any() else None
+        link = self.link.model_copy(update={"bandwidth": None}) if PORT in causes else self.link
+        rate = None if DECODING in causes else self.decode_rate
+        return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
+
+    def _tables(self) -> list[tuple[Array, str]]:
+        return [(self.seconds, COMPUTE), (self.way, LINK)]
+
+    @staticmethod
+    def _mended(times: Array, what: str, causes: set[Cause]) -> Array:
+        who = sorted({worker for cause in causes if cause.what == what for worker in cause.workers})
+        found = times.copy()
+        found[:, who] = np.minimum(times[:, who], np.median(times, axis=1, keepdims=True))
+        return found
 
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
         """What every round would gain from mending each cause: the mean over all orders of mending them."""
@@ -77,14 +117,48 @@ class Rounds:
         return {cause: shapley_of(cause, causes, gains) for cause in causes}
 
 
-def measured(
-    seconds: Array, samples: int, link: Link, floats: int, decode_rate: float | None = None
-) -> Draws:
-    """Measured times (rounds, workers) of whole loads as a scheme's `odds` takes drawn ones.
+def _table(rows: pd.DataFrame, workers: int, first: int) -> Array | None:
+    """Sums of `seconds` by round and rank, NaN where there is none; None without a row."""
+    rows = rows[rows["rank"] > 0]
+    if not len(rows):
+        return None
+    own = rows.groupby(["round", "rank"])["seconds"].sum()
+    rounds, ranks = (own.index.get_level_values(level).to_numpy() for level in (0, 1))
+    found = np.full((int(rounds.max()) - first + 1, workers), np.nan)
+    found[rounds - first, ranks - 1] = own.to_numpy()
+    return found
 
-    Within a load time goes evenly; of what comes at one moment the lower rank is first, as nothing else is known.
+
+def _ways(trace: Trace, rounds: int, first: int) -> Array:
+    """Seconds on the way beyond the latency, (rounds, workers): what was not seen is as long as usual."""
+    e = trace.experiment
+    sends, latency = passages(trace), 0.0 if is_real(trace) else e.link.latency
+    known = _table(sends.assign(seconds=(sends["send"] - latency).clip(lower=0.0)), e.workers, first)
+    way = np.zeros((rounds, e.workers))
+    if known is None:
+        return way
+    known = known[:rounds]
+    usual = np.nanmedian(known) if np.isfinite(known).any() else 0.0
+    way[: len(known)] = np.where(np.isnan(known), usual, known)
+    return np.where(way < NOTHING, 0.0, way)
+
+
+def played(
+    scheme: Scheme,
+    seconds: Array,
+    samples: int,
+    link: Link,
+    floats: int,
+    decode_rate: float | None = None,
+    send: Callable[[float], Array] | None = None,
+) -> Array:
+    """Seconds of a scheme's rounds, from measured times (rounds, workers) of whole loads.
+
+    `send`: floats of an answer -> seconds that it is on its way beyond the latency, (rounds, workers). Within a load
+    time goes evenly; of what comes at one moment the lower rank is first, as nothing else is known.
     """
     workers = seconds.shape[1]
+    ring = 0 not in scheme.plan(workers, samples).committers
 
     def progress(portions: NDArray[np.int64], which: slice) -> Array:
         done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
@@ -93,7 +167,10 @@ def measured(
     def ties(which: NDArray[np.int64]) -> Array:
         return np.tile(np.arange(workers, dtype=float), (len(which), 1))
 
-    return Draws(seconds, lambda length: 0.0, link, floats, ties, decode_rate, None, samples, progress)
+    sent: Callable[[float], Array | float] = (lambda length: 0.0) if send is None or ring else send
+    draws = Draws(seconds, sent, link, floats, ties, decode_rate, None, samples, progress)
+    found = scheme.odds(draws, workers).seconds
+    return found if send is None or not ring else found + send(floats).max(axis=1)  # of the slowest link
 
 
 def subsets(causes: list[Cause]) -> list[tuple[Cause, ...]]:

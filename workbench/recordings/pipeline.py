@@ -86,6 +86,14 @@ class Pipeline:
         level = {k: float(np.median(d) if k in TRANSFERS else d.mean()) for k, d in pooled.items()}
         return {o: np.full_like(d, level[o[0]]) for o, d in self.durations.items()}
 
+    def alone(self, operations: pd.DataFrame) -> pd.Series[float]:
+        """Durations of the rows of the table that it was made of, of transfers without the wait for others."""
+        found = pd.Series(0.0, index=operations.index)
+        table = operations.sort_values(["step", "dp_rank"], kind="stable")
+        for named, rows in table.groupby(["optype", "seq_id", "stage"], observed=True):
+            found[rows.index] = self.durations[cast(Operation, named)].ravel()
+        return found
+
     def seconds(self, durations: Durations) -> Array:
         """How long every step takes with these durations, (steps,)."""
         zero = np.zeros_like(next(iter(durations.values())))

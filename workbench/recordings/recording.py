@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,16 @@ import pandas as pd
 import workbench as wb  # its front door: figures know recordings, and not the other way round
 from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, check_ending, path_of
-from workbench.core.delays import DelayModel, Replay
+from workbench.core.delays import DelayModel, DelayStream, Replay
 from workbench.planning.laws import laws_of
 from workbench.problems.data.cache import ours, root
-from workbench.recordings.card import Card, whole
+from workbench.recordings.card import Card, habits, whole
+from workbench.recordings.croissant import described
 
 COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples")
+TIMESTAMP = 1e8  # s: three years
+UNITS = 300.0  # workers that differ by more have other units, as ms and s
+CLOCK, MINUTE = 1e4, 60.0  # so many times a worker's median, and at least so many seconds, is no computation
 How = Literal["recorded", "blocks", "fitted"]
 
 
@@ -121,6 +125,39 @@ class Recording:
         drawn = {"block": block or max(1, round(steps**0.5))} if how == "blocks" else {}
         return Replay(path=str(job._kept()), **drawn)
 
+    def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
+        """What replays keep: a row for the recording, and one for each way to replay it (see `delays`).
+
+        Columns: late (share of the times over 1.2 medians), burst (mean steps that a worker stays late), maximum (of a
+        step, over its median, on average). `workers`, `rounds`, `seed`: of the replays; by default as many workers.
+
+        >>> import pandas as pd
+        >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]
+        >>> made = Recording.of_rows(pd.DataFrame(times, columns=["worker", "step", "seconds"]), "one slow")
+        >>> made.replays().loc["as it was", "maximum"]
+        np.float64(2.0)
+        """
+        job = self.job()
+        times = whole(job.names[0], job.table())
+        n = times.shape[1] if workers is None else workers
+        found = {"as it was": habits(times)}
+        for how in get_args(How):
+            stream = DelayStream(job.delays(how), seed, n)
+            drawn = [stream.model.compute(stream.draw(r), np.ones(n)) for r in range(rounds)]
+            found[how] = habits(np.stack(drawn))
+        return pd.DataFrame(found, index=["late", "burst", "maximum"]).T
+
+    def croissant(self, file: str = "times.csv") -> dict[str, Any]:
+        """Metadata as Croissant (JSON-LD), of the file that `write` makes of that name and of where its times are from.
+
+        >>> import pandas as pd
+        >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
+        >>> Recording.of_rows(rows, "two workers").croissant()["name"]
+        'two workers'
+        """
+        check_ending(Path(file), (".csv", ".parquet"), "file")
+        return described(self.source, self.units, file, self._packed(Path(file).suffix))
+
     def write(self, path: str | Path) -> Path:
         """Write a table that the delay law "replay" reads: worker, iteration, seconds, ..., as .csv or .parquet."""
         file = path_of(path, "path")
@@ -130,9 +167,9 @@ class Recording:
         return file
 
     def _packed(self, ending: str) -> bytes:
-        total = self.frame.groupby(["recording", "worker", "step"], observed=True, sort=False)[
-            "seconds"
-        ].sum()
+        own = self.frame[self.frame["phase"] == "compute"]  # as in `table`
+        rows = own if len(own) else self.frame
+        total = rows.groupby(["recording", "worker", "step"], observed=True, sort=False)["seconds"].sum()
         rows = total.reset_index().rename(columns={"recording": "experiment", "step": "iteration"})
         packed = rows.to_csv(index=False).encode() if ending == ".csv" else rows.to_parquet(index=False)
         return bytes(packed)
@@ -180,10 +217,37 @@ def _checked(frame: pd.DataFrame, file: str) -> pd.DataFrame:
     frame = frame.assign(seconds=seconds.astype(float), step=step.astype(np.int64))
     keys = ["recording", "worker", "step", "phase"]
     _refuse(file, frame.duplicated(keys), frame["step"], "worker, step and phase are those of a row before")
+    _check_sizes(file, frame)
     return frame
+
+
+def _check_sizes(file: str, frame: pd.DataFrame) -> None:
+    """Refuse what is no duration in one unit: points in time, workers in other units, clocks that were set."""
+    seconds, keys = frame["seconds"], ["recording", "phase"]
+    _refuse(
+        file, seconds > TIMESTAMP, seconds, "is that a point in time, or not in seconds? Give durations, in s"
+    )
+    own = frame.groupby([*keys, "worker"], observed=True)["seconds"].transform("median")
+    every = (
+        frame.assign(own=own).drop_duplicates([*keys, "worker"]).groupby(keys, observed=True)["own"].median()
+    )
+    others = frame[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"]
+    far = (own > UNITS * others) | (own * UNITS < others)
+    units = f"this worker's times and the others' are {UNITS:g} times apart, or more; in ms? Bring all to one unit"
+    _refuse(file, far & (own > 0) & (others > 0), seconds, units)
+    jumps = (seconds > CLOCK * own) & (seconds > MINUTE) & (own > 0)
+    _refuse(
+        file,
+        jumps,
+        seconds,
+        f"over {CLOCK:g} times what that worker usually takes; was the clock set? Leave it out",
+    )
 
 
 def _refuse(file: str, wrong: pd.Series[bool], values: pd.Series[Any], why: str) -> None:
     if wrong.any():
         place = int(wrong.to_numpy().argmax())
-        raise SettingError(f"path = {file!r}, row {place + 1}: {values.name} = {values.iloc[place]}: {why}")
+        where = (
+            f"line {place + 2}" if file.endswith(".csv") else f"row {place + 1}"
+        )  # the first line has names
+        raise SettingError(f"path = {file!r}, {where}: {values.name} = {values.iloc[place]}: {why}")

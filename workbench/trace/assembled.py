@@ -73,7 +73,7 @@ def _facts(books: Books, ended: dict[str, Any], columns: dict[str, NDArray[Any]]
     return {
         "measured": True,
         **{name: ended[name] for name in ("emulate", "state", "clean", "dead", "setup", "first")},
-        **{name: ended[name] for name in ("hosts", "clock_error") if name in ended},
+        **{name: ended[name] for name in ("hosts", "clock_error", "places") if name in ended},
         "overrun_share": float(columns["overrun"].sum()) / done,
         "refused": books.refusals(),
         "events_handled": sum(int(b["handled"]) for b in books.books),

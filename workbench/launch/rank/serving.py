@@ -138,7 +138,9 @@ def conduct(
         state, error = "failed", described(raised, places)
     control.send(range(1, control.size), {"what": "over", "run": task.run})
     words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
-    words |= {"clock_error": max(errors, default=0.0), "hosts": len({p.host for p in places.values()})}
+    hosts = [places[rank].host for rank in sorted(places)]
+    words |= {"clock_error": max(errors, default=0.0), "hosts": len(set(hosts))}
+    words |= {"places": hosts} if len(set(hosts)) > 1 else {}
     if part is None or part.record is None:
         if pool is not None:
             pool.quit()

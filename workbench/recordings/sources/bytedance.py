@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
+from workbench.base.settings import SettingError
+from workbench.recordings.pipeline import Pipeline
 from workbench.recordings.source import Source
 
 NEEDED = {"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id"}
@@ -29,10 +31,23 @@ def operations(path: Path) -> pd.DataFrame:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Seconds per worker and step, by phase: computing, and waiting for or sending to others."""
+    """Seconds per worker and step, by phase: compute, send (all transfers), idle (in them, waiting for others).
+
+    Of jobs that `Pipeline` does not know, sending and waiting are one: "exchange".
+    """
     rows = operations(path)
-    phase = np.where(rows["optype"].isin(COMPUTING), "compute", "exchange")
-    rows = rows.assign(phase=phase, host="stage " + rows["stage"].astype(str), worker=rows["rank"])
+    computes = rows["optype"].isin(COMPUTING)
+    try:
+        moved = Pipeline.of(rows).alone(rows)
+    except SettingError:
+        parts = [rows.assign(phase=np.where(computes, "compute", "exchange"))]
+    else:
+        others = rows[~computes]
+        moved = moved[~computes].clip(upper=others["duration"])
+        parts = [rows[computes].assign(phase="compute"), others.assign(phase="send", duration=moved)]
+        parts.append(others.assign(phase="idle", duration=others["duration"] - moved))
+    rows = pd.concat(parts)
+    rows = rows.assign(host="stage " + rows["stage"].astype(str), worker=rows["rank"])
     total = rows.groupby(["worker", "host", "step", "phase"])["duration"].sum()
     return total.rename("seconds").reset_index()
 

@@ -1,4 +1,4 @@
-"""Our own run folders: what every worker computed and sent in every round."""
+"""Our own run folders: what every worker computed and sent in every round, and what its messages waited for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from workbench.core.delays import DelayStream
 from workbench.recordings.source import Source
 from workbench.trace.layout import RUN
 from workbench.trace.trace import Trace
+
+SAME = 1e-9  # s by which a transfer may begin after the one before it has ended, by rounding
 
 
 def tells(path: Path) -> bool:
@@ -17,18 +20,62 @@ def tells(path: Path) -> bool:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Seconds of computing, and of being taken in by the receiver's port, by rank and round."""
+    """Seconds by rank, round and phase: see `of_trace`."""
     return of_trace(Trace.load(path))
 
 
 def of_trace(trace: Trace) -> pd.DataFrame:
-    """The same of a run at hand."""
+    """The same of a run at hand: compute, send (on the way), wait (for the port), receive, exchange, decode.
+
+    An all-reduce of the MPI library is "exchange" as a whole: nobody sees its messages.
+    """
     events = trace.events
-    events = events[(events["rank"] > 0) & events["kind"].isin(["compute", "send", "drop"])]
-    phase = events["kind"].map({"compute": "compute", "send": "port", "drop": "port"})
-    rows = events.assign(phase=phase, seconds=events["end"] - events["begun"])
-    rows = rows.rename(columns={"rank": "worker", "round": "step"})
-    return rows.groupby(["worker", "step", "phase"])["seconds"].sum().reset_index()
+    took = events.assign(seconds=events["end"] - events["begun"])
+    parts = [took[took["kind"] == kind].assign(phase=kind) for kind in ("compute", "decode")]
+    exchange = (took["kind"] == "send") & (took["rank"] > 0) & (took["messages"] > 1)
+    parts.append(took[exchange].assign(phase="exchange"))
+    ways = passages(trace)
+    for phase in ("send", "wait", "receive"):
+        if ways[phase].any():
+            parts.append(ways.assign(phase=phase, seconds=ways[phase]))
+    rows = pd.concat(parts).rename(columns={"rank": "worker", "round": "step"})
+    rows = rows.groupby(["worker", "step", "phase"])["seconds"].sum().reset_index()
+    hosts = {worker + 1: host for host, workers in hosts_of(trace).items() for worker in workers}
+    return rows.assign(host=[hosts.get(worker, "") for worker in rows["worker"]])
+
+
+def hosts_of(trace: Trace) -> dict[str, list[int]]:
+    """Workers, from 0, of every host, where the run was on several."""
+    found: dict[str, list[int]] = {}
+    for worker, host in enumerate(trace.info.get("places", ())[1:]):
+        found.setdefault(host, []).append(worker)
+    return found
+
+
+def passages(trace: Trace) -> pd.DataFrame:
+    """Answers that were taken in, each with its seconds on the way (send), waiting for the port, and being received.
+
+    When a message came to a port that was busy is not written down. Where times on the way are neither real nor drawn,
+    it is the link's latency; else a message is taken to have been on its way as long as its sender's usually are, and
+    to have waited for the rest.
+    """
+    events, e = trace.events, trace.experiment
+    sends = events[(events["kind"] == "send") & (events["rank"] > 0) & (events["messages"] == 1)]
+    above = e.plan.parent[sends["rank"].to_numpy(int)]  # models go the other way; in a ring nobody is above
+    sends = sends[(above == sends["to"]) | (above < 0)].sort_values(["to", "begun", "end"], kind="stable")
+    gone = sends["begun"] - sends["start"]
+    queued = sends.groupby("to")["end"].shift() >= sends["begun"] - SAME
+    free = gone.where(~queued)
+    usual = free.groupby(sends["rank"]).transform("median").fillna(free.median())
+    if not is_real(trace) and DelayStream(e.delays, e.seed, e.workers).sending(0, 1.0) is None:
+        queued, usual = pd.Series(True, sends.index), pd.Series(e.link.latency, sends.index)
+    send = gone.where(~queued, gone.clip(upper=usual))
+    return sends.assign(send=send, wait=gone - send, receive=sends["end"] - sends["begun"])
+
+
+def is_real(trace: Trace) -> bool:
+    """Were messages on their way for as long as the machine took, and not as emulated or simulated?"""
+    return trace.info.get("emulate") in ("delays", "nothing")
 
 
 SOURCE = Source(name="run", title="a run folder", tells=tells, read=read)

@@ -1,0 +1,207 @@
+"""Does the doctor name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
+
+    python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour] [--count 100] [--keep DIR]
+
+What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
+tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" those of both workers of one host (four
+ranks of this machine that are called two hosts); "link" makes one worker's messages take 50 % longer, which else take
+10 ms and more. Ranks keep the clock of the emulated cluster (`emulate="all"`), so that what else this machine is doing
+is not taken for a fault; "raw-rank", "raw-host" and "raw-healthy" take the machine's own clock: there, who is late by
+what nobody has injected counts against the doctor. "neighbour" is real altogether: four workers that compute, two on
+each of two cores, and a busy process beside those of one core. Stars and all-reduces (the MPI library's own, or with
+links an explicit ring) take turns. Healthy runs are the same without a fault. `--keep` leaves the run folders there,
+and judges those that are there already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+import workbench as wb
+from workbench.base.settings import setting
+from workbench.base.types import Array
+from workbench.clusters.warm import POOLS
+from workbench.core.delays import DelayModel
+from workbench.core.delays.base import Keyed
+from workbench.running.real import start_real
+
+WORKERS, ROUNDS = 4, 30
+PLACES = ["head", "left", "left", "right", "right"]  # what the ranks' hosts are called
+BUSY = "import os, time\nwhile os.getppid() == {parent}:\n    sum(range(10000))"
+
+
+class Injected(DelayModel):
+    """Times of tasks and messages: a least one and an exponential part; those of the victims take longer."""
+
+    kind: Literal["injected"] = "injected"
+    task: float = setting(0.02, "least time of a task", "s", gt=0)
+    message: float = setting(0.0, "least time of a message on its way", "s", ge=0)
+    spread: float = setting(0.1, "mean of the exponential part, in least times", ge=0)
+    victims: tuple[int, ...] = setting((), "workers, from 0, whose tasks or messages take longer")
+    task_factor: float = setting(1.0, "their tasks take so many times as long", gt=0)
+    message_factor: float = setting(1.0, "their messages take so many times as long", gt=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Least times and exponential parts of a task and a message, (2, workers)."""
+        drawn = 1 + self.spread * keyed.rng(round, slot).exponential(size=(2, workers))
+        slow = np.isin(np.arange(workers), self.victims)
+        return np.asarray(drawn * np.where(slow, [[self.task_factor], [self.message_factor]], 1.0))
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Whatever the samples."""
+        return np.asarray(np.where(np.asarray(samples) > 0, self.task * draw[0], 0.0))
+
+    def sending(self, draw: Array, share: float) -> Array | None:
+        """By the share of a model."""
+        return np.asarray(self.message * draw[1] * share) if self.message else None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, and who is to be named."""
+
+    experiment: wb.Experiment
+    emulate: str
+    wanted: str  # empty: nobody
+    busy: int = -1  # core beside whose ranks a process is busy
+    pinned: bool = False
+
+
+def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
+    """The n-th run of a kind; every other one is an all-reduce."""
+    rng = np.random.default_rng([seed, number, *kind.encode(), healthy])
+    victim, host = int(rng.integers(WORKERS)), int(rng.integers(2))
+    raw, kind = kind.startswith("raw-"), kind.removeprefix("raw-")
+    wanted = {"rank": f"worker {victim + 1}", "link": f"the link of worker {victim + 1}"}
+    wanted |= dict.fromkeys(("host", "neighbour"), f"host {PLACES[1 + 2 * host]}")
+    law: dict[str, Any] = {"kind": f"{Path(__file__).resolve()}:Injected"}
+    law["victims"] = [2 * host, 2 * host + 1] if kind == "host" else [victim]
+    law |= {"message": 0.01, "message_factor": 1.5} if kind == "link" else {"task_factor": 1.2}
+    ring, sizes = number % 2 == 1, {"samples": 40, "features": 20}
+    args = {"algorithm": "ring"} if ring and kind == "link" else {}
+    if kind == "neighbour":
+        law, ring, args, sizes = {"kind": "constant"}, False, {}, {"samples": 4000, "features": 1000}
+    if healthy:
+        law |= {"victims": []} if "victims" in law else {}
+    e = wb.Experiment(
+        scheme="RAR" if ring else "UMW",
+        scheme_args=args,
+        workers=WORKERS,
+        rounds=ROUNDS,
+        seed=int(rng.integers(2**31)),
+        problem="least_squares",
+        problem_args=sizes,
+        delays=law,
+        optimiser_args={"step": 1e-4},
+    )
+    emulate = "nothing" if kind == "neighbour" else "delays" if raw else "all"
+    busy = host if kind == "neighbour" and not healthy else -1
+    return Case(e, emulate, "" if healthy else wanted[kind], busy, kind == "neighbour")
+
+
+def played(one: Case, folder: Path) -> wb.Trace:
+    """The run of a case on warm ranks, each host's workers on a core of their own where they are pinned."""
+    pool = POOLS.get(WORKERS + 1)
+    pool.await_ready()
+    cores = sorted(os.sched_getaffinity(0))
+    for rank, (pid, _) in enumerate(pool.places):
+        core = {cores[PLACES[rank] == "right"]} if one.pinned and rank else set(cores)
+        os.sched_setaffinity(pid, core)
+    with busy(cores[one.busy] if one.busy >= 0 else None):
+        trace = start_real(one.experiment, emulate=one.emulate, folder=folder).result()
+    return replace(trace, info={**trace.info, "places": PLACES})
+
+
+@contextmanager
+def busy(core: int | None) -> Iterator[None]:
+    """A process that keeps a core busy for a while; it ends with this one."""
+    if core is None:
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-c", BUSY.format(parent=os.getpid())]) as process:
+        os.sched_setaffinity(process.pid, {core})
+        try:
+            time.sleep(0.05)
+            yield
+        finally:
+            process.kill()
+
+
+def traced(kind: str, number: int, seed: int, keep: Path, healthy: bool = False) -> tuple[Case, wb.Trace]:
+    """A case and its run: as it lies there, or else now."""
+    one = case(kind, number, seed, healthy)
+    folder = keep / f"{'healthy-' * healthy}{kind}-{seed}-{number}"
+    if (folder / "run.json").is_file():
+        trace = wb.Trace.load(folder)
+        return one, replace(trace, info={**trace.info, "places": PLACES})
+    return one, played(one, folder)
+
+
+def tally(kind: str, cases: list[tuple[Case, wb.Trace]]) -> str:
+    """How many were named rightly, with a 95 % interval (Clopper and Pearson), and what else was said."""
+    right, others, told = 0, 0, []
+    for one, trace in cases:
+        named = [each.who for each in wb.diagnose(trace).culprits]
+        right += named[:1] == [one.wanted] if one.wanted else not named
+        others += bool(one.wanted and set(named) - {one.wanted})
+        told += [] if named[:1] == [one.wanted] else named[:1]
+    band = binomtest(right, len(cases)).proportion_ci(0.95)
+    most = max(set(told), key=told.count) if told else ""
+    what = "nobody named" if not cases[0][0].wanted else "named"
+    return (
+        f"{kind:28s} {what}: {right:3d} of {len(cases)} ({band.low:.0%} to {band.high:.0%});"
+        f" somebody else, too: {others}{f'; wrongly, most often: {most}' if most else ''}"
+    )
+
+
+def faults(kind: str, count: int, seed: int, keep: Path) -> None:
+    """One kind of fault, stars and all-reduces apart."""
+    found = [traced(kind, number, seed, keep) for number in range(count)]
+    for name in ("UMW", "RAR"):
+        if some := [each for each in found if each[0].experiment.scheme == name]:
+            print(tally(f"{kind}, {name}", some), flush=True)
+    print(tally(kind, found), flush=True)
+
+
+def healthy(what: str, count: int, seed: int, keep: Path) -> None:
+    """No fault: kinds take turns."""
+    kinds = ("raw-rank", "raw-rank") if what.startswith("raw") else ("rank", "link")
+    found = [traced(kinds[number % 2], number // 2, seed, keep, True) for number in range(count)]
+    print(tally(what, found), flush=True)
+
+
+def main() -> None:
+    """Print a line a kind."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", default=["rank", "link", "host", "healthy"])
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path)
+    args = parser.parse_args()
+    print(f"load of this machine: {os.getloadavg()[0]:.0f} processes on {os.cpu_count()} cores", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        keep = (args.keep or Path(folder)).resolve()
+        keep.mkdir(parents=True, exist_ok=True)
+        for what in args.what:
+            tell = healthy if what.endswith("healthy") else faults
+            tell(what, args.count, args.seed, keep)
+
+
+if __name__ == "__main__":
+    main()

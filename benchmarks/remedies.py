@@ -1,0 +1,139 @@
+"""Does what the doctor recommends save what it promises? On recorded steps held out in time, and on real MPI runs.
+
+    python benchmarks/remedies.py [held] [real] [--count 5]
+
+"held": of every recording the doctor sees the first half of the steps; what it promises, with its 90 % band, then
+runs on the virtual clock over the second half, and so does waiting for all. Recordings are the public ones that are at
+hand (`wb.traces.at_hand()`) and, by seeds, ones made of the delay laws. "real": four real workers of which one takes
+twice as long; who is to be left out is left out, in a real run of the other three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import workbench as wb
+from workbench.core.delays import Replay
+from workbench.recordings import Recording, at_hand, load
+from workbench.recordings.remedies import Remedy
+
+INJECTED = f"{Path(__file__).resolve().with_name('doctor.py')}:Injected"
+EACH = 60  # samples a worker holds
+LAWS: list[dict[str, Any]] = [
+    {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9, "factor": 4.0},
+    {"kind": "markov", "enter": 0.05, "leave": 0.3, "factor": 6.0},
+    {"kind": "shifted_exponential"},
+    {"kind": "pareto", "shape": 2.5},
+]
+
+
+def recordings(count: int) -> Iterator[Recording]:
+    """Public ones that are here, one job each; made ones, as many of every law."""
+    for file in at_hand().values():
+        found = load(file)
+        yield from (found.job(name) for name in found.names)
+    for law in LAWS:
+        for seed in range(count):
+            e = wb.Experiment(scheme="UMW", workers=10, rounds=200, delays=law, seed=seed)
+            rows = load(wb.run(e)).frame.assign(recording=f"{law['kind']} {seed}")
+            yield Recording.of_rows(rows, "made")
+
+
+def halves(job: Recording) -> tuple[Recording, Recording]:
+    """The whole steps of a job: those of its first half, and of its second."""
+    steps = job.table().dropna().index
+    early, late = steps[: len(steps) // 2], steps[len(steps) // 2 :]
+    frames = [job.frame[job.frame["step"].isin(some)] for some in (early, late)]
+    first, second = (replace(job, frame=frame.reset_index(drop=True)) for frame in frames)
+    return first, second
+
+
+def lasted(job: Recording, folder: Path, scheme: str, args: dict[str, Any], out: Any = None) -> float:
+    """Seconds of a scheme over all recorded steps, on the virtual clock; `out`: a worker that is left out."""
+    columns = list(job.table())
+    left = [worker for worker in columns if worker != out]
+    kept = replace(job, frame=job.frame[job.frame["worker"].isin(left)])
+    file = kept.write(folder / f"{len(left)}.parquet")
+    n = len(left)
+    e = wb.Experiment(
+        scheme=scheme, scheme_args=args, workers=n, rounds=job.steps, problem_args={"samples": n * EACH}
+    )
+    load_of = e.built_scheme.loads(n, n * EACH).max() / EACH * len(columns) / n
+    law = Replay(path=str(file), as_recorded=True, scale=float(load_of))
+    return float(wb.run(e.replace(delays=law), events=False, numeric=False).columns["time"][-1])
+
+
+def out_of(one: Remedy, job: Recording) -> Any:
+    """Which worker a remedy leaves out, if it does."""
+    return next((w for w in job.table() if one.what == f"leaving worker {w} out"), None)
+
+
+def held(count: int) -> None:
+    """Coverage of the bands, recording by recording."""
+    inside, off, nothing, all_of = [], [], 0, 0
+    for job in recordings(count):
+        early, late = halves(job)
+        found = wb.diagnose(early).remedies or ()
+        all_of += 1
+        nothing += not found
+        with tempfile.TemporaryDirectory() as folder:
+            for one in found:
+                now = lasted(late, Path(folder), "UMW", {})
+                then = lasted(late, Path(folder), one.scheme, one.scheme_args, out_of(one, late))
+                saved = 1 - then / now
+                inside.append(one.low <= saved <= one.high)
+                off.append(saved - one.saving)
+                print(
+                    f"{job.names[0]:24s} {one}: saved {saved:.0%}{'' if inside[-1] else '   outside'}",
+                    flush=True,
+                )
+    print(
+        f"{all_of} recordings, {nothing} with nothing to gain; of {len(inside)} promises {np.mean(inside):.0%} held"
+        f" within their 90 % bands, {np.mean(np.abs(off) <= 0.05):.0%} within 5 points; mean error {np.mean(off):+.1%}"
+    )
+
+
+def real(count: int) -> None:
+    """Leave the slow one of four out, on real ranks."""
+    inside = 0
+    for seed in range(count):
+        victim = seed % 4
+        law: dict[str, Any] = {"kind": INJECTED, "victims": [victim], "task_factor": 2.0}
+        e = wb.Experiment(
+            scheme="UMW", workers=4, rounds=30, seed=seed, problem="least_squares", delays=law,
+            problem_args={"samples": 48, "features": 20}, optimiser_args={"step": 1e-4},
+        )  # fmt: skip
+        before = wb.run(e, engine="mpi")
+        best = next(iter(wb.diagnose(before).remedies or ()), None)
+        if best is None or best.what != f"leaving worker {victim + 1} out":
+            print(f"worker {victim + 1} of 4 is slow, but the doctor says: {best}")
+            continue
+        law = {"kind": INJECTED, "task": 0.02 * 4 / 3}
+        after = wb.run(e.replace(workers=3, delays=law, seed=seed + 1000), engine="mpi")
+        saved = 1 - after.columns["time"][-1] / before.columns["time"][-1]
+        inside += best.low <= saved <= best.high
+        print(f"real: {best}: saved {saved:.0%}", flush=True)
+    print(f"real: {inside} of {count} promises held within their 90 % bands")
+
+
+def main() -> None:
+    """Print a line a promise."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", default=["held", "real"])
+    parser.add_argument("--count", type=int, default=5)
+    args = parser.parse_args()
+    for what in args.what:
+        {"held": held, "real": real}[what](args.count)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Real MPI runs with injected faults: a few of `benchmarks/doctor.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from benchmarks import doctor
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "healthy"),
+    [("rank", 1, False), ("link", 0, False), ("link", 1, False), ("host", 1, False), ("rank", 0, True)],
+)
+def test_the_fault_of_a_real_run_is_named(kind: str, number: int, healthy: bool, tmp_path: Path) -> None:
+    """Every other run is an all-reduce, in which all steps are equally long for everybody."""
+    one, trace = doctor.traced(kind, number, 0, tmp_path, healthy)
+    named = [each.who for each in wb.diagnose(trace).culprits]
+    assert named[:1] == ([one.wanted] if one.wanted else [])

@@ -1,0 +1,61 @@
+"""The site's page of recorded stragglers: a card for each recording that is at hand, and where to get the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+import workbench as wb
+from workbench.figures.page import Figure
+from workbench.recordings import Recording, at_hand, known, load
+
+MOST = 4  # jobs of one file that are shown
+HEAD = """# Recorded stragglers
+
+Who was late when, in recordings that were at hand when this site was built. `wb.traces.load(name)` loads them,
+`wb.diagnose` names who makes their steps long: see [recordings](docs/recordings.md). Nothing of others is passed on.
+A file that is put into the folder that `wb.traces.home()` names, or one that WORKBENCH_RECORDINGS names, has its card
+in the next build.
+
+| recording | files | where to get it | licence |
+| --- | --- | --- | --- |
+"""
+
+
+def cards() -> Iterator[Recording]:
+    """Public recordings that lie here, a job each; and a run that is made here, so that there is one."""
+    law = {"kind": "markov", "enter": 0.05, "leave": 0.3, "factor": 5.0}
+    made = wb.run(wb.Experiment(scheme="UMW", workers=12, rounds=150, delays=law))
+    rows = load(made).frame.assign(recording="made-here")
+    yield Recording.of_rows(rows, "made-here", title="a run on the virtual clock, made for this page")
+    for file in at_hand().values():
+        found = load(file)
+        yield from (found.job(name) for name in found.names[:MOST])
+
+
+def card(recording: Recording, static: Path) -> str:
+    """Heat map, words, what replays keep, metadata."""
+    name = " ".join(dict.fromkeys((recording.source["name"], recording.names[0])))
+    file = f"{name.replace(' ', '-')}.croissant.json"
+    (static / file).write_text(json.dumps(recording.croissant(), indent=2), encoding="utf-8")
+    drawn = recording.figure().to_plotly_json()
+    picture = Figure(drawn["data"], drawn["layout"], skip_invalid=True)
+    html = picture.to_html(full_html=False, include_plotlyjs=False)
+    kept = recording.replays().round(3).to_html(border=0)
+    words = escape(str(recording.card()))
+    links = f'<p><a href="_static/{file}">Metadata as Croissant</a></p>'
+    body = f"{html}<pre>{words}</pre><p>What replays keep:</p>{kept}{links}"
+    told = recording.source.get("title", "")
+    return f"\n## {name}\n\n{told}.\n\n```{{raw}} html\n{body}\n```\n"
+
+
+def page(static: Path) -> str:
+    """The page; metadata files are written into the folder of static files."""
+    rows = [
+        f"| {source.title} | `{source.files}` | {source.where} | {source.licence} |"
+        for source in known().values()
+        if source.files
+    ]
+    return HEAD + "\n".join(rows) + "\n" + "".join(card(each, static) for each in cards())

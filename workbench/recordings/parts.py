@@ -1,0 +1,113 @@
+"""What the steps of a recording consist of: what workers do themselves, what their answers wait for, decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.base.settings import SettingError
+from workbench.base.types import Array
+from workbench.recordings.blame import blame
+from workbench.recordings.card import whole
+from workbench.recordings.of_run import COMPUTE, LINK
+from workbench.recordings.recording import Recording
+
+OWN = {COMPUTE: "compute", LINK: "send"}  # cause -> phase of which a worker's own time consists
+AT_PORT = ("wait", "receive")
+TOLD = {"links": ("send",), "ports": AT_PORT, "decoding": ("decode",)}  # by these phases
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds of the steps in which every worker was recorded.
+
+    `phases`: cause -> (steps, workers); `port`: what an answer waits for its receiver, or is taken in, likewise;
+    `decoding`: of whoever decodes, (steps,). `hosts`: columns of each, where hosts were recorded.
+    """
+
+    names: list[str]
+    steps: list[int]
+    phases: dict[str, Array]
+    port: Array
+    decoding: Array
+    hosts: dict[str, list[int]]
+    left_out: str
+
+    @classmethod
+    def of(cls, job: Recording) -> Parts:
+        """Of one job; raises `SettingError` for one worker, no whole step, or times of 0."""
+        name, table = job.names[0], job.table()
+        if table.shape[1] < 2:
+            raise SettingError(
+                f"recording = {name!r}: has one worker only; there is nobody to compare it with"
+            )
+        first, full = whole(name, table), table.dropna()
+        if not np.all(first > 0):
+            raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
+        there = set(job.frame["phase"])
+
+        def seconds(phase: str, workers: Any = full.columns) -> pd.DataFrame:
+            found = job.table(phase) if phase in there else pd.DataFrame()
+            return found.reindex(index=full.index, columns=workers).fillna(0.0)
+
+        decoders = list(job.table("decode")) if "decode" in there else []
+        own = {COMPUTE: first} | ({LINK: seconds("send").to_numpy(float)} if "send" in there else {})
+        missing = [what for what, phases in TOLD.items() if there.isdisjoint(phases)]
+        taken = (
+            "a step is taken to end with its slowest worker, and to take twice as long with twice the samples"
+        )
+        return cls(
+            names=[f"worker {worker}" for worker in full.columns],
+            steps=full.index.tolist(),
+            phases=own,
+            port=np.asarray(sum(seconds(phase).to_numpy(float) for phase in AT_PORT)),
+            decoding=seconds("decode", decoders).to_numpy(float).sum(axis=1),
+            hosts=_hosts(job, list(full.columns)),
+            left_out=f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken,
+        )
+
+    @property
+    def own(self) -> Array:
+        """What every worker takes for itself, (steps, workers)."""
+        return np.asarray(sum(self.phases.values()))
+
+    @property
+    def even(self) -> Array:
+        """What a step would take if all were like the median, with a free port and free decoding, (steps,)."""
+        return np.asarray(np.median(self.own, axis=1))
+
+    def lasting(self) -> Array:
+        """What every step takes."""
+        return np.asarray((self.own + self.port).max(axis=1) + self.decoding)
+
+    def shares(self, over: Array) -> tuple[Array, Array, Array]:
+        """Shapley values: of workers that are over the median by `over`, of the port, and of decoding.
+
+        Workers are mended together or not at all while the port is, and share what that gives as in the airport game.
+        """
+        own, even = self.own, self.even
+        mended = np.minimum(own, even[:, None])
+        alone = own.max(axis=1) - even
+        with_port = (own + self.port).max(axis=1) - (mended + self.port).max(axis=1)
+        port = ((own + self.port).max(axis=1) - own.max(axis=1) + (mended + self.port).max(axis=1) - even) / 2
+        scale = np.divide(alone + with_port, 2 * alone, out=np.zeros_like(alone), where=alone > 0)
+        return blame(over) * scale[:, None], port, self.decoding
+
+    def why(self, who: list[int]) -> str:
+        """By what some workers are late: the cause of which they are over the median by most."""
+        over = {
+            what: np.maximum(times[:, who] - np.median(times, axis=1, keepdims=True), 0.0).mean()
+            for what, times in self.phases.items()
+        }
+        return max(over, key=lambda what: float(over[what]))
+
+
+def _hosts(job: Recording, workers: list[Any]) -> dict[str, list[int]]:
+    """Columns of every host, where all workers have one."""
+    known = job.frame.groupby("worker")["host"].first().reindex(workers).astype(str)
+    if (known == "").any():
+        return {}
+    return {str(host): np.flatnonzero(known == host).tolist() for host in known.unique()}

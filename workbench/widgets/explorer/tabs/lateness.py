@@ -1,0 +1,96 @@
+"""Who is late: a run or a recording looked at, its culprits, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Thread
+
+import ipywidgets as w
+
+from workbench.figures.gallery.culprits import culprits
+from workbench.figures.gallery.lateness import lateness
+from workbench.figures.inputs import labels
+from workbench.recordings.doctor import diagnose
+from workbench.recordings.loading import load
+from workbench.recordings.recording import Recording
+from workbench.recordings.sources import bytedance, runs
+from workbench.trace.trace import Trace
+from workbench.widgets.explorer.kept import kept_runs
+from workbench.widgets.explorer.tab import Drawing, Tab, shown
+from workbench.widgets.explorer.tabs.running import Running
+from workbench.widgets.guard import guarded, offered, row, sentence, sides
+from workbench.widgets.plots.plot import Plot
+
+
+class Lateness(Tab):
+    """Choose a run that is shown or kept, or type a file; `look` asks the doctor."""
+
+    key, title, place = "lateness", "Who is late?", 2.5
+
+    def parts(self) -> list[w.Widget]:
+        """What is looked at; who was late when, and what that costs; words."""
+        self.run = w.Dropdown(description="Run")
+        self.file = w.Text(
+            description="or a file",
+            placeholder="run folder, CSV, profiler's trace, name of a public recording",
+            continuous_update=False,
+        )
+        self.button = w.Button(description="Look", tooltip="ask the doctor")
+        self.button.on_click(lambda _: self.start())
+        self.map, self.costs, self.words = Plot(), Plot(), w.HTML()
+        for plot in (self.map, self.costs):
+            plot.layout.display = "none"
+        return [row(self.run, self.file, self.button), self.words, sides(self.map, self.costs)]
+
+    @guarded
+    def opened(self) -> None:
+        """Offer the runs that there are now."""
+        traces = self.desk.tab(Running).traces
+        self.traces = dict(zip(labels(traces), traces, strict=True))
+        self.kept = {f"kept: {run.name}": run.folder for run in kept_runs(self.desk.folder)}
+        offered(self.run, [*self.traces, *self.kept])
+
+    def over(self) -> None:
+        """There is more to look at."""
+        self.opened()
+
+    def start(self) -> None:
+        """Look in a thread: a doctor takes some seconds."""
+        self.button.disabled = True
+        self.words.value = sentence("looking …")
+        Thread(target=self.look, name="workbench-look", daemon=True).start()
+
+    @guarded
+    def look(self) -> None:
+        """Show card, culprits and remedies of what is chosen; a file goes first."""
+        self.tell("")
+        try:
+            what = self._chosen()
+            recording = what if isinstance(what, Recording) else load(what)
+            found = diagnose(what)
+            lines = [*str(recording.card()).splitlines(), *str(found).splitlines()]
+        except Exception:
+            self.words.value = ""
+            raise
+        finally:
+            self.button.disabled = False
+        self.words.value = "".join(sentence(line) for line in lines)
+        self.map.show(lambda theme: lateness(recording, theme))
+        self.costs.show(lambda theme: culprits(found, theme))
+        for plot in (self.map, self.costs):
+            plot.layout.display = ""
+
+    def _chosen(self) -> Recording | Trace | Path:
+        """What the doctor gets: a run and a pipelined job as they are, anything else as a recording of one job."""
+        if text := self.file.value.strip():
+            path = Path(text).expanduser()
+            own = any(source.SOURCE.tells(path) for source in (bytedance, runs))
+            return path if own else load(path).job()
+        if self.run.value is None:
+            raise ValueError("run: there is none yet; run something, or type a file")
+        return self.traces.get(self.run.value) or self.kept[self.run.value]
+
+    def figures(self) -> Mapping[str, Drawing]:
+        """The two that are shown."""
+        return shown({"who was late when": self.map, "who makes the steps long": self.costs})
