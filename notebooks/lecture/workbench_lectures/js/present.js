@@ -17,9 +17,9 @@ function follow() {
 
 /** To the next heading, figure with its sliders, or exercises: down (1) or up (-1). */
 function step(way) {
-  const tops = [...document.querySelectorAll(STOPS)].filter((e) => e.offsetParent).map((e) => e.getBoundingClientRect().top);
-  const found = way > 0 ? tops.find((top) => top > 16) : tops.findLast((top) => top < -4);
-  scrollBy({ top: (found ?? (way > 0 ? 0 : -scrollY)) - (found === undefined ? 0 : 8) });
+  const stops = [...document.querySelectorAll(STOPS)].filter((e) => e.offsetParent), top = (e) => e.getBoundingClientRect().top;
+  const found = way > 0 ? stops.find((e) => top(e) > 16) : (stops.findLast((e) => top(e) < -4) ?? stops[0]);
+  found?.scrollIntoView({ block: "start" }); // Voila and a page of ours scroll different elements
 }
 
 /** What this tab remembers; a browser that keeps nothing forgets. */
