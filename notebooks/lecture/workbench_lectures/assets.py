@@ -15,7 +15,9 @@ def script(*names: str) -> str:
     >>> "export default" in script("question")
     True
     """
-    return "\n".join([assets.script(), *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in names)])
+    return "\n".join(
+        [assets.script(), *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in names)]
+    )
 
 
 def style() -> str:

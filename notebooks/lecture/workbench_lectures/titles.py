@@ -25,6 +25,8 @@ def told(notebook: Path) -> Told:
     prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     title = re.search(r"^# (.+)$", prose, re.M)
     code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
-    shown = sum(minutes * len(re.findall(f"^{re.escape(call)}", code, re.M)) for call, minutes in EACH.items())
+    shown = sum(
+        minutes * len(re.findall(f"^{re.escape(call)}", code, re.M)) for call, minutes in EACH.items()
+    )
     words = len(re.sub(r"<[^>]+>", "", prose).split())
     return Told(title[1] if title else notebook.stem, round(words / PACE + shown))

@@ -53,7 +53,10 @@ def engine(script: Script[Any]) -> Engine:
         else:
             figures[name] = translated(name, part.draw)
     exercises = translated("exercises", script.exercises)
-    known_data = {**data(translator.used), "templates": {t: templates[f"workbench_{t}"].to_plotly_json() for t in ("light", "dark")}}
+    known_data = {
+        **data(translator.used),
+        "templates": {t: templates[f"workbench_{t}"].to_plotly_json() for t in ("light", "dark")},
+    }
     parts = ", ".join(f"{json.dumps(name)}: {made}" for name, made in figures.items())
     code = "\n".join(
         [

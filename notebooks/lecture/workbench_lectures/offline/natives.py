@@ -45,7 +45,9 @@ def natives() -> frozenset[str]:
     short = {"T": "workbench.theory.", "F": "workbench.figures.style."}
     found = set(re.findall(r'^N\["([\w.]+)"\]', text, re.M))
     found |= {short[a] + b for a, b in re.findall(r"^N\[`\$\{(\w)\}([\w.]+)`\]", text, re.M)}
-    return frozenset(found | {f"{short['T']}_checks.{name}" for name in ("whole", "real", "positive", "probability")})
+    return frozenset(
+        found | {f"{short['T']}_checks.{name}" for name in ("whole", "real", "positive", "probability")}
+    )
 
 
 @cache
@@ -55,7 +57,9 @@ def known() -> frozenset[str]:
     for name, module in {"py": "builtins", "np": "numpy", "math": "math"}.items():
         inside = text[text.index(f"const {name} = {{") :]
         inside = inside[: inside.index("\n};")]
-        found |= {f"{module}.{each}" for each in re.findall(r"(\w+): (?:native|spread|elementwise)\(", inside)}
+        found |= {
+            f"{module}.{each}" for each in re.findall(r"(\w+): (?:native|spread|elementwise)\(", inside)
+        }
     found |= {f"builtins.{each}" for each in ("min", "max", "bool", "set")}
     return frozenset(found | {f"plotly.graph_objects.{each}" for each in ("Scatter", "Bar", "Heatmap")})
 
@@ -92,7 +96,11 @@ def uniforms() -> dict[str, Any]:
 
 def residuals() -> dict[str, Any]:
     """Mean decoding errors of the cyclic code, by workers, load and answers."""
-    return {"residuals": {n: {s: mean_errors(n, s, "ones").tolist() for s in range(1, n // 2 + 1)} for n in range(4, 15)}}
+    return {
+        "residuals": {
+            n: {s: mean_errors(n, s, "ones").tolist() for s in range(1, n // 2 + 1)} for n in range(4, 15)
+        }
+    }
 
 
 def codes() -> dict[str, Any]:

@@ -25,14 +25,20 @@ from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.tables import packed, places, race, table
 from workbench_lectures.titles import Told, told
 
-WIDGETS = {"FORM": assets.script("form"), "PLOT": assets.script("plot", "plot_main"), "LIVE": assets.script("live")}
+WIDGETS = {
+    "FORM": assets.script("form"),
+    "PLOT": assets.script("plot", "plot_main"),
+    "LIVE": assets.script("live"),
+}
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' 'self' file: blob:; style-src 'unsafe-inline'; img-src data: blob:"
 HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width"><meta http-equiv="Content-Security-Policy" content="{policy}">
 <link rel="icon" href="data:;base64,="><style>{style}</style></head>"""
 
 
-def write(folder: Path, notebooks: Path, scripts: Mapping[str, Script[Any]], say: Any = lambda _: None) -> list[Path]:
+def write(
+    folder: Path, notebooks: Path, scripts: Mapping[str, Script[Any]], say: Any = lambda _: None
+) -> list[Path]:
     """Write the site of some lectures, whose notebooks are in `notebooks`; `say` hears of every page. Returns the pages."""
     folder.mkdir(parents=True, exist_ok=True)
     library = json.dumps(_base64(assets.library()))
@@ -84,7 +90,11 @@ def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
         "fields": fields,
         "first": script.knobs().fit().model_dump(mode="json"),
         "parts": parts,
-        "places": {n: list(p) for n, p in places(script, sorted(gridded)).items() if n in script.places or not _whole(fields, n)},
+        "places": {
+            n: list(p)
+            for n, p in places(script, sorted(gridded)).items()
+            if n in script.places or not _whole(fields, n)
+        },
         "race": race(script),
     }
     widgets = [_module(name, text) for name, text in WIDGETS.items()]

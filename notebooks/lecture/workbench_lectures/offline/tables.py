@@ -72,11 +72,16 @@ def table(script: Script[Any], part: Part[Any]) -> dict[str, Any]:
         if row in figures:
             continue
         figure = part.draw(knobs, "light")
-        now = {"data": [_plain(trace.to_plotly_json()) for trace in figure.data], "layout": _plain(figure.layout.to_plotly_json())}
+        now = {
+            "data": [_plain(trace.to_plotly_json()) for trace in figure.data],
+            "layout": _plain(figure.layout.to_plotly_json()),
+        }
         now["layout"].pop("template")
         base = base or now
         changes = dict(_changes(base, now, ""))
-        texts = {path: json.dumps(new, separators=(",", ":")) for path, new in changes.items() if new is not GONE}
+        texts = {
+            path: json.dumps(new, separators=(",", ":")) for path, new in changes.items() if new is not GONE
+        }
         for text in texts.values():
             values.setdefault(text, len(values))
         figures[row] = {path: values[texts[path]] if path in texts else -1 for path in changes}
@@ -90,7 +95,12 @@ def _changes(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in {**old, **new}:
             yield from _changes(old.get(name, GONE), new.get(name, GONE), f"{path}/{name}".removeprefix("/"))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and any(isinstance(x, dict) for x in old):
+    elif (
+        isinstance(old, list)
+        and isinstance(new, list)
+        and len(old) == len(new)
+        and any(isinstance(x, dict) for x in old)
+    ):
         for i, (one, other) in enumerate(zip(old, new, strict=True)):
             yield from _changes(one, other, f"{path}/{i}")
     elif old is GONE or new is GONE or old != new:

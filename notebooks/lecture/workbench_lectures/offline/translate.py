@@ -134,7 +134,10 @@ class Translator:
         if isinstance(node, ast.ClassDef):
             self.lines += scope.class_(made, node)
         elif isinstance(node, ast.FunctionDef):
-            kept = any("lru_cache" in ast.unparse(each) or "cache" == ast.unparse(each) for each in node.decorator_list)
+            kept = any(
+                "lru_cache" in ast.unparse(each) or "cache" == ast.unparse(each)
+                for each in node.decorator_list
+            )
             function = scope.function(node)
             self.lines.append(f"const {made} = {f'py.memo({function})' if kept else function};")
         elif isinstance(node, ast.expr):
@@ -149,7 +152,9 @@ def _safe(name: str) -> str:
 class _Scope:
     """A module's names, and those of the functions around a piece of it."""
 
-    def __init__(self, translator: Translator, module: ModuleType, local: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, translator: Translator, module: ModuleType, local: frozenset[str] = frozenset()
+    ) -> None:
         self.translator, self.module, self.local = translator, module, local
 
     def within(self, names: Iterable[str]) -> _Scope:
@@ -157,7 +162,9 @@ class _Scope:
 
     def refuse(self, node: ast.AST) -> Untranslatable:
         line = getattr(node, "lineno", 0)
-        return Untranslatable(f"{self.module.__name__}, line {line}: {type(node).__name__} has no counterpart")
+        return Untranslatable(
+            f"{self.module.__name__}, line {line}: {type(node).__name__} has no counterpart"
+        )
 
     # ------------------------------------------------------------ definitions
 
@@ -249,7 +256,9 @@ class _Scope:
         return self._put(node.target, self.expr(node.value)) if node.value else ""
 
     def _augassign(self, node: ast.AugAssign) -> str:
-        return self._put(node.target, f"py.{OPERATORS[type(node.op)]}({self.expr(node.target)}, {self.expr(node.value)})")
+        return self._put(
+            node.target, f"py.{OPERATORS[type(node.op)]}({self.expr(node.target)}, {self.expr(node.value)})"
+        )
 
     def _put(self, target: ast.expr, value: str) -> str:
         if isinstance(target, ast.Subscript):
@@ -308,7 +317,11 @@ class _Scope:
         if module.__name__.split(".")[0] in OURS:
             return self.translator.of(module, node.attr)
         if not callable(found := getattr(module, node.attr)):
-            return literal(found) if not isinstance(found, ModuleType) else self.translator._outside(f"{module.__name__}.{node.attr}")
+            return (
+                literal(found)
+                if not isinstance(found, ModuleType)
+                else self.translator._outside(f"{module.__name__}.{node.attr}")
+            )
         return self.translator._outside(f"{module.__name__}.{node.attr}")
 
     def _module(self, node: ast.expr) -> ModuleType | None:
@@ -325,10 +338,15 @@ class _Scope:
             return self.x_call(ast.Call(node.func.value, node.args, node.keywords))
         words = ""
         if node.keywords:
-            pairs = (f"{json.dumps(_safe(k.arg))}: {self.expr(k.value)}" if k.arg else f"...{self.expr(k.value)}" for k in node.keywords)
+            pairs = (
+                f"{json.dumps(_safe(k.arg))}: {self.expr(k.value)}" if k.arg else f"...{self.expr(k.value)}"
+                for k in node.keywords
+            )
             words = f", {{{', '.join(pairs)}}}"
         if isinstance(node.func, ast.Attribute) and self._module(node.func.value) is None:
-            return f"py.method({self.expr(node.func.value)}, {json.dumps(node.func.attr)}, [{arguments}]{words})"
+            return (
+                f"py.method({self.expr(node.func.value)}, {json.dumps(node.func.attr)}, [{arguments}]{words})"
+            )
         return f"py.call({self.expr(node.func)}, [{arguments}]{words})"
 
     def x_starred(self, node: ast.Starred) -> str:
