@@ -46,7 +46,7 @@ def engine(script: Script[Any]) -> Engine:
             return "null"
 
     knobs = translated("sliders", script.knobs)
-    figures = {name: "null" for name in script.parts}
+    figures = dict.fromkeys(script.parts, "null")
     for name, part in script.parts.items():
         if set(part.names) & set(script.places):
             missing[name] = "made beforehand, as the lecture says"

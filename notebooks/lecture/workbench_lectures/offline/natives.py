@@ -8,8 +8,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from workbench.core.delays import Keyed
 from workbench.experiment import Experiment
 from workbench.figures.page import PALETTES

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,10 @@ WIDGETS = {
     "PLOT": assets.script("plot", "plot_main"),
     "LIVE": assets.script("live"),
 }
-POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' 'self' file: blob:; style-src 'unsafe-inline'; img-src data: blob:"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' 'self' file: blob:;"
+    " style-src 'unsafe-inline'; img-src data: blob:"
+)
 HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width"><meta http-equiv="Content-Security-Policy" content="{policy}">
 <link rel="icon" href="data:;base64,="><style>{style}</style></head>"""
@@ -39,9 +42,9 @@ HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{tit
 def write(
     folder: Path, notebooks: Path, scripts: Mapping[str, Script[Any]], say: Any = lambda _: None
 ) -> list[Path]:
-    """Write the site of some lectures, whose notebooks are in `notebooks`; `say` hears of every page. Returns the pages."""
+    """Write the site of lectures whose notebooks are in a folder; `say` hears of every page. Returns the pages."""
     folder.mkdir(parents=True, exist_ok=True)
-    library = json.dumps(_base64(assets.library()))
+    library = json.dumps(b64encode(assets.library()).decode())
     _put(folder / "plotly.js", f"globalThis.WORKBENCH_PLOTLY = {library};")
     all_told = {name: told(notebooks / f"{name}.ipynb") for name in scripts}
     written = [folder / "index.html"]
@@ -59,12 +62,6 @@ def _put(path: Path, text: str) -> None:
         out.write(text.encode())
 
 
-def _base64(data: bytes) -> str:
-    import base64
-
-    return base64.b64encode(data).decode()
-
-
 def index(found: Mapping[str, Told]) -> str:
     """The list of lectures."""
     lines = (
@@ -72,8 +69,12 @@ def index(found: Mapping[str, Told]) -> str:
         for name, each in found.items()
     )
     head = HEAD.format(title="Lectures", policy=POLICY, style=style())
-    body = f'<body data-voila="page" data-jp-theme-light="true"><main class="wb-index"><h1>Lectures</h1><ol>{"".join(lines)}</ol></main>'
-    return f"{head}{body}<script>{_module('MEMORY', ours('present', 'memory'))}\nMEMORY.follow();</script></body></html>"
+    body = (
+        '<body data-voila="page" data-jp-theme-light="true">'
+        f'<main class="wb-index"><h1>Lectures</h1><ol>{"".join(lines)}</ol></main>'
+    )
+    script = f"{_module('MEMORY', ours('present', 'memory'))}\nMEMORY.follow();"
+    return f"{head}{body}<script>{script}</script></body></html>"
 
 
 def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
@@ -86,32 +87,29 @@ def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
         parts[name] = {"names": list(part.names), "table": beforehand}
     gridded = {each for name, part in script.parts.items() if name in made.missing for each in part.names}
     fields = [asdict(line) for line in script.knobs.lines()]
+    reals = {field["name"] for field in fields if field["kind"] == "number"}
     about = {
         "fields": fields,
         "first": script.knobs().fit().model_dump(mode="json"),
         "parts": parts,
         "places": {
-            n: list(p)
-            for n, p in places(script, sorted(gridded)).items()
-            if n in script.places or not _whole(fields, n)
+            name: list(found)
+            for name, found in places(script, sorted(gridded)).items()
+            if name in script.places or name in reals
         },
         "race": race(script),
     }
     widgets = [_module(name, text) for name, text in WIDGETS.items()]
     widgets += [_module("QUESTION", ours("question")), _module("MEMORY", ours("present", "memory"))]
-    scripts = [
-        assets.script(), f"const HERE = {json.dumps(about, ensure_ascii=False, separators=(',', ':'))};", *widgets, made.code, source("desk"),
-    ]  # fmt: skip
+    here = json.dumps(about, ensure_ascii=False, separators=(",", ":"))
+    scripts = [assets.script(), f"const HERE = {here};", *widgets, made.code, source("desk")]
     text = "\n".join(scripts).replace("</script", "<\\/script")
     return (
         HEAD.format(title=escape(title), policy=POLICY, style=style())
-        + f'<body class="jp-Notebook" data-voila="page" data-jp-theme-light="true"><div id="rendered_cells"><div>{body}</div></div>'
+        + '<body class="jp-Notebook" data-voila="page" data-jp-theme-light="true">'
+        + f'<div id="rendered_cells"><div>{body}</div></div>'
         + f'<script src="plotly.js"></script><script>"use strict";{{\n{text}\n}}</script></body></html>'
     )
-
-
-def _whole(fields: list[dict[str, Any]], name: str) -> bool:
-    return next(field["kind"] in ("whole", "choice") for field in fields if field["name"] == name)
 
 
 def _module(name: str, text: str) -> str:

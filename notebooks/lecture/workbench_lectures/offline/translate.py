@@ -30,11 +30,21 @@ OPERATORS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 MODULES = {"builtins": "py", "numpy": "np", "math": "math", "plotly.graph_objects": "go"}
 OURS = ("workbench", "workbench_lectures")
-RESERVED = frozenset(
-    "arguments await case catch class const debugger default delete do enum eval export extends false function "
-    "instanceof let new null package private protected public static super switch this throw true try typeof var "
-    "void yield".split()
-)
+RESERVED = {
+    "case",
+    "catch",
+    "class",
+    "const",
+    "default",
+    "delete",
+    "do",
+    "enum",
+    "export",
+    "extends",
+    "false",
+    "function",
+}
+RESERVED |= {"let", "new", "null", "super", "switch", "this", "throw", "true", "typeof", "var", "void"}
 
 
 class Untranslatable(Exception):
@@ -135,7 +145,7 @@ class Translator:
             self.lines += scope.class_(made, node)
         elif isinstance(node, ast.FunctionDef):
             kept = any(
-                "lru_cache" in ast.unparse(each) or "cache" == ast.unparse(each)
+                "lru_cache" in ast.unparse(each) or ast.unparse(each) == "cache"
                 for each in node.decorator_list
             )
             function = scope.function(node)
