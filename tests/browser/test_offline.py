@@ -19,7 +19,8 @@ from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Script
 from workbench_lectures.offline.engine import engine
-from workbench_lectures.offline.pages import write
+from workbench_lectures.offline.pages import index, write
+from workbench_lectures.titles import told
 
 from tests.browser.conftest import NOTEBOOKS
 from tests.browser.lab import Noise, browser
@@ -28,9 +29,7 @@ from tests.lectures.drawn import SCRIPTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-SETTINGS = int(
-    os.environ.get("WORKBENCH_SETTINGS", "12")
-)  # drawn for each lecture; docs/decisions/0028 had 10,000 in all
+SETTINGS = int(os.environ.get("WORKBENCH_SETTINGS", "8"))  # for each lecture; more: docs/decisions/0028
 HEAVY = {"6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)}}  # every place there is a run
 ASK = """(jobs) => jobs.map((values) => {
   const knobs = LECTURE.knobs.of(values), ask = (f) => plain(py.call(f, [knobs]));
@@ -44,12 +43,9 @@ ASK = """(jobs) => jobs.map((values) => {
 })"""
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    lectures = {name: replace(s, places=HEAVY.get(name, s.places)) for name, s in SCRIPTS.items()}
-    write(folder, NOTEBOOKS / "lecture", lectures)
-    return folder
+def put(folder: Path, name: str) -> None:
+    script = SCRIPTS[name]
+    write(folder, NOTEBOOKS / "lecture", {name: replace(script, places=HEAVY.get(name, script.places))})
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +60,10 @@ def shared() -> Iterator[tuple[Page, Noise, list[str]]]:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_lecture_works_from_a_folder(
-    name: str, site: Path, shared: tuple[Page, Noise, list[str]], screens: Path
+    name: str, tmp_path: Path, shared: tuple[Page, Noise, list[str]], screens: Path
 ) -> None:
     page, noise, asked = shared
+    put(site := tmp_path, name)
     dark = list(SCRIPTS).index(name) % 2 == 1
     page.emulate_media(color_scheme="dark" if dark else "light")
     began = time.monotonic()
@@ -88,22 +85,21 @@ def test_a_lecture_works_from_a_folder(
     student.answer_all()
     page.reload()
     expect(page.locator(".wb-score")).to_have_text("3 of 3 right")
-    assert (
-        page.get_by_label(
-            next(f.label for f in student.knobs.lines() if f.name == slider), exact=True
-        ).first.input_value()
-        == f"{value:g}"
-    )
+    label = next(line.label for line in student.knobs.lines() if line.name == slider)
+    assert page.get_by_label(label, exact=True).first.input_value() == f"{value:g}"
     page.screenshot(path=screens / f"offline-{name}.png", full_page=True)
     assert noise.errors == []
     assert {url.split(":")[0] for url in asked} <= {"file", "blob", "data"}
 
 
-def test_the_list_links_to_all_and_keys_lead_through_a_lecture(
-    site: Path, shared: tuple[Page, Noise, list[str]]
+def test_the_list_and_the_keys_lead_through_the_lectures(
+    tmp_path: Path, shared: tuple[Page, Noise, list[str]]
 ) -> None:
-    page = shared[0]
-    page.goto((site / "index.html").as_uri())
+    page, first = shared[0], next(iter(SCRIPTS))
+    put(tmp_path, first)
+    listed = index({name: told(NOTEBOOKS / "lecture" / f"{name}.ipynb") for name in SCRIPTS})
+    (tmp_path / "index.html").write_text(listed)
+    page.goto((tmp_path / "index.html").as_uri())
     assert page.locator(".wb-index a").count() == len(SCRIPTS)
     expect(page.locator(".wb-index li").first).to_contain_text("Lecture 1: stragglers and the tail")
     expect(page.locator(".wb-index li").first).to_contain_text("min")
@@ -148,12 +144,7 @@ def test_the_browser_draws_and_answers_what_python_does(
     found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in settings])
     for knobs, there in zip(settings, found, strict=True):
         figures = {p: part.draw(knobs, "light") for p, part in script.parts.items() if p not in made.missing}
-        here = {
-            p: {"data": [t.to_plotly_json() for t in f.data], "layout": f.layout.to_plotly_json()}
-            for p, f in figures.items()
-        }
-        for figure in here.values():
-            figure["layout"].pop("template")
+        here = {p: plainly(figure) for p, figure in figures.items()}
         assert different(here, there["figures"]) == [], knobs
         assert different([said(exercise, knobs) for exercise in script.exercises], there["said"]) == [], knobs
 
@@ -173,10 +164,14 @@ def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
     return script.knobs(**found).fit()
 
 
+def plainly(figure: Any) -> dict[str, Any]:
+    layout = {name: value for name, value in figure.layout.to_plotly_json().items() if name != "template"}
+    return {"data": [trace.to_plotly_json() for trace in figure.data], "layout": layout}
+
+
 def said(exercise: Exercise[Any], knobs: Knobs) -> list[Any]:
-    return [
-        exercise.text(knobs), exercise.answer(knobs), exercise.hint(knobs), exercise.why(knobs), [wrong(knobs) for wrong, _ in exercise.slips]
-    ]  # fmt: skip
+    wrong = [slip(knobs) for slip, _ in exercise.slips]
+    return [exercise.text(knobs), exercise.answer(knobs), exercise.hint(knobs), exercise.why(knobs), wrong]
 
 
 def different(here: Any, there: Any, path: str = "") -> list[str]:

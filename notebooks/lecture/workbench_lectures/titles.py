@@ -21,7 +21,7 @@ class Told(NamedTuple):
 
 def told(notebook: Path) -> Told:
     """Title and minutes of a lecture's notebook: its words aloud, its figures, its run, its exercises."""
-    cells = nbformat.read(notebook, as_version=4).cells
+    cells = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4).cells  # type: ignore[no-untyped-call]
     prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     title = re.search(r"^# (.+)$", prose, re.M)
     code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
