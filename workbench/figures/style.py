@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -104,6 +104,18 @@ def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) ->
         "y": 1 - 22 / height,  # the same distance from the top whatever the height
     }
     return Figure(layout={"template": f"workbench_{theme}", "title": heading, "height": height})
+
+
+def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any) -> go.Figure:
+    """A figure in house style with traces and layout as plotly.js takes them; None is left out.
+
+    Plotly does not look through them, which takes it longer than everything else: for figures that follow a slider.
+
+    >>> assembled(new_figure("light", "one"), [{"type": "bar", "x": [1], "text": None}]).data[0].x
+    (1,)
+    """
+    plain = [{name: value for name, value in trace.items() if value is not None} for trace in traces]
+    return Figure(data=plain, layout={**figure.layout.to_plotly_json(), **layout}, _validate=False)
 
 
 def fade(color: str, opacity: float) -> str:

@@ -255,4 +255,9 @@ lecture: Script[AskingLess] = Script(
     entries,
     ALL,
     EXERCISES,
+    places={
+        "workers": (6, 12),  # every place is a run
+        "c": (0.1, 1, 5, 20, 100),
+        "max_age": (1, 5, 10, 30),
+    },
 )

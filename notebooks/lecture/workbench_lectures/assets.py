@@ -9,13 +9,15 @@ from workbench.widgets import assets
 FOLDER = Path(__file__).parent / "js"
 
 
-def script(name: str) -> str:
-    """A widget's module.
+def script(*names: str) -> str:
+    """A widget's module, joined of files of ours.
 
     >>> "export default" in script("question")
     True
     """
-    return assets.script() + "\n" + (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+    return "\n".join(
+        [assets.script(), *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in names)]
+    )
 
 
 def style() -> str:

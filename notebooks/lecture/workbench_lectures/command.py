@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
 from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError
 from workbench.launch.processes import tied
+from workbench_lectures import scripts
+from workbench_lectures.assets import style
+from workbench_lectures.offline.pages import write
+from workbench_lectures.titles import told
+
+TEMPLATES = Path(__file__).parent / "voila"
 
 
 @click.command()
@@ -24,8 +36,15 @@ from workbench.launch.processes import tied
 @click.option(
     "--token/--no-token", default=True, help="Ask for a token, which is in the address printed (default)."
 )
-@click.option("--dark", is_flag=True, help="Light letters on a dark ground.")
-def lectures(port: int, browser: bool, token: bool, dark: bool) -> None:
+@click.option("--dark", is_flag=True, help="Light letters on a dark ground, whatever the system has.")
+@click.option(
+    "--static",
+    "static",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Serve nothing: write pages to this folder that need no server, and end.",
+)
+def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | None) -> None:
     """Serve the lectures to browsers on this machine: figures, runs and exercises, no code.
 
     Without a token, whoever else is logged in on this machine can open them too.
@@ -35,8 +54,13 @@ def lectures(port: int, browser: bool, token: bool, dark: bool) -> None:
         raise SettingError(
             f"{folder}: no such folder; install the whole wheel, or run this from a clone of the repository"
         )
-    chosen = port or _free_port()
-    raise SystemExit(subprocess.call(tied("TERM", *command(folder, chosen, browser, token, dark))))
+    if static is not None:
+        write(static, folder, scripts(), click.echo)
+        click.echo(f"open {static / 'index.html'}")
+        return
+    with templates(folder) as shared:
+        words = tied("TERM", *command(folder, port or _free_port(), browser, token, dark))
+        raise SystemExit(subprocess.call(words, env={**os.environ, "JUPYTER_PATH": shared}))
 
 
 def _free_port() -> int:
@@ -45,15 +69,29 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
+@contextmanager
+def templates(folder: Path) -> Iterator[str]:
+    """What JUPYTER_PATH has to be so that Voila's pages are ours: their list has titles, and none asks the internet."""
+    with TemporaryDirectory() as shared:
+        ours = Path(shared) / "voila" / "templates" / "lectures"
+        shutil.copytree(TEMPLATES, ours)
+        (ours / "conf.json").write_text(json.dumps({"base_template": "lab"}))
+        names = {path.name: list(told(path)) for path in folder.glob("*.ipynb")}
+        sets = {"titles": names, "style": style()}
+        text = "".join(f"{{% set {name} = {json.dumps(value)} %}}" for name, value in sets.items())
+        (ours / "titles.html").write_text(text, encoding="utf-8")
+        yield os.pathsep.join(filter(None, [shared, os.environ.get("JUPYTER_PATH")]))
+
+
 def command(folder: Path, port: int, browser: bool, token: bool, dark: bool) -> list[str]:
-    """What starts Voila for a folder of notebooks.
+    """What starts Voila for a folder of notebooks, with `templates` on its JUPYTER_PATH.
 
     Every page has a kernel of its own, which ends with the page; one whose browser went away without a word ends
     after five minutes.
     """
     return [
         sys.executable, "-m", "voila", str(folder), "--Voila.ip=127.0.0.1", f"--port={port}",
-        f"--theme={'dark' if dark else 'light'}",
+        f"--theme={'dark' if dark else 'light'}", "--template=lectures",
         "--VoilaConfiguration.classic_tree=True",  # a list of links; the other one needs kernels
         "--VoilaConfiguration.file_denylist=.*",  # pages, and no files beside them
         "--VoilaConfiguration.extension_denylist=ipyparallel-labextension",  # it needs JupyterLab

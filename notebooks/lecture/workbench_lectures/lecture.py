@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic
 
 import ipywidgets as w
@@ -26,7 +26,11 @@ class Part(Generic[K]):
 
 @dataclass(frozen=True)
 class Script(Generic[K]):
-    """What a lecture is made of; `entries`: the experiments that are run, `race_names`: the knobs shown with them."""
+    """What a lecture is made of; `entries`: the experiments that are run, `race_names`: the knobs shown with them.
+
+    `places`: where some sliders may stand on a page without a server, whose figures are then made beforehand, as a
+    browser cannot make them; see `workbench_lectures.offline`.
+    """
 
     notebook: str  # its name, which begins with the lecture's number
     knobs: type[K]
@@ -35,6 +39,7 @@ class Script(Generic[K]):
     race_names: Sequence[str]
     exercises: Sequence[Exercise[K]]
     axes: tuple[str, str] = ("time", "loss")  # of the run: across, up
+    places: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __call__(self, **values: Any) -> Lecture[K]:
         """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used."""

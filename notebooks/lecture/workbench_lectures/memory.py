@@ -19,9 +19,9 @@ from workbench_lectures.assets import script
 
 
 class Memory(anywidget.AnyWidget):
-    """Shows nothing. `kept` goes to the page, `recalled` is what a page before this one kept."""
+    """Shows what helps to project the page. `kept` goes to the page, `recalled` is what it kept, or a link carried."""
 
-    _esm = t.Unicode(script("memory")).tag(sync=True)
+    _esm = t.Unicode(script("present", "memory")).tag(sync=True)
     kept = t.Unicode().tag(sync=True)  # JSON; empty: nothing has been done yet
     recalled = t.Unicode().tag(sync=True)
 

@@ -17,6 +17,7 @@ from workbench.figures.style import (
     VERMILLION,
     Theme,
     Unit,
+    assembled,
     fade,
     new_figure,
     palette,
@@ -50,12 +51,12 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     height = int(190 + ranks * np.clip(900 / ranks, 5, 30))
     figure = new_figure(theme, title, _subtitle(r, unit), height)
     layers = [(name, _shown(bars), look) for name, bars, look in _layers(r, theme)]
-    figure.add_traces([_bar(name, bars, look, unit, ranks) for name, bars, look in layers if len(bars.rank)])
-    marks = (_crosses(r, unit), _deaths(r, theme), _commits(r, unit, theme))
-    figure.add_traces([mark for mark in marks if len(mark.y)])
-    return figure.update_layout(
-        **_axes(r, unit), shapes=_uprights(r, unit, theme), barmode="overlay", legend_traceorder="normal"
-    )
+    bars = [_bar(name, bars, look, unit, ranks) for name, bars, look in layers if len(bars.rank)]
+    marks = [
+        mark for mark in (_crosses(r, unit), _deaths(r, theme), _commits(r, unit, theme)) if len(mark["y"])
+    ]
+    look = {"barmode": "overlay", "legend": {"traceorder": "normal"}}
+    return assembled(figure, [*bars, *marks], **_axes(r, unit), shapes=_uprights(r, unit, theme), **look)
 
 
 def _shown(bars: Bars) -> Bars:
@@ -98,69 +99,75 @@ def _hollow(color: str) -> dict[str, Any]:
     return {"color": CLEAR, "line": {"width": 1.5, "color": color}}
 
 
-def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) -> go.Bar:
+def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) -> dict[str, Any]:
     marker = {key: look[key] for key in ("color", "line")}
     hollow = marker["color"] == CLEAR
     if hollow and ranks > _FEW:
         marker["line"] = {**marker["line"], "width": 1}
     words = look.get("words") if ranks <= _FEW else None
-    return go.Bar(
-        name=name,
-        orientation="h",
-        y=bars.rank,
-        base=bars.start * unit.scale,
-        x=(bars.end - bars.start) * unit.scale,
-        width=look.get("width", 0.72),
-        offset=look.get("offset"),
-        marker=marker,
-        text=words,
-        textposition="inside",
-        insidetextanchor="end",
-        textfont={"size": 14, "color": look.get("ink")},
-        customdata=bars.text,
-        hovertemplate="<b>rank %{y}</b>: " + name + "<br>%{customdata}<extra></extra>",
-    )
+    return {
+        "type": "bar",
+        "name": name,
+        "orientation": "h",
+        "y": bars.rank,
+        "base": bars.start * unit.scale,
+        "x": (bars.end - bars.start) * unit.scale,
+        "width": look.get("width", 0.72),
+        "offset": look.get("offset"),
+        "marker": marker,
+        "text": words,
+        "textposition": "inside",
+        "insidetextanchor": "end",
+        "textfont": {"size": 14, **({"color": look["ink"]} if "ink" in look else {})},
+        "customdata": bars.text,
+        "hovertemplate": "<b>rank %{y}</b>: " + name + "<br>%{customdata}<extra></extra>",
+    }
 
 
-def _crosses(r: Round, unit: Unit) -> go.Scatter:
+def _crosses(r: Round, unit: Unit) -> dict[str, Any]:
     late, lowered = _shown(r.dropped), 0.2 if r.overlapping else 0.0
-    return go.Scatter(
-        x=late.end * unit.scale,
-        y=late.rank + lowered,
-        mode="markers",
-        name="dropped",
-        showlegend=False,
-        marker={"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}},
-        customdata=[f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)],
-        hovertemplate="%{customdata}<br>answer too late<extra></extra>",
-    )
+    return {
+        "type": "scatter",
+        "x": late.end * unit.scale,
+        "y": late.rank + lowered,
+        "mode": "markers",
+        "name": "dropped",
+        "showlegend": False,
+        "marker": {"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}},
+        "customdata": [
+            f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)
+        ],
+        "hovertemplate": "%{customdata}<br>answer too late<extra></extra>",
+    }
 
 
-def _deaths(r: Round, theme: str) -> go.Scatter:
+def _deaths(r: Round, theme: str) -> dict[str, Any]:
     ranks = sorted(rank for rank in r.dead if rank < MOST_RANKS)
     line = {"width": 3, "color": palette(theme).text}
-    return go.Scatter(
-        x=[0.0] * len(ranks),
-        y=ranks,
-        mode="markers",
-        name="dead",
-        marker={"symbol": "cross-thin", "size": 12, "line": line},
-        hovertemplate="<b>rank %{y}</b>: dead<extra></extra>",
-    )
+    return {
+        "type": "scatter",
+        "x": [0.0] * len(ranks),
+        "y": ranks,
+        "mode": "markers",
+        "name": "dead",
+        "marker": {"symbol": "cross-thin", "size": 12, "line": line},
+        "hovertemplate": "<b>rank %{y}</b>: dead<extra></extra>",
+    }
 
 
-def _commits(r: Round, unit: Unit, theme: str) -> go.Scatter:
+def _commits(r: Round, unit: Unit, theme: str) -> dict[str, Any]:
     bars = _shown(r.commits)
     size = 9 if len(bars.rank) > _FEW else 12
-    return go.Scatter(
-        x=bars.end * unit.scale,
-        y=bars.rank,
-        mode="markers",
-        name="commits",
-        marker={"symbol": "diamond", "size": size, "color": palette(theme).text},
-        cliponaxis=False,
-        hovertemplate=f"<b>rank %{{y}}</b> has the gradient<br>%{{x:.5g}} {unit.name}<extra></extra>",
-    )
+    return {
+        "type": "scatter",
+        "x": bars.end * unit.scale,
+        "y": bars.rank,
+        "mode": "markers",
+        "name": "commits",
+        "marker": {"symbol": "diamond", "size": size, "color": palette(theme).text},
+        "cliponaxis": False,
+        "hovertemplate": f"<b>rank %{{y}}</b> has the gradient<br>%{{x:.5g}} {unit.name}<extra></extra>",
+    }
 
 
 def _uprights(r: Round, unit: Unit, theme: str) -> list[dict[str, Any]]:
@@ -179,9 +186,9 @@ def _axes(r: Round, unit: Unit) -> dict[str, dict[str, Any]]:
     ranks = min(r.plan.ranks, MOST_RANKS)
     ticks = _ticks(ranks)
     words = f"time since the round’s start ({unit.name})"
-    down = {"title_text": "rank", "range": [ranks - 0.4, -0.6], "showgrid": False, "tickmode": "array"}
+    down = {"title": {"text": "rank"}, "range": [ranks - 0.4, -0.6], "showgrid": False, "tickmode": "array"}
     down |= {"tickvals": ticks, "ticktext": ["master" if rank == 0 else str(rank) for rank in ticks]}
-    return {"xaxis": {"title_text": words, "range": [first - room, last + room]}, "yaxis": down}
+    return {"xaxis": {"title": {"text": words}, "range": [first - room, last + room]}, "yaxis": down}
 
 
 def _ticks(ranks: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,7 +14,7 @@ from workbench.experiment import Experiment
 from workbench.figures.gallery.code import coefficient_scale, one_number
 from workbench.figures.inputs import plan_of, plural, runs
 from workbench.figures.layout import LAYERED, REST, Layout, place
-from workbench.figures.style import BLUE, Theme, fade, new_figure, palette
+from workbench.figures.style import BLUE, Theme, assembled, fade, new_figure, palette
 
 MOST_RANKS, MOST_STRIPS = 400, 8_000
 
@@ -49,14 +49,13 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     strips = strips_of(plan, min(plan.ranks, MOST_RANKS))
     height = int(np.clip(190 + 26 * len(layout.x), 480, 860))
     figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), height)
-    figure.add_traces([_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)])
     figure.update_layout(
         coloraxis=coefficient_scale(strips.coefficient, theme), showlegend=False, margin_l=40
     )
     if layout.ring:
         _arrows(figure, layout, theme)
     _axes(figure, plan, layout, strips)
-    return figure
+    return assembled(figure, [_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)])
 
 
 def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
@@ -76,14 +75,22 @@ def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
 # ---------------------------------------------------------------- the graph
 
 
-def _edges(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
+def _edges(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     gap = np.full(len(layout.edges), np.nan)
     ends = layout.edges.T
     xs, ys = (np.stack([side[ends[0]], side[ends[1]], gap], axis=1).ravel() for side in (layout.x, layout.y))
     xs, ys = (np.concatenate(pair) for pair in zip((xs, ys), _stubs(plan, layout), strict=True))
     opacity, width = (1.0, 1.5) if len(layout.x) - 1 <= LAYERED else (min(0.6, 60 / len(layout.x)), 1)
     line = {"color": fade(palette(theme).muted, opacity), "width": width}
-    return go.Scatter(x=xs, y=ys, mode="lines", name="edges", line=line, hoverinfo="skip")
+    return {
+        "type": "scatter",
+        "x": xs,
+        "y": ys,
+        "mode": "lines",
+        "name": "edges",
+        "line": line,
+        "hoverinfo": "skip",
+    }
 
 
 def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
@@ -103,32 +110,33 @@ def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
     return xs, ys
 
 
-def _nodes(plan: Plan, layout: Layout, theme: str) -> go.Scatter:
+def _nodes(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     colors, ranks = palette(theme), layout.rank
     few = not layout.radial
     master, rest = ranks == MASTER, ranks == REST
     loads = plan.loads[np.where(rest, ranks.max(), ranks)]
-    return go.Scatter(
-        x=layout.x,
-        y=layout.y,
-        mode="markers+text" if few else "markers",
-        name="nodes",
-        text=[_number(r, count) for r, count in zip(ranks, layout.number, strict=True)] if few else None,
-        textfont={
+    return {
+        "type": "scatter",
+        "x": layout.x,
+        "y": layout.y,
+        "mode": "markers+text" if few else "markers",
+        "name": "nodes",
+        "text": [_number(r, count) for r, count in zip(ranks, layout.number, strict=True)] if few else None,
+        "textfont": {
             "size": np.where((ranks < 1000) & (layout.number < 100), 14, 11),
             "color": np.where(rest, colors.text, "#FFFFFF"),
         },
-        marker={
+        "marker": {
             "size": np.where(master, 22, _sizes(loads, len(ranks))),
             "symbol": np.where(master, "square", "circle"),
             "color": np.where(master, colors.text, np.where(rest, colors.neutral, BLUE)),
             "line": {"color": colors.background, "width": 1.5 if len(ranks) < 200 else 0.0},
             "opacity": 1.0,
         },
-        customdata=ranks,
-        hovertext=[_words(plan, layout, place) for place in range(len(ranks))],
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
+        "customdata": ranks,
+        "hovertext": [_words(plan, layout, place) for place in range(len(ranks))],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }
 
 
 def _number(rank: int, count: int) -> str:
@@ -187,21 +195,22 @@ def strips_of(plan: Plan, ranks: int) -> Strips:
     return Strips(*(column[whole] for column in strips))
 
 
-def _held(strips: Strips) -> go.Bar:
-    return go.Bar(
-        name="data held",
-        orientation="h",
-        y=strips.rank,
-        base=strips.start,
-        x=strips.stop - strips.start,
-        width=0.8,
-        marker={"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}},
-        customdata=np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1),
-        hovertemplate="<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
+def _held(strips: Strips) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": "data held",
+        "orientation": "h",
+        "y": strips.rank,
+        "base": strips.start,
+        "x": strips.stop - strips.start,
+        "width": 0.8,
+        "marker": {"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}},
+        "customdata": np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1),
+        "hovertemplate": "<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
         "<br>coefficient %{customdata[2]:.5g}<extra></extra>",
-        xaxis="x2",
-        yaxis="y2",
-    )
+        "xaxis": "x2",
+        "yaxis": "y2",
+    }
 
 
 def _axes(figure: go.Figure, plan: Plan, layout: Layout, strips: Strips) -> None:

@@ -1,20 +1,33 @@
-// What a page must know when it is loaded anew. JupyterLab's kernel outlives the page and knows it all; Voila gives
-// every page a kernel of its own, so there the browser tab remembers.
+// What a page must know when it is loaded anew, and what a link to it carries. JupyterLab's kernel outlives the page and
+// knows it all; Voila gives every page a kernel of its own, so there the browser tab remembers answers and runs, and
+// the address where the sliders stand.
 
-export default {
-  render({ model, el }) {
-    el.style.display = "none";
-    if (document.body.dataset.voila === undefined) return;
-    const name = `workbench ${location.pathname}`;
-    const store = globalThis.sessionStorage;
-    const recalled = store.getItem(name);
-    if (recalled && !model.get("kept")) {
-      model.set("recalled", recalled);
-      model.save_changes();
-    }
-    const keep = () => store.setItem(name, model.get("kept"));
-    if (model.get("kept")) keep();
-    model.on("change:kept", keep);
-    return () => model.off("change:kept", keep);
-  },
-};
+/** The sliders' positions that the address carries: #workers=30&tail=2. */
+function linked() {
+  const found = [...new URLSearchParams(location.hash.slice(1))];
+  return Object.fromEntries(found.map(([name, text]) => [name, text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text)]));
+}
+
+function render({ model, el }) {
+  el.style.display = "none";
+  if (document.body.dataset.voila === undefined) return;
+  const end = present(), page = location.pathname;
+  const before = JSON.parse(tab.get(page) ?? "{}"), positions = linked();
+  if (!model.get("kept") && (before.knobs || Object.keys(positions).length)) {
+    const { knobs = {}, quiz = [], race = {} } = before;
+    model.set("recalled", JSON.stringify({ knobs: { ...knobs, ...positions }, quiz, race }));
+    model.save_changes();
+  }
+  const keep = () => {
+    tab.set(page, model.get("kept"));
+    history.replaceState(history.state, "", `#${new URLSearchParams(JSON.parse(model.get("kept")).knobs)}`);
+  };
+  if (model.get("kept")) keep();
+  model.on("change:kept", keep);
+  return () => {
+    end();
+    model.off("change:kept", keep);
+  };
+}
+
+export default { render, follow };

@@ -1,0 +1,128 @@
+"""What JavaScript by hand stands in for, and the numbers that travel with it: random draws, codes, plans, looks."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from workbench.core.delays import Keyed
+from workbench.experiment import Experiment
+from workbench.figures.page import PALETTES
+from workbench.figures.style import scheme_style
+from workbench.schemes import names
+from workbench.theory._quadrature import NODES, WEIGHTS
+from workbench.theory._residuals import mean_errors
+from workbench_lectures import bandwidth, by_hand
+from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
+
+FOLDER = Path(__file__).parent / "js"
+LIBRARY = ("python", "theory", "rounds")
+ROUNDS, WORKERS = 20, 258  # the most that a lecture draws of a round's chart
+
+
+def source(name: str) -> str:
+    """A script of ours.
+
+    >>> "class Nd" in source("python")
+    True
+    """
+    return (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+
+
+@cache
+def natives() -> frozenset[str]:
+    """Functions of the package that JavaScript by hand stands in for.
+
+    >>> "workbench.forecasting.forecast" in natives()
+    True
+    """
+    text = "".join(map(source, LIBRARY[1:]))
+    short = {"T": "workbench.theory.", "F": "workbench.figures.style."}
+    found = set(re.findall(r'^N\["([\w.]+)"\]', text, re.M))
+    found |= {short[a] + b for a, b in re.findall(r"^N\[`\$\{(\w)\}([\w.]+)`\]", text, re.M)}
+    return frozenset(
+        found | {f"{short['T']}_checks.{name}" for name in ("whole", "real", "positive", "probability")}
+    )
+
+
+@cache
+def known() -> frozenset[str]:
+    """Functions of Python, numpy, math and plotly that `python.js` has."""
+    text, found = source("python"), set()
+    for name, module in {"py": "builtins", "np": "numpy", "math": "math"}.items():
+        inside = text[text.index(f"const {name} = {{") :]
+        inside = inside[: inside.index("\n};")]
+        found |= {
+            f"{module}.{each}" for each in re.findall(r"(\w+): (?:native|spread|elementwise)\(", inside)
+        }
+    found |= {f"builtins.{each}" for each in ("min", "max", "bool", "set")}
+    return frozenset(found | {f"plotly.graph_objects.{each}" for each in ("Scatter", "Bar", "Heatmap")})
+
+
+def data(of: set[str]) -> dict[str, Any]:
+    """Numbers that natives need."""
+    found: dict[str, Any] = {
+        "styles": {name: scheme_style(name)._asdict() for name in names()},
+        "palettes": {theme: vars(colors) for theme, colors in PALETTES.items()},
+        "quadrature": {"nodes": NODES.tolist(), "weights": WEIGHTS.tolist()},
+    }
+    parts = {
+        "workbench_lectures.by_hand.code_of": codes,
+        "workbench_lectures.approximate.Approximate.slow_ones": uniforms,
+        "workbench.theory._residuals.mean_errors": residuals,
+        "workbench.experiment.Experiment": draws,
+        "workbench.batch.published.codedreduce.rivals": lambda: {**draws(), **trees()},
+    }
+    for name in of & set(parts):
+        found |= parts[name]()
+    return found
+
+
+def draws() -> dict[str, Any]:
+    """Standard exponentials of seed 0: worker i's number in a round is its own, however many there are."""
+    keyed = Keyed(0)
+    return {"draws": [keyed.rng(r).standard_exponential(WORKERS).tolist() for r in range(ROUNDS)]}
+
+
+def uniforms() -> dict[str, Any]:
+    """By which workers become slow for a run, seed by seed."""
+    return {"uniforms": [Keyed(seed).rng(-1).random(14).tolist() for seed in range(31)]}
+
+
+def residuals() -> dict[str, Any]:
+    """Mean decoding errors of the cyclic code, by workers, load and answers."""
+    return {
+        "residuals": {
+            n: {s: mean_errors(n, s, "ones").tolist() for s in range(1, n // 2 + 1)} for n in range(4, 15)
+        }
+    }
+
+
+def codes() -> dict[str, Any]:
+    """The three workers' matrices, and how each set of answers is decoded."""
+    found = []
+    for draw in range(10):
+        code = by_hand.code_of(draw)
+        sets = [rows for k in (1, 2, 3) for rows in combinations(range(by_hand.WORKERS), k)]
+        decoded = {"".join(map(str, rows)): code.decode(rows) for rows in sets}
+        plain = {key: [weights.tolist(), float(residual)] for key, (weights, residual) in decoded.items()}
+        found.append({"matrix": code.matrix.tolist(), "decoded": plain})
+    return {"codes": found}
+
+
+def trees() -> dict[str, Any]:
+    """What every worker of a regular tree holds."""
+    fields = bandwidth.Bandwidth.lines()
+    top = {line.name: int(line.high or 0) for line in fields if line.kind == "whole"}
+    found = {}
+    for n in range(2, top["children"] + 1):
+        for layers in range(1, top["layers"] + 1):
+            for s in range(n):
+                knobs = bandwidth.Bandwidth(children=n, layers=layers, stragglers=s)
+                e = knobs.experiments(1, problem="unit", problem_args={"samples": DIGITS_SAMPLES})["CR"]
+                found[f"{n},{layers},{s}"] = {"loads": e.plan.loads[1:].tolist(), "floats": e.shape()[1]}
+    samples, floats = Experiment(**DIGITS).shape()
+    return {"trees": found, "digits": {"samples": samples, "floats": floats}}

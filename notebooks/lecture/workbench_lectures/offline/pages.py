@@ -1,0 +1,128 @@
+"""The site: a page for each lecture and an index, which any file server carries, or a folder without one."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.filters.markdown import markdown2html
+
+from workbench.base.files import atomic_write
+from workbench.widgets import assets
+from workbench_lectures.assets import script as ours
+from workbench_lectures.assets import style
+from workbench_lectures.lecture import Script
+from workbench_lectures.offline.engine import engine
+from workbench_lectures.offline.natives import source
+from workbench_lectures.offline.tables import packed, places, race, table
+from workbench_lectures.titles import Told, told
+
+WIDGETS = {
+    "FORM": assets.script("form"),
+    "PLOT": assets.script("plot", "plot_main"),
+    "LIVE": assets.script("live"),
+}
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' 'self' file: blob:;"
+    " style-src 'unsafe-inline'; img-src data: blob:"
+)
+HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><meta http-equiv="Content-Security-Policy" content="{policy}">
+<link rel="icon" href="data:;base64,="><style>{style}</style></head>"""
+
+
+def write(
+    folder: Path, notebooks: Path, scripts: Mapping[str, Script[Any]], say: Any = lambda _: None
+) -> list[Path]:
+    """Write the site of lectures whose notebooks are in a folder; `say` hears of every page. Returns the pages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library = json.dumps(b64encode(assets.library()).decode())
+    _put(folder / "plotly.js", f"globalThis.WORKBENCH_PLOTLY = {library};")
+    all_told = {name: told(notebooks / f"{name}.ipynb") for name in scripts}
+    written = [folder / "index.html"]
+    _put(written[0], index(all_told))
+    for name, script in scripts.items():
+        written.append(folder / f"{name}.html")
+        cells = nbformat.read(notebooks / f"{name}.ipynb", as_version=4).cells
+        _put(written[-1], page(script, cells, all_told[name].title))
+        say(f"{written[-1].name}: {written[-1].stat().st_size / 1e6:.2f} MB")
+    return written
+
+
+def _put(path: Path, text: str) -> None:
+    with atomic_write(path) as out:
+        out.write(text.encode())
+
+
+def index(found: Mapping[str, Told]) -> str:
+    """The list of lectures."""
+    lines = (
+        f'<li><a href="{escape(name)}.html">{escape(each.title)}</a> <span>{each.minutes} min</span></li>'
+        for name, each in found.items()
+    )
+    head = HEAD.format(title="Lectures", policy=POLICY, style=style())
+    body = (
+        '<body data-voila="page" data-jp-theme-light="true">'
+        f'<main class="wb-index"><h1>Lectures</h1><ol>{"".join(lines)}</ol></main>'
+    )
+    script = f"{_module('MEMORY', ours('present', 'memory'))}\nMEMORY.follow();"
+    return f"{head}{body}<script>{script}</script></body></html>"
+
+
+def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
+    """One lecture: its notebook's prose, its figures, a recorded run, its exercises."""
+    made = engine(script)
+    body = "".join(f'<div class="wb-cell">{_cell(cell)}</div>' for cell in cells if _cell(cell))
+    parts: dict[str, Any] = {}
+    for name, part in script.parts.items():
+        beforehand = packed(table(script, part)) if name in made.missing else ""
+        parts[name] = {"names": list(part.names), "table": beforehand}
+    gridded = {each for name, part in script.parts.items() if name in made.missing for each in part.names}
+    fields = [asdict(line) for line in script.knobs.lines()]
+    reals = {field["name"] for field in fields if field["kind"] == "number"}
+    about = {
+        "fields": fields,
+        "first": script.knobs().fit().model_dump(mode="json"),
+        "parts": parts,
+        "places": {
+            name: list(found)
+            for name, found in places(script, sorted(gridded)).items()
+            if name in script.places or name in reals
+        },
+        "race": race(script),
+    }
+    widgets = [_module(name, text) for name, text in WIDGETS.items()]
+    widgets += [_module("QUESTION", ours("question")), _module("MEMORY", ours("present", "memory"))]
+    here = json.dumps(about, ensure_ascii=False, separators=(",", ":"))
+    scripts = [assets.script(), f"const HERE = {here};", *widgets, made.code, source("desk")]
+    text = "\n".join(scripts).replace("</script", "<\\/script")
+    return (
+        HEAD.format(title=escape(title), policy=POLICY, style=style())
+        + '<body class="jp-Notebook" data-voila="page" data-jp-theme-light="true">'
+        + f'<div id="rendered_cells"><div>{body}</div></div>'
+        + f'<script src="plotly.js"></script><script>"use strict";{{\n{text}\n}}</script></body></html>'
+    )
+
+
+def _module(name: str, text: str) -> str:
+    """A widget's module as an expression: pages from a folder may not import from one another."""
+    return f"const {name} = (() => {{\n{re.sub(r'^export default ', 'return ', text, flags=re.M)}\n}})();"
+
+
+def _cell(cell: Any) -> str:
+    """A notebook's cell as HTML: prose, or the place of what its call shows."""
+    if cell.cell_type == "markdown":
+        return f'<div class="jp-RenderedMarkdown jp-RenderedHTMLCommon">{markdown2html(cell.source)}</div>'
+    last = ast.parse(cell.source).body[-1:]
+    shown = ast.unparse(last[0]) if last else ""
+    if found := re.fullmatch(r"lecture\.show\('(\w+)'\)", shown):
+        return f'<div data-figure="{found[1]}"></div>'
+    return {"lecture.race": "<div data-race></div>", "lecture.quiz": "<div data-quiz></div>"}.get(shown, "")

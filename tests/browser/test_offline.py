@@ -1,0 +1,197 @@
+"""Lectures without a server, from a folder, with the network closed: figures and answers are Python's own."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+from workbench_lectures.exercises import Exercise
+from workbench_lectures.knobs import Knobs
+from workbench_lectures.lecture import Script
+from workbench_lectures.offline.engine import engine
+from workbench_lectures.offline.pages import index, write
+from workbench_lectures.titles import told
+
+from tests.browser.conftest import NOTEBOOKS
+from tests.browser.lab import Noise, browser
+from tests.browser.test_lectures import NAMELESS, OVERFLOW, Student, first_slider
+from tests.lectures.drawn import SCRIPTS
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+SETTINGS = int(os.environ.get("WORKBENCH_SETTINGS", "8"))  # for each lecture; more: docs/decisions/0028
+HEAVY = {"6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)}}  # every place there is a run
+ASK = """(jobs) => jobs.map((values) => {
+  const knobs = LECTURE.knobs.of(values), ask = (f) => plain(py.call(f, [knobs]));
+  const drawn = Object.entries(LECTURE.figures).filter(([, f]) => f).map(([name, f]) => {
+    const { data, layout: { template, ...layout } } = py.call(f, [knobs, "light"]);
+    return [name, plain({ data, layout })];
+  });
+  const said = LECTURE.exercises.map(({ text, answer, hint, why, slips }) =>
+    [ask(text), ask(answer), ask(hint), ask(why), (slips ?? []).map(([wrong]) => ask(wrong))]);
+  return { figures: Object.fromEntries(drawn), said };
+})"""
+
+
+def put(folder: Path, name: str) -> None:
+    script = SCRIPTS[name]
+    write(folder, NOTEBOOKS / "lecture", {name: replace(script, places=HEAVY.get(name, script.places))})
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[Page, Noise, list[str]]]:
+    """One page for all, 1280 x 720, without a network; and what it asked for."""
+    with browser(height=720) as (page, noise):
+        asked: list[str] = []
+        page.context.set_offline(True)
+        page.on("request", lambda request: asked.append(request.url))
+        yield page, noise, asked
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_lecture_works_from_a_folder(
+    name: str, tmp_path: Path, shared: tuple[Page, Noise, list[str]], screens: Path
+) -> None:
+    page, noise, asked = shared
+    put(site := tmp_path, name)
+    dark = list(SCRIPTS).index(name) % 2 == 1
+    page.emulate_media(color_scheme="dark" if dark else "light")
+    began = time.monotonic()
+    page.goto((site / f"{name}.html").as_uri())
+    page.locator(".wb-plot[data-drawn]").first.wait_for()
+    print(f"{name}: first figure after {time.monotonic() - began:.2f} s")
+    assert (site / f"{name}.html").stat().st_size + (site / "plotly.js").stat().st_size < 5e6
+    student = Student(page, SCRIPTS[name])
+    assert page.evaluate(NAMELESS) == []
+    assert page.evaluate(OVERFLOW) <= 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)"
+    )
+    for view in page.locator("[data-figure]").all():  # seen together when projected
+        assert view.bounding_box()["height"] <= 720  # type: ignore[index]
+    slider, value = ("workers", 6) if name in HEAVY else first_slider(student.script)
+    student.slide(slider, value)
+    assert f"{slider}={value:g}" in page.url  # a link carries the sliders
+    student.answer_all()
+    page.reload()
+    expect(page.locator(".wb-score")).to_have_text("3 of 3 right")
+    label = next(line.label for line in student.knobs.lines() if line.name == slider)
+    assert page.get_by_label(label, exact=True).first.input_value() == f"{value:g}"
+    page.screenshot(path=screens / f"offline-{name}.png", full_page=True)
+    assert noise.errors == []
+    assert {url.split(":")[0] for url in asked} <= {"file", "blob", "data"}
+
+
+def test_the_list_and_the_keys_lead_through_the_lectures(
+    tmp_path: Path, shared: tuple[Page, Noise, list[str]]
+) -> None:
+    page, first = shared[0], next(iter(SCRIPTS))
+    put(tmp_path, first)
+    listed = index({name: told(NOTEBOOKS / "lecture" / f"{name}.ipynb") for name in SCRIPTS})
+    (tmp_path / "index.html").write_text(listed)
+    page.goto((tmp_path / "index.html").as_uri())
+    assert page.locator(".wb-index a").count() == len(SCRIPTS)
+    expect(page.locator(".wb-index li").first).to_contain_text("Lecture 1: stragglers and the tail")
+    expect(page.locator(".wb-index li").first).to_contain_text("min")
+    page.locator(".wb-index a").first.click()
+    page.goto(f"{page.url.split('#')[0]}#workers=40&distribution=pareto")
+    page.reload()
+    expect(page.get_by_label("workers N", exact=True).first).to_have_value("40")
+    expect(page.get_by_label("distribution", exact=True).first).to_have_value("pareto")
+    page.locator(".wb-plot[data-drawn]").first.wait_for()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("PageDown")
+    top = "() => Math.round(document.querySelector('[data-figure]').getBoundingClientRect().top)"
+    page.wait_for_function(f"() => ({top})() === 8")
+    bottom = page.locator("[data-figure]").first.bounding_box()
+    assert bottom is not None
+    assert bottom["y"] + bottom["height"] <= 720
+    page.keyboard.press("c")
+    expect(page.locator(".wb-clock")).to_contain_text("0:0")
+    page.keyboard.press("+")
+    assert page.evaluate("getComputedStyle(document.querySelector('.jp-RenderedMarkdown')).zoom") == "1.15"
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(f"() => ({top})() > 8")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_function(
+        "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points) > 4"
+    )
+
+
+# ---------------------------------------------------------------- held to Python
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_browser_draws_and_answers_what_python_does(
+    name: str, shared: tuple[Page, Noise, list[str]]
+) -> None:
+    script = SCRIPTS[name]
+    drawn = random.Random(f"{name} {SETTINGS}")
+    settings = [drawn_knobs(script, drawn) for _ in range(SETTINGS)]
+    made, page = engine(script), shared[0]
+    page.goto("about:blank")
+    page.add_script_tag(content=made.code)
+    found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in settings])
+    for knobs, there in zip(settings, found, strict=True):
+        figures = {p: part.draw(knobs, "light") for p, part in script.parts.items() if p not in made.missing}
+        here = {p: plainly(figure) for p, figure in figures.items()}
+        assert different(here, there["figures"]) == [], knobs
+        assert different([said(exercise, knobs) for exercise in script.exercises], there["said"]) == [], knobs
+
+
+def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
+    """Sliders anywhere; logarithmic ones anywhere on their scale."""
+    found: dict[str, Any] = {}
+    for line in script.knobs.lines():
+        low, high = line.low or 0.0, line.high or 0.0
+        if line.kind == "choice":
+            found[line.name] = drawn.choice(line.choices)
+        elif line.kind == "whole":
+            found[line.name] = drawn.randint(int(low), int(high))
+        else:
+            value = low * (high / low) ** drawn.random() if line.log else drawn.uniform(low, high)
+            found[line.name] = float(f"{value:.3g}")
+    return script.knobs(**found).fit()
+
+
+def plainly(figure: Any) -> dict[str, Any]:
+    layout = {name: value for name, value in figure.layout.to_plotly_json().items() if name != "template"}
+    return {"data": [trace.to_plotly_json() for trace in figure.data], "layout": layout}
+
+
+def said(exercise: Exercise[Any], knobs: Knobs) -> list[Any]:
+    wrong = [slip(knobs) for slip, _ in exercise.slips]
+    return [exercise.text(knobs), exercise.answer(knobs), exercise.hint(knobs), exercise.why(knobs), wrong]
+
+
+def different(here: Any, there: Any, path: str = "") -> list[str]:
+    """Where two figures differ, numbers by more than 1e-8; unset fields count as missing."""
+    here = here.tolist() if isinstance(here, np.ndarray | np.generic) else here
+    if isinstance(here, dict):
+        mine = {name: value for name, value in here.items() if value is not None}
+        if mine.keys() != there.keys():
+            return [f"{path}: {sorted(mine.keys() ^ there.keys())}"]
+        return [each for name in mine for each in different(mine[name], there[name], f"{path}.{name}")]
+    if isinstance(here, list | tuple):
+        if not isinstance(there, list) or len(here) != len(there):
+            return [f"{path}: lengths"]
+        return [
+            each
+            for i, pair in enumerate(zip(here, there, strict=True))
+            for each in different(*pair, f"{path}[{i}]")
+        ]
+    if isinstance(here, float) and not math.isfinite(here):
+        return [] if there is None else [f"{path}: {there}"]
+    if isinstance(here, int | float) and isinstance(there, int | float):
+        return [] if math.isclose(here, there, rel_tol=1e-8, abs_tol=1e-9) else [f"{path}: {here} {there}"]
+    return [] if here == there else [f"{path}: {json.dumps(here)} {json.dumps(there)}"]

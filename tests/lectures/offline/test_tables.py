@@ -1,0 +1,41 @@
+"""Tables of figures: each one comes back from the first and its differences."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from copy import deepcopy
+from gzip import decompress
+from typing import Any
+
+from workbench_lectures.offline.tables import key, packed, table
+
+from tests.lectures.drawn import SCRIPTS
+
+
+def unfolded(found: dict[str, Any], row: str) -> dict[str, Any]:
+    figure = deepcopy(found["base"])
+    for path, number in found["figures"][row].items():
+        *steps, last = path.split("/")
+        at: Any = figure
+        for step in steps:
+            at = at[int(step) if isinstance(at, list) else step]
+        if number < 0:
+            del at[last]
+        else:
+            at[int(last) if isinstance(at, list) else last] = found["values"][number]
+    return figure
+
+
+def test_every_figure_comes_back() -> None:
+    script = SCRIPTS["2-by-hand"]
+    part = script.parts["code"]
+    found = json.loads(decompress(b64decode(packed(table(script, part)))))
+    assert len(found["figures"]) == 10
+    for draw in (0, 4, 9):
+        knobs = script.knobs(draw=draw)
+        (trace,) = (trace for trace in unfolded(found, key(knobs, part.names))["data"] if "z" in trace)
+        shown = part.draw(knobs, "light").data[0].z
+        assert [[round(v or 0, 4) for v in row] for row in trace["z"]] == [
+            [round(float(v), 4) if v == v else 0 for v in row] for row in shown
+        ]
