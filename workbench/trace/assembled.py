@@ -1,6 +1,6 @@
 """From what an engine hands back, and the losses of the models, to a trace."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.types import Array
+from workbench.core.steering import Change
 from workbench.engines.real.ledger import Books
 from workbench.engines.timeline import COUNTS, Timeline
 from workbench.experiment import Experiment
@@ -33,9 +34,14 @@ def columns_of(line: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> d
 
 def assemble(e: Experiment, line: Timeline, learnt: Learnt, **how: Any) -> Trace:
     """Trace of a simulated run, of the rounds of its line."""
-    info = run_info(e, load=e.load, events_handled=line.handled, **how)
+    info = run_info(e, load=e.load, events_handled=line.handled, **_changed(line.changes), **how)
     columns = columns_of(line, learnt, len(line.times))
     return Trace(e, "sim", columns, line.events, learnt.model, learnt.initial, info)
+
+
+def _changed(changes: Sequence[Change]) -> dict[str, Any]:
+    """Changes of scheme, where there were any."""
+    return {"changes": [change._asdict() for change in changes]} if changes else {}
 
 
 def put_together(

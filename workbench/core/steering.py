@@ -1,0 +1,353 @@
+"""A plan that keeps steering: which scheme the next round is run with, from the times of the rounds so far.
+
+Every candidate goes through the rounds as they were measured: a worker's seconds are known whichever scheme it worked
+for, so all candidates can be judged on the same rounds ("full information"). What a candidate would have saved is added
+up, from the last moment at which nothing would have been saved (E. S. Page, "Continuous inspection schemes", Biometrika
+41, 1954); the run changes once that is more than the change costs and more than the noise explains. So a stretch
+that is run with one scheme is never behind any other candidate by more than that threshold, and the whole run is behind
+the best fixed candidate by no more than the sum of the thresholds, one a stretch: they grow with the number of changes,
+as in ski rental; compare S. Geulen, B. Voecking, M. Winkler, "Regret minimization for online buffering problems using
+the weighted majority algorithm", COLT 2010 (experts with switching costs), and M. Herbster, M. K. Warmuth, "Tracking the
+best expert", Machine Learning 32, 1998. That is on the rounds as they are forecast from the measured times; what
+forecasts miss is not in it.
+
+Nothing is read but times: no delay law, no seed, no later round.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.text import in_seconds
+from workbench.base.types import Array
+from workbench.core.links import Link
+from workbench.core.odds import Draws, Odds
+from workbench.core.ways import Held, Way
+
+SIGMAS = 1.5  # standard errors of what would have been saved that noise may explain
+MARGIN = 1.0  # rounds that must have been saved besides, once more for every other change so far
+LEAST = 3  # rounds that must have been seen
+KEPT = 64  # full times of a worker that are remembered
+FEW = 4  # of them, the newest, that say how slow a worker is that was not waited for
+AROUND = 8  # rounds before and after a change of load, to see how times follow the load
+CLOSE = 1e-9
+
+
+class Change(NamedTuple):
+    """One change of scheme. `round`: the first that is run with the new one; `time`: when it was decided, s.
+
+    `seconds`, `bytes`: what moving samples to workers takes. `reason`: a sentence.
+    """
+
+    round: int
+    time: float
+    before: str
+    after: str
+    scheme: str
+    scheme_args: dict[str, Any]
+    seconds: float
+    bytes: int
+    reason: str
+
+
+class Move(NamedTuple):
+    """What a change moves: samples that the worker with the most gets, all samples, and how long that takes, s."""
+
+    most: int
+    samples: int
+    seconds: float
+
+
+class Times:
+    """What is known of the workers' times, in seconds per sample of their load.
+
+    Seconds grow with samples plus `fixed`, what a task costs as so many samples more: none, until a change of load
+    has shown otherwise.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.full: list[deque[float]] = [deque(maxlen=KEPT) for _ in range(workers)]
+        self.shown: list[float] = [0.0]  # what each change of load showed `fixed` to be
+        self.before: tuple[Array, Array] | None = None  # loads and median seconds before the last change
+        self.lately: deque[Array] = deque(maxlen=AROUND)  # seconds, NaN where not seen in full
+
+    @property
+    def fixed(self) -> float:
+        """Samples that a task costs besides its own."""
+        return median(self.shown)
+
+    def row(self, seconds: Array, least: Array, loads: NDArray[np.int64]) -> Array:
+        """Seconds per sample of a round. Where it is only known that they were `least` at least: as lately, if more."""
+        self.lately.append(seconds)
+        if self.before is not None and len(self.lately) == AROUND:
+            self._compare(loads)
+        size = loads + self.fixed
+        rate = seconds / size
+        for w in np.flatnonzero(np.isnan(seconds)):
+            bound = least[w] / size[w]
+            longer = [x for x in self.full[w] if x > bound]
+            rate[w] = float(np.mean(longer[-FEW:])) if longer else bound
+        for w in np.flatnonzero(~np.isnan(seconds)):
+            self.full[w].append(float(rate[w]))
+        return rate
+
+    def typical(self) -> Array:
+        """Median seconds per sample of each worker over its last full times, (workers,); NaN: never seen."""
+        return np.array([np.median(list(own)[-AROUND:]) if own else np.nan for own in self.full])
+
+    def turn(self, loads: NDArray[np.int64]) -> None:
+        """The loads are about to change."""
+        rows = np.array(self.lately)
+        known = ~np.isnan(rows).all(axis=0) if len(rows) else np.zeros(len(self.full), dtype=bool)
+        medians = np.full(len(self.full), np.nan)
+        if known.any():
+            medians[known] = np.nanmedian(rows[:, known], axis=0)
+        self.before = loads.astype(float), medians
+        self.lately.clear()
+
+    def _compare(self, loads: NDArray[np.int64]) -> None:
+        """How did times follow the load? As much as the median worker's."""
+        assert self.before is not None
+        was, before = self.before
+        self.before = None
+        rows = np.array(self.lately)
+        known = ~np.isnan(before) & ~np.isnan(rows).all(axis=0) & (was != loads)
+        if not known.any():
+            return
+        now, then, load, other = np.nanmedian(rows[:, known], axis=0), before[known], loads[known], was[known]
+        longer, shorter = np.maximum(load, other), np.minimum(load, other)
+        much, little = np.where(load > other, now, then), np.where(load > other, then, now)
+        most = 4.0 * longer
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shown = np.where(much > little, (little * longer - much * shorter) / (much - little), most)
+        self.shown.append(float(np.median(np.clip(shown, 0.0, most))))
+
+
+class Steering:
+    """Sees every round's times and says when to change.
+
+    `ways`: the candidates, of which the run begins with number `at`; `held`: what the workers have; `link`, `floats` (p),
+    `decode_rate`: as the run has them; `row`: bytes of a sample; `restart`: s that any change takes; `memory`: what an
+    earlier stretch of the run left (see `words`).
+    """
+
+    def __init__(
+        self,
+        ways: Sequence[Way],
+        rounds: int,
+        link: Link,
+        floats: int,
+        decode_rate: float | None = None,
+        row: int = 0,
+        restart: float = 0.0,
+        memory: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.ways, self.at, self.rounds = list(ways), 0, rounds
+        self.link, self.floats, self.decode_rate, self.row_bytes = link, floats, decode_rate, row
+        self.restart, self.changes = restart, 0
+        self.held = Held(self.ways[0].plan)
+        self.times = Times(self.workers)
+        self.sends: Array = np.zeros(self.workers)  # s that sending a whole model takes each worker, as last seen
+        self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds, samples done in them
+        self.began: dict[int, tuple[float, float]] = {}  # round -> when it began and ended
+        self.free = 0.0  # when the port was through with what it had last
+        if memory:
+            self._recall(memory)
+        self._enter()
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are."""
+        return self.ways[0].workers
+
+    @property
+    def now(self) -> Way:
+        """What the run is with."""
+        return self.ways[self.at]
+
+    # ------------------------------------------------------------ what is seen
+
+    def took(self, round: int, rank: int, seconds: float, samples: int) -> None:
+        """A worker was through with so many samples of its load of a round."""
+        took, done = self.seen.setdefault(round, (np.zeros(self.workers), np.zeros(self.workers, dtype=int)))
+        took[rank - 1] += seconds
+        done[rank - 1] += samples
+
+    def received(self, rank: int, share: float, sent: float, begun: float, end: float) -> None:
+        """An answer of `share` of a model came; where it had to wait for the port, its way is not told."""
+        if begun > self.free * (1 + CLOSE) and share > 0:
+            self.sends[rank - 1] = max(0.0, begun - sent - self.link.latency) / share
+        self.free = end
+
+    # ------------------------------------------------------------ what is made of it
+
+    def committed(self, round: int, time: float) -> Change | None:
+        """A round is over: judge the one before, whose last words are in by now; change or stay."""
+        begin = self.began.get(round - 1, (0.0, self.start))[1]
+        self.began[round] = (begin, time)
+        last = round - 1
+        if last in self.began:
+            self._judge(last)
+            del self.began[last]
+            self.seen = {r: row for r, row in self.seen.items() if r >= round}
+        found = self._better(round)
+        return None if found is None else self._change(found, round, time)
+
+    def _judge(self, round: int) -> None:
+        begin, end = self.began[round]
+        down = self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
+        least = np.full(self.workers, max(0.0, end - begin - down))
+        loads = self.now.plan.loads[1:]
+        took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
+        rates = self.times.row(np.where(done >= loads, took, np.nan), least, loads)
+        cost, worth = self._forecast(rates)
+        self.spent, self.got = self.spent + cost[self.at], self.got + worth[self.at]
+        price = self.spent / self.got if self.got else 0.0  # s for a full gradient, with what the run is with
+        ahead = cost - price * worth
+        saved = ahead[self.at] - ahead
+        self.seen_rounds += 1
+        if self.seen_rounds > 1:
+            weight = 1.0 / min(self.seen_rounds - 1, 50)
+            self.noise += weight * ((saved - self.last) ** 2 / 2 - self.noise)
+        self.last = saved
+        self.sum = np.maximum(self.sum + saved, 0.0)
+        self.count = np.where(self.sum > 0, self.count + 1, 0)
+
+    def _forecast(self, rates: Array) -> tuple[Array, Array]:
+        """Seconds that a round with these times would take each candidate, and what share of a gradient it gives."""
+        cost, worth = np.empty(len(self.ways)), np.ones(len(self.ways))
+        for i, way in enumerate(self.ways):
+            odds = self.odds(way, rates)
+            cost[i] = odds.seconds[0]
+            if not way.scheme.full:
+                worth[i] = odds.messages[0] / self.workers
+        return cost, worth
+
+    def odds(self, way: Way, rates: Array) -> Odds:
+        """A round of a candidate with workers as quick as this, in seconds per sample."""
+        seconds = (rates * (way.plan.loads[1:] + self.times.fixed))[None]
+        draws = _measured(seconds, self.sends, way.samples, self.link, self.floats, self.decode_rate)
+        return way.scheme.odds(draws, self.workers)
+
+    def _better(self, round: int) -> int | None:
+        """The candidate that is worth the change, if there is one."""
+        left = self.rounds - round - 1
+        if self.seen_rounds < LEAST or not left:
+            return None
+        mean = self.sum / np.maximum(self.count, 1)
+        typical = self.spent / self.seen_rounds
+        able = (self.count > 0) & (self.sum > SIGMAS * np.sqrt(self.noise * self.count))
+        able &= self.sum > self.costs + MARGIN * (1 + self.changes) * typical
+        gain = mean * left - self.costs
+        able &= gain > MARGIN * typical
+        return int(np.argmax(np.where(able, gain, -np.inf))) if able.any() else None
+
+    def move(self, way: Way) -> Move:
+        """What changing to a candidate moves: every worker takes what it lacks through its own port."""
+        missing = self.held.missing(way.plan)
+        most = int(missing.max())
+        floats = most * self.row_bytes / self.link.width
+        seconds = self.link.latency + self.link.transfer(floats) if most else 0.0
+        return Move(most, int(missing.sum()), seconds)
+
+    def _enter(self) -> None:
+        """Begin anew with the candidate that the run is with."""
+        number = len(self.ways)
+        self.sum, self.count = np.zeros(number), np.zeros(number, dtype=int)
+        self.noise, self.last = np.zeros(number), np.zeros(number)
+        self.spent = self.got = 0.0
+        self.seen_rounds, self.start = 0, 0.0
+        self.seen, self.began = {}, {}
+        self.costs = np.array([self.move(way).seconds + self.restart for way in self.ways])
+        self.costs[self.at] = 0.0
+
+    def _change(self, to: int, round: int, time: float) -> Change:
+        way, move, count = self.ways[to], self.move(self.ways[to]), int(self.count[to])
+        saving = float(self.sum[to]) / count
+        reason = self._reason(way, saving, count, self.rounds - round - 1, move)
+        change = Change(
+            round + 1,
+            time,
+            str(self.now),
+            str(way),
+            way.name,
+            dict(way.numbers),
+            move.seconds,
+            move.samples * self.row_bytes,
+            reason,
+        )
+        self.times.turn(self.now.plan.loads[1:])
+        self.held.add(way.plan)
+        self.at, self.changes = to, self.changes + 1
+        self._enter()
+        self.start = time + move.seconds
+        return change
+
+    def _reason(self, way: Way, saving: float, count: int, left: int, move: Move) -> str:
+        now = self.spent / self.seen_rounds
+        words = (
+            f"over the last {count} rounds {way} would have saved {in_seconds(saving, 3)} a round of"
+            f" {in_seconds(now, 3)}, {in_seconds(saving * left, 3)} over the {left} rounds left"
+        )
+        typical = self.times.typical()
+        if not np.isnan(typical).all():
+            worst, middle = int(np.nanargmax(typical)), float(np.nanmedian(typical))
+            if middle and typical[worst] > 1.2 * middle:
+                words += f"; worker {worst + 1} takes {typical[worst] / middle:.1f} times the median"
+        cost = move.seconds + self.restart
+        if move.samples:
+            words += f"; {move.samples} samples move"
+        return words + (f", the change takes {in_seconds(cost, 3)}" if cost else "")
+
+    # ------------------------------------------------------------ what outlives a stretch
+
+    def words(self) -> dict[str, Any]:
+        """What the next stretch of a run has to know, for JSON."""
+        before = self.times.before
+        return {
+            "way": [self.now.name, self.now.numbers],
+            "changes": self.changes,
+            "full": [list(own) for own in self.times.full],
+            "shown": self.times.shown,
+            "before": None if before is None else [_plain(column) for column in before],
+            "sends": self.sends.tolist(),
+        }
+
+    def _recall(self, memory: Mapping[str, Any]) -> None:
+        self.changes, self.times.shown = memory["changes"], list(memory["shown"])
+        self.times.full = [deque(own, maxlen=KEPT) for own in memory["full"]]
+        self.sends = np.array(memory["sends"])
+        if memory["before"] is not None:
+            loads, seconds = (np.array([np.nan if x is None else x for x in c]) for c in memory["before"])
+            self.times.before = (loads, seconds)
+
+
+def _plain(column: Array) -> list[float | None]:
+    return [None if np.isnan(x) else float(x) for x in column]
+
+
+def _measured(
+    seconds: Array, sends: Array, samples: int, link: Link, floats: int, decode_rate: float | None
+) -> Draws:
+    """Measured times as a scheme's `odds` takes drawn ones; within a load time goes evenly, lower ranks come first."""
+
+    def progress(portions: NDArray[np.int64], which: slice) -> Array:
+        done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
+        return np.asarray(seconds[which][:, :, None] * done)
+
+    def ties(which: NDArray[np.int64]) -> Array:
+        return np.tile(np.arange(seconds.shape[1], dtype=float), (len(which), 1))
+
+    def send(length: float) -> Array | float:
+        return np.broadcast_to(sends * (length / floats), seconds.shape) if sends.any() else 0.0
+
+    return Draws(seconds, send, link, floats, ties, decode_rate, None, samples, progress)
+
+
+__all__ = ["Change", "Steering"]
