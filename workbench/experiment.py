@@ -205,7 +205,7 @@ class Experiment(Settings):
         own = Way(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
         shape = getattr(self.problem_spec, "known", lambda: None)()
         row = self.line.width * ((shape[1] if shape else floats) + 1)
-        link, rate = (self.line, self.decode_rate) if emulated else (Link().carrying(self.line.width), None)
+        link, rate = (self.line, self.decode_rate) if emulated else (self.line.free(), None)
         return Steering(ways_of(own, self.problem), self.rounds, link, floats, rate, row, **more)
 
     def build_problem(self) -> Problem:

@@ -1,15 +1,15 @@
 """A plan that keeps steering: which scheme the next round is run with, from the times of the rounds so far.
 
 Every candidate goes through the rounds as they were measured: a worker's seconds are known whichever scheme it worked
-for, so all candidates can be judged on the same rounds ("full information"). What a candidate would have saved is added
-up, from the last moment at which nothing would have been saved (E. S. Page, "Continuous inspection schemes", Biometrika
-41, 1954); the run changes once that is more than the change costs and more than the noise explains. So a stretch
-that is run with one scheme is never behind any other candidate by more than that threshold, and the whole run is behind
-the best fixed candidate by no more than the sum of the thresholds, one a stretch: they grow with the number of changes,
-as in ski rental; compare S. Geulen, B. Voecking, M. Winkler, "Regret minimization for online buffering problems using
-the weighted majority algorithm", COLT 2010 (experts with switching costs), and M. Herbster, M. K. Warmuth, "Tracking the
-best expert", Machine Learning 32, 1998. That is on the rounds as they are forecast from the measured times; what
-forecasts miss is not in it.
+for, so all candidates can be judged on the same rounds ("full information"). A judge follows the candidate that was the
+quickest over the last H rounds, and leaves it only for one that is quicker by more than the noise of these rounds and
+than the move; there is one judge for each of some H, the last of them looks at all rounds and so follows the best fixed
+choice. Every judge's rounds are counted as if it had been listened to, its moves included, and the run listens to the
+one that would have been the quickest so far (M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning
+32, 1998; E. Hazan, C. Seshadhri, "Efficient learning algorithms for changing environments", ICML 2009: experts with
+histories of different lengths; S. Geulen, B. Voecking, M. Winkler, COLT 2010: what changes cost counts). So it is
+behind the best judge by a margin for each change of judge at most, on the rounds as they are forecast from the measured
+times; what forecasts miss is not in it.
 
 Nothing is read but times: no delay law, no seed, no later round.
 """
@@ -30,12 +30,16 @@ from workbench.core.links import Link
 from workbench.core.odds import Draws, Odds
 from workbench.core.ways import Held, Way
 
-SIGMAS = 1.5  # standard errors of what would have been saved that noise may explain
-MARGIN = 1.0  # rounds that must have been saved besides, once more for every other change so far
+HISTORIES = (12, 36, 10**9)  # rounds that judges look back on
+SIGMAS = 2.0  # standard errors of a difference that noise may explain
+SMALL = 0.02  # share of a round that is not worth a change
+MARGIN = 1.0  # rounds that a change must save besides what it costs, and that another judge must be ahead
 LEAST = 3  # rounds that must have been seen
+LONGEST = 2000  # rounds that are remembered
 KEPT = 64  # full times of a worker that are remembered
 FEW = 4  # of them, the newest, that say how slow a worker is that was not waited for
 AROUND = 8  # rounds before and after a change of load, to see how times follow the load
+LONGER = 1.05  # times a bound: a time that is really beyond it
 CLOSE = 1e-9
 
 
@@ -90,12 +94,18 @@ class Times:
         size = loads + self.fixed
         rate = seconds / size
         for w in np.flatnonzero(np.isnan(seconds)):
-            bound = least[w] / size[w]
-            longer = [x for x in self.full[w] if x > bound]
-            rate[w] = float(np.mean(longer[-FEW:])) if longer else bound
+            rate[w] = self._at_least(w, least[w] / size[w])
         for w in np.flatnonzero(~np.isnan(seconds)):
             self.full[w].append(float(rate[w]))
         return rate
+
+    def _at_least(self, worker: int, bound: float) -> float:
+        """Of a worker that was not through: its newest times beyond that; else the mean of all workers' beyond it."""
+        own = [x for x in self.full[worker] if x > bound * LONGER]
+        if own:
+            return float(np.mean(own[-FEW:]))
+        others = [x for each in self.full for x in each if x > bound * LONGER]
+        return float(np.mean(others)) if others else bound
 
     def typical(self) -> Array:
         """Median seconds per sample of each worker over its last full times, (workers,); NaN: never seen."""
@@ -129,6 +139,23 @@ class Times:
         self.shown.append(float(np.median(np.clip(shown, 0.0, most))))
 
 
+class Judge:
+    """Follows the candidate that was the quickest over the last `history` rounds; `spent`: s, moves included."""
+
+    def __init__(self, history: int, at: int) -> None:
+        self.history, self.at, self.spent = history, at, 0.0
+
+    def better(self, costs: Array, moves: Array, left: int) -> int:
+        """What it would take for the next round; `costs` (rounds, candidates), what each move takes, rounds left."""
+        seen = costs[-self.history :]
+        ahead = seen[:, [self.at]] - seen
+        gain, error = ahead.mean(axis=0), ahead.std(axis=0) / len(seen) ** 0.5
+        typical = float(seen[:, self.at].mean())
+        saving = gain * min(left, self.history) - moves
+        able = (gain > SIGMAS * error) & (gain > SMALL * typical) & (saving > MARGIN * typical)
+        return int(np.argmax(np.where(able, saving, -np.inf))) if able.any() else self.at
+
+
 class Steering:
     """Sees every round's times and says when to change.
 
@@ -151,15 +178,20 @@ class Steering:
         self.ways, self.at, self.rounds = list(ways), 0, rounds
         self.link, self.floats, self.decode_rate, self.row_bytes = link, floats, decode_rate, row
         self.restart, self.changes = restart, 0
+        self.taken = [self.ways[0]]  # what the run was with so far
         self.held = Held(self.ways[0].plan)
         self.times = Times(self.workers)
         self.sends: Array = np.zeros(self.workers)  # s that sending a whole model takes each worker, as last seen
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds, samples done in them
         self.began: dict[int, tuple[float, float]] = {}  # round -> when it began and ended
         self.free = 0.0  # when the port was through with what it had last
+        self.costs: list[Array] = []  # s that each candidate would have taken for a round
+        self.spent = self.got = 0.0  # s, and full gradients, of the run's own rounds as they are forecast
+        self.judges = [Judge(history, 0) for history in HISTORIES]
+        self.heard = self.judges[-1]
         if memory:
             self._recall(memory)
-        self._enter()
+        self.begin()
 
     @property
     def workers(self) -> int:
@@ -193,13 +225,14 @@ class Steering:
         self.began[round] = (begin, time)
         last = round - 1
         if last in self.began:
-            self._judge(last)
+            self._see(last)
             del self.began[last]
             self.seen = {r: row for r, row in self.seen.items() if r >= round}
         found = self._better(round)
         return None if found is None else self._change(found, round, time)
 
-    def _judge(self, round: int) -> None:
+    def _see(self, round: int) -> None:
+        """Forecast every candidate's round from the times of one that is over."""
         begin, end = self.began[round]
         down = self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
         least = np.full(self.workers, max(0.0, end - begin - down))
@@ -208,16 +241,8 @@ class Steering:
         rates = self.times.row(np.where(done >= loads, took, np.nan), least, loads)
         cost, worth = self._forecast(rates)
         self.spent, self.got = self.spent + cost[self.at], self.got + worth[self.at]
-        price = self.spent / self.got if self.got else 0.0  # s for a full gradient, with what the run is with
-        ahead = cost - price * worth
-        saved = ahead[self.at] - ahead
-        self.seen_rounds += 1
-        if self.seen_rounds > 1:
-            weight = 1.0 / min(self.seen_rounds - 1, 50)
-            self.noise += weight * ((saved - self.last) ** 2 / 2 - self.noise)
-        self.last = saved
-        self.sum = np.maximum(self.sum + saved, 0.0)
-        self.count = np.where(self.sum > 0, self.count + 1, 0)
+        price = self.spent / self.got if self.got else 0.0  # s for a full gradient, so far
+        self.costs.append(cost + price * (1 - worth))
 
     def _forecast(self, rates: Array) -> tuple[Array, Array]:
         """Seconds that a round with these times would take each candidate, and what share of a gradient it gives."""
@@ -238,15 +263,23 @@ class Steering:
     def _better(self, round: int) -> int | None:
         """The candidate that is worth the change, if there is one."""
         left = self.rounds - round - 1
-        if self.seen_rounds < LEAST or not left:
+        costs = np.array(self.costs[-LONGEST:])
+        if len(costs) < LEAST or not left:
             return None
-        mean = self.sum / np.maximum(self.count, 1)
-        typical = self.spent / self.seen_rounds
-        able = (self.count > 0) & (self.sum > SIGMAS * np.sqrt(self.noise * self.count))
-        able &= self.sum > self.costs + MARGIN * (1 + self.changes) * typical
-        gain = mean * left - self.costs
-        able &= gain > MARGIN * typical
-        return int(np.argmax(np.where(able, gain, -np.inf))) if able.any() else None
+        for judge in self.judges:
+            judge.spent += costs[-1, judge.at]
+            to = judge.better(costs, self.moves, left)
+            judge.spent += self.moves[to] if to != judge.at else 0.0
+            judge.at = to
+        typical = float(costs[-self.judges[0].history :, self.at].mean())
+        first = min(self.judges, key=lambda judge: judge.spent)
+        if first.spent + MARGIN * typical < self.heard.spent:
+            self.heard = first
+        to = self.heard.at
+        if to == self.at:
+            return None
+        pair = [self.at, to]  # the run may be elsewhere than that judge was
+        return to if Judge(self.heard.history, 0).better(costs[:, pair], self.moves[pair], left) else None
 
     def move(self, way: Way) -> Move:
         """What changing to a candidate moves: every worker takes what it lacks through its own port."""
@@ -256,44 +289,32 @@ class Steering:
         seconds = self.link.latency + self.link.transfer(floats) if most else 0.0
         return Move(most, int(missing.sum()), seconds)
 
-    def _enter(self) -> None:
-        """Begin anew with the candidate that the run is with."""
-        number = len(self.ways)
-        self.sum, self.count = np.zeros(number), np.zeros(number, dtype=int)
-        self.noise, self.last = np.zeros(number), np.zeros(number)
-        self.spent = self.got = 0.0
-        self.seen_rounds, self.start = 0, 0.0
-        self.seen, self.began = {}, {}
-        self.costs = np.array([self.move(way).seconds + self.restart for way in self.ways])
-        self.costs[self.at] = 0.0
+    def begin(self) -> None:
+        """Begin a stretch with the candidate that the run is with."""
+        self.start, self.seen, self.began = 0.0, {}, {}
+        self.moves = np.array([self.move(way).seconds + self.restart for way in self.ways])
+        self.moves[self.at] = 0.0
 
     def _change(self, to: int, round: int, time: float) -> Change:
-        way, move, count = self.ways[to], self.move(self.ways[to]), int(self.count[to])
-        saving = float(self.sum[to]) / count
-        reason = self._reason(way, saving, count, self.rounds - round - 1, move)
+        way, move = self.ways[to], self.move(self.ways[to])
+        reason = self._reason(to, self.rounds - round - 1, move)
+        names, size = (str(self.now), str(way)), move.samples * self.row_bytes
         change = Change(
-            round + 1,
-            time,
-            str(self.now),
-            str(way),
-            way.name,
-            dict(way.numbers),
-            move.seconds,
-            move.samples * self.row_bytes,
-            reason,
+            round + 1, time, *names, way.name, dict(way.numbers), move.seconds, size, reason
         )
         self.times.turn(self.now.plan.loads[1:])
-        self.held.add(way.plan)
+        self._take(way)
         self.at, self.changes = to, self.changes + 1
-        self._enter()
+        self.begin()
         self.start = time + move.seconds
         return change
 
-    def _reason(self, way: Way, saving: float, count: int, left: int, move: Move) -> str:
-        now = self.spent / self.seen_rounds
+    def _reason(self, to: int, left: int, move: Move) -> str:
+        seen = np.array(self.costs[-min(self.heard.history, LONGEST) :])
+        now, saving = float(seen[:, self.at].mean()), float((seen[:, self.at] - seen[:, to]).mean())
         words = (
-            f"over the last {count} rounds {way} would have saved {in_seconds(saving, 3)} a round of"
-            f" {in_seconds(now, 3)}, {in_seconds(saving * left, 3)} over the {left} rounds left"
+            f"over the last {len(seen)} rounds {self.ways[to]} would have saved {in_seconds(saving, 3)} a round of"
+            f" {in_seconds(now, 3)}; {left} rounds are left"
         )
         typical = self.times.typical()
         if not np.isnan(typical).all():
@@ -312,6 +333,8 @@ class Steering:
         before = self.times.before
         return {
             "way": [self.now.name, self.now.numbers],
+            "held": [[way.name, way.numbers] for way in self.taken],
+            "restart": self.restart,
             "changes": self.changes,
             "full": [list(own) for own in self.times.full],
             "shown": self.times.shown,
@@ -319,7 +342,16 @@ class Steering:
             "sends": self.sends.tolist(),
         }
 
+    def _take(self, way: Way) -> None:
+        self.held.add(way.plan)
+        if way not in self.taken:
+            self.taken.append(way)
+
     def _recall(self, memory: Mapping[str, Any]) -> None:
+        for name, numbers in memory["held"]:
+            self._take(Way(name, numbers, self.workers, self.ways[0].samples))
+        self.at = next(i for i, way in enumerate(self.ways) if [way.name, way.numbers] == memory["way"])
+        self.restart = memory["restart"]
         self.changes, self.times.shown = memory["changes"], list(memory["shown"])
         self.times.full = [deque(own, maxlen=KEPT) for own in memory["full"]]
         self.sends = np.array(memory["sends"])

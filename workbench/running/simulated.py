@@ -119,6 +119,11 @@ class SimulatedRun(Run):
         learnt, k = self._learnt, self._done
         return no_rows() if learnt is None or not k else columns_of(self.line, learnt, k, first)
 
+    @property
+    def changes(self) -> list[Change]:
+        """Those of the rounds of which the loss is known."""
+        return [change for change in self.line.changes if change.round <= max(self._done, 1)]
+
     def prepare(self) -> Problem:
         """Open the data; looks at the code as well."""
         self._begin("opening the data")

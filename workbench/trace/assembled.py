@@ -44,6 +44,11 @@ def _changed(changes: Sequence[Change]) -> dict[str, Any]:
     return {"changes": [change._asdict() for change in changes]} if changes else {}
 
 
+def changes_of(folder: Path) -> list[Change]:
+    """Changes of scheme that a run folder tells of."""
+    return [Change(**{name: each[name] for name in Change._fields}) for each in records.read_changes(folder)]
+
+
 def put_together(
     e: Experiment,
     folder: Path,
@@ -62,7 +67,7 @@ def put_together(
     columns = columns_of(line, learnt, k)
     for name in ("overrun", "rejected", "abandoned"):
         columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
-    info = run_info(e, load=e.load, **_facts(books, ended, columns))
+    info = run_info(e, load=e.load, **_facts(books, ended, columns), **_changed(changes_of(folder)))
     return Trace(e, "mpi", columns, books.events(zero), learnt.model, learnt.initial, info)
 
 

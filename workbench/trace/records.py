@@ -21,11 +21,13 @@ from workbench.base.files import atomic_write, write_json
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.sums import check_sums, unchanged
+from workbench.base.text import read_json
 from workbench.base.types import Array
 from workbench.core.optimisers import State
 from workbench.trace.layout import (
     ARRIVALS,
     BOOKS,
+    CHANGES,
     CHECKPOINT,
     ENDED,
     GRADIENTS,
@@ -37,6 +39,7 @@ from workbench.trace.layout import (
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
 SAVING = 0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
+TURNED = "turned"  # how a stretch ends after which the run goes on with another scheme
 KEPT = 0.02  # s for which rounds may wait to be written down together
 
 
@@ -160,7 +163,7 @@ def unbegun(
 
 def kept(folder: Path) -> list[str]:
     """Names of the files that a run that has ended leaves for good."""
-    there = [name for name in (ROWS, MODELS, GRADIENTS, BOOKS, ENDED) if (folder / name).is_file()]
+    there = [name for name in (ROWS, MODELS, GRADIENTS, CHANGES, BOOKS, ENDED) if (folder / name).is_file()]
     return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
 
 
@@ -168,6 +171,24 @@ def check_kept(folder: Path) -> None:
     """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then."""
     if unchanged(folder, ENDED):
         check_sums(folder, kept(folder))
+
+
+def read_changes(folder: Path) -> list[dict[str, Any]]:
+    """Changes of scheme of a run so far, and with each what the next stretch has to know ("memory")."""
+    path = folder / CHANGES
+    return list(read_json(path, "changes")["changes"]) if path.is_file() else []
+
+
+def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """Write down the change with which a stretch ended, if one did; returns those of the first so many rounds."""
+    ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
+    known = read_changes(folder)
+    if ended.get("state") == TURNED:
+        known.append({**ended["change"], "memory": ended["memory"]})
+    kept = [change for change in known if change["round"] <= rounds]
+    if kept or known:
+        write_json(folder / CHANGES, {"changes": kept})
+    return kept
 
 
 class Arrivals:
