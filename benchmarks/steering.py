@@ -92,7 +92,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--stragglers", type=int, default=2, help="of the gradient code that runs begin with")
-    parser.add_argument("--data", type=Path, default=None)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    parser.add_argument("--data", type=Path, default=None, help="folder of recordings")
     chosen = parser.parse_args()
     n = chosen.workers
     samples = 100 * n
@@ -100,7 +102,7 @@ def main() -> None:
     if chosen.data is not None:
         cases += recorded(chosen.data, samples, n)
     print(f"{'':32}{'regret':>16}{'worst':>11}{'changes':>8}   best fixed")
-    for name, delays, link in cases:
+    for name, delays, link in [case for case in cases if chosen.only in case[0]]:
         e = wb.Experiment(
             scheme="GC" if chosen.stragglers else "UMW",
             scheme_args={"stragglers": chosen.stragglers} if chosen.stragglers else {},
@@ -112,7 +114,7 @@ def main() -> None:
             link=link,
             adaptive=True,
         )
-        seeds = tqdm(range(chosen.seeds), desc=name, leave=False, disable=not sys.stderr.isatty())
+        seeds = tqdm(range(chosen.first, chosen.first + chosen.seeds), desc=name, leave=False, disable=not sys.stderr.isatty())
         show(name, [regret(e.replace(seed=seed)) for seed in seeds])
 
 

@@ -31,15 +31,16 @@ from workbench.core.odds import Draws, Odds
 from workbench.core.ways import Held, Way
 
 HISTORIES = (12, 36, 10**9)  # rounds that judges look back on
-SIGMAS = 2.0  # standard errors of a difference that noise may explain
+SIGMAS = 1.0  # standard errors of a difference that noise may explain
 SMALL = 0.02  # share of a round that is not worth a change
 MARGIN = 1.0  # rounds that a change must save besides what it costs, and that another judge must be ahead
 LEAST = 3  # rounds that must have been seen
+AGAIN, LOOKS = 200, (3, 12)  # rounds that are judged again once a stretch has lasted so many rounds
 LONGEST = 2000  # rounds that are remembered
 KEPT = 64  # full times of a worker that are remembered
 FEW = 4  # of them, the newest, that say how slow a worker is that was not waited for
 AROUND = 8  # rounds before and after a change of load, to see how times follow the load
-LONGER = 1.05  # times a bound: a time that is really beyond it
+LONGER = 1 + 1e-6  # times a bound: a time that is really beyond it
 CLOSE = 1e-9
 
 
@@ -80,23 +81,30 @@ class Times:
         self.shown: list[float] = [0.0]  # what each change of load showed `fixed` to be
         self.before: tuple[Array, Array] | None = None  # loads and median seconds before the last change
         self.lately: deque[Array] = deque(maxlen=AROUND)  # seconds, NaN where not seen in full
+        self.rows: list[Array] = []  # of every round: seconds, what they were at least, loads
 
     @property
     def fixed(self) -> float:
         """Samples that a task costs besides its own."""
         return median(self.shown)
 
-    def row(self, seconds: Array, least: Array, loads: NDArray[np.int64]) -> Array:
-        """Seconds per sample of a round. Where it is only known that they were `least` at least: as lately, if more."""
+    def add(self, seconds: Array, least: Array, loads: NDArray[np.int64]) -> None:
+        """Take in a round: seconds, NaN where it is only known that they were `least` at least."""
         self.lately.append(seconds)
         if self.before is not None and len(self.lately) == AROUND:
             self._compare(loads)
-        size = loads + self.fixed
-        rate = seconds / size
-        for w in np.flatnonzero(np.isnan(seconds)):
-            rate[w] = self._at_least(w, least[w] / size[w])
+        self.rows.append(np.stack([seconds, least, loads]))
+        rate = seconds / (loads + self.fixed)
         for w in np.flatnonzero(~np.isnan(seconds)):
             self.full[w].append(float(rate[w]))
+
+    def rates(self, first: int) -> Array:
+        """Seconds per sample of the rounds from number `first` on, as what is known by now has them."""
+        seconds, least, loads = np.stack(self.rows[first:], axis=1)
+        size = loads + self.fixed
+        rate = seconds / size
+        for r, w in zip(*np.nonzero(np.isnan(seconds)), strict=True):
+            rate[r, w] = self._at_least(w, least[r, w] / size[r, w])
         return rate
 
     def _at_least(self, worker: int, bound: float) -> float:
@@ -140,10 +148,22 @@ class Times:
 
 
 class Judge:
-    """Follows the candidate that was the quickest over the last `history` rounds; `spent`: s, moves included."""
+    """Follows the candidate that was the quickest over the last `history` rounds.
+
+    `spent`: s of its rounds so far, and of its moves, each spread over the rounds that were left then: nobody is behind
+    the others just because a move has not paid yet.
+    """
 
     def __init__(self, history: int, at: int) -> None:
-        self.history, self.at, self.spent = history, at, 0.0
+        self.history, self.at = history, at
+        self.spent = self.share = 0.0
+
+    def follow(self, costs: Array, moves: Array, left: int) -> None:
+        """One more round, the last of `costs`, then perhaps a move; as in `better`."""
+        self.spent += float(costs[-1, self.at]) + self.share
+        to = self.better(costs, moves, left)
+        self.share += float(moves[to]) / left if to != self.at else 0.0
+        self.at = to
 
     def better(self, costs: Array, moves: Array, left: int) -> int:
         """What it would take for the next round; `costs` (rounds, candidates), what each move takes, rounds left."""
@@ -238,25 +258,28 @@ class Steering:
         least = np.full(self.workers, max(0.0, end - begin - down))
         loads = self.now.plan.loads[1:]
         took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
-        rates = self.times.row(np.where(done >= loads, took, np.nan), least, loads)
-        cost, worth = self._forecast(rates)
-        self.spent, self.got = self.spent + cost[self.at], self.got + worth[self.at]
-        price = self.spent / self.got if self.got else 0.0  # s for a full gradient, so far
-        self.costs.append(cost + price * (1 - worth))
+        self.times.add(np.where(done >= loads, took, np.nan), least, loads)
+        self.stretch += 1
+        again = AGAIN if self.stretch in LOOKS else 1  # what a change has shown tells of earlier rounds, too
+        first = max(0, len(self.times.rows) - again)
+        self._forecast(first, self.times.rates(first))
 
-    def _forecast(self, rates: Array) -> tuple[Array, Array]:
-        """Seconds that a round with these times would take each candidate, and what share of a gradient it gives."""
-        cost, worth = np.empty(len(self.ways)), np.ones(len(self.ways))
+    def _forecast(self, first: int, rates: Array) -> None:
+        """Seconds that rounds with these times would take every candidate, at the price of a full gradient so far."""
+        del self.costs[first:]
+        found = [self.odds(way, rates) for way in self.ways]
+        cost = np.stack([odds.seconds for odds in found], axis=1)
+        worth = np.ones_like(cost)
         for i, way in enumerate(self.ways):
-            odds = self.odds(way, rates)
-            cost[i] = odds.seconds[0]
             if not way.scheme.full:
-                worth[i] = odds.messages[0] / self.workers
-        return cost, worth
+                worth[:, i] = found[i].messages / self.workers
+        self.spent, self.got = self.spent + cost[-1, self.at], self.got + worth[-1, self.at]
+        price = self.spent / self.got if self.got else 0.0
+        self.costs.extend(cost + price * (1 - worth))
 
     def odds(self, way: Way, rates: Array) -> Odds:
-        """A round of a candidate with workers as quick as this, in seconds per sample."""
-        seconds = (rates * (way.plan.loads[1:] + self.times.fixed))[None]
+        """Rounds of a candidate with workers as quick as this, in seconds per sample (rounds, workers)."""
+        seconds = rates * (way.plan.loads[1:] + self.times.fixed)
         draws = _measured(seconds, self.sends, way.samples, self.link, self.floats, self.decode_rate)
         return way.scheme.odds(draws, self.workers)
 
@@ -267,10 +290,7 @@ class Steering:
         if len(costs) < LEAST or not left:
             return None
         for judge in self.judges:
-            judge.spent += costs[-1, judge.at]
-            to = judge.better(costs, self.moves, left)
-            judge.spent += self.moves[to] if to != judge.at else 0.0
-            judge.at = to
+            judge.follow(costs, self.moves, left)
         typical = float(costs[-self.judges[0].history :, self.at].mean())
         first = min(self.judges, key=lambda judge: judge.spent)
         if first.spent + MARGIN * typical < self.heard.spent:
@@ -291,7 +311,7 @@ class Steering:
 
     def begin(self) -> None:
         """Begin a stretch with the candidate that the run is with."""
-        self.start, self.seen, self.began = 0.0, {}, {}
+        self.start, self.seen, self.began, self.stretch = 0.0, {}, {}, 0
         self.moves = np.array([self.move(way).seconds + self.restart for way in self.ways])
         self.moves[self.at] = 0.0
 

@@ -184,7 +184,9 @@ def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     known = read_changes(folder)
     if ended.get("state") == TURNED:
-        known.append({**ended["change"], "memory": ended["memory"]})
+        place = {name: ended[name] for name in ("first", "zero", "offset")}
+        books = _set_aside(folder)
+        known.append({**ended["change"], "memory": ended["memory"], "books": books.name, **place})
     kept = [change for change in known if change["round"] <= rounds]
     if kept or known:
         write_json(folder / CHANGES, {"changes": kept})
@@ -269,11 +271,16 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
         with atomic_write(path) as out:  # a round that is gone through again brings its own
             out.write(rows[rows[:, 0] < rounds].tobytes())
     if (folder / BOOKS).is_file():
-        number = len(list(folder.glob("books-*.npz")))
-        (folder / BOOKS).rename(folder / f"books-{number}.npz")
+        (folder / BOOKS).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
     return float(read_rows(folder)[-1, LIVE.index("time")]) if rounds else 0.0
+
+
+def _set_aside(folder: Path) -> Path:
+    """What the books of a stretch are called once the run goes on."""
+    number = len(list(folder.glob("books-*.npz")))
+    return folder / f"books-{number}.npz"
 
 
 def read_rows(folder: Path, first: int = 0) -> Array:
@@ -305,9 +312,9 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
     return np.fromfile(path, count=rows * width, offset=8 * width * first).reshape(rows, width)
 
 
-def read_books(folder: Path) -> list[bytes]:
-    """The ranks' books."""
-    return [book.tobytes() for book in _arrays(folder / BOOKS).values()]
+def read_books(folder: Path, name: str = BOOKS) -> list[bytes]:
+    """The ranks' books; `name`: of an earlier stretch."""
+    return [book.tobytes() for book in _arrays(folder / name).values()]
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,8 @@ def conduct(
     words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
     if change is not None and part is not None and part.steering is not None:
         words |= {"change": change._asdict(), "memory": part.steering.words(), "left": time.time()}
+    if part is not None and part.record is not None:
+        words["offset"] = part.record.offset
     words |= {"clock_error": max(errors, default=0.0), "hosts": len({p.host for p in places.values()})}
     if part is None or part.record is None:
         if pool is not None:
