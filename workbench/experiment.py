@@ -28,6 +28,8 @@ from workbench.core.links import Link
 from workbench.core.optimisers import Optimiser, optimiser_class
 from workbench.core.plan import Plan
 from workbench.core.scheme import Scheme
+from workbench.core.steering import Steering
+from workbench.core.ways import Way, ways_of, why_not
 from workbench.problems import Problem, ProblemArgs, problem_from
 
 MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
@@ -79,6 +81,10 @@ class Experiment(Settings):
         None, "speed of decoding; empty = free, as in the papers", "floats/s", gt=0
     )
     faults: tuple[Fault, ...] = setting((), "workers that die during the run")
+    adaptive: bool = setting(
+        False,
+        "re-plan between rounds: go on with another scheme, or other numbers, once the measured times say so",
+    )
 
     @field_validator("scheme_args", "problem_args", "optimiser_args")
     @classmethod
@@ -103,12 +109,31 @@ class Experiment(Settings):
         scheme.check_problem(self.problem)
         if samples is not None:  # else whoever opens the data finds out
             scheme.check_samples(self.workers, samples)
+        if self.adaptive:
+            self._steerable(samples)
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")
             if fault.round >= self.rounds:
                 raise SettingError(f"faults.round = {fault.round}: there are rounds 0 to {self.rounds - 1}")
         return self
+
+    def _steerable(self, samples: int | None) -> None:
+        if self.faults:
+            raise SettingError(
+                "adaptive = True: a run with faults is not re-planned; take faults = (), or adaptive = false"
+            )
+        if self.problem == "unit":
+            raise SettingError(
+                "adaptive = True: the parameters of problem = 'unit' are the plan's own parts; take another problem"
+            )
+        if samples is not None and (
+            why := why_not(self.built_scheme, self.built_scheme.plan(self.workers, samples))
+        ):
+            raise SettingError(
+                f"adaptive = True: scheme = {self.scheme!r} cannot be changed between rounds, as {why}; take"
+                " adaptive = false, or begin with another scheme, e.g. 'GC'"
+            )
 
     @cached_property
     def built_scheme(self) -> Scheme:
@@ -169,6 +194,19 @@ class Experiment(Settings):
             if not fields.isdisjoint(update or ()):
                 vars(copy).pop(made, None)
         return copy
+
+    def steering(self, emulated: bool = True, **more: Any) -> Steering:
+        """What re-plans a run of it, from the scheme that it names on.
+
+        `emulated`: links are as the experiment has them; else what messages take is measured only. `more`: see `Steering`.
+        """
+        samples, floats = self.shape()
+        self._steerable(samples)
+        own = Way(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
+        shape = getattr(self.problem_spec, "known", lambda: None)()
+        row = self.line.width * ((shape[1] if shape else floats) + 1)
+        link, rate = (self.line, self.decode_rate) if emulated else (self.line.free(), None)
+        return Steering(ways_of(own, self.problem), self.rounds, link, floats, rate, row, **more)
 
     def build_problem(self) -> Problem:
         """Open the data and make the problem; raises `DataError`."""

@@ -40,6 +40,14 @@ class Link(Settings):
         link._width = width
         return link
 
+    def free(self) -> Self:
+        """The link without any times: what messages really take is all that they take.
+
+        >>> Link(latency=0.1, bandwidth=8e5).free().transfer(5000)
+        0.0
+        """
+        return type(self)().carrying(self._width)
+
     @property
     def width(self) -> int:
         """Bytes of a number in a message."""

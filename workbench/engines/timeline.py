@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from workbench.core.steering import Change
+
 Event = tuple[int, int, str, float, float, float, int, int, int]
 EVENT_COLUMNS = ("round", "rank", "kind", "start", "begun", "end", "to", "bytes", "messages")
 COUNTS = ("messages", "bytes", "downloads", "samples", "started", "stale")  # per round
@@ -24,6 +26,7 @@ class Timeline:
     stale: list[int] = field(default_factory=list)  # answers that came too late, per round
     events: list[Event] = field(default_factory=list)
     handled: int = 0  # computes, sends and receipts that the engine went through
+    changes: list[Change] = field(default_factory=list)  # of scheme, where the plan keeps steering
 
     def open(self, rounds: int) -> None:
         """Make room for the counts of so many rounds, and one more for the closing words."""

@@ -19,6 +19,8 @@ from workbench.core.delays import DelayStream, law_of
 from workbench.core.links import Link
 from workbench.core.optimisers import State, optimiser_class
 from workbench.core.plan import Plan
+from workbench.core.steering import Steering
+from workbench.core.ways import Way
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.rank import Emulate, Setup
 from workbench.experiment import Experiment
@@ -48,6 +50,7 @@ class Task:
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
+    steering: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `steered`
     code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
 
     def words(self) -> dict[str, Any]:
@@ -166,6 +169,17 @@ def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
     held = from_bytes(arrays)
     plan, state = _of(held, "plan_"), _of(held, "state_")
     return Plan(**{**plan, "committers": tuple(plan["committers"].tolist())}), held["model"], state
+
+
+def steered(task: Task, setup: Setup) -> Steering | None:
+    """What re-plans a run, for the master's rank; None where nothing does."""
+    if task.steering is None:
+        return None
+    known, spec, plan = task.steering, task.spec, setup.plan
+    ways = [Way(name, numbers, plan.workers, plan.samples) for name, numbers in known["ways"]]
+    link, rate = (setup.link, setup.decode_rate) if task.emulate == "all" else (setup.link.free(), None)
+    more = {name: known[name] for name in ("row", "restart", "memory")}
+    return Steering(ways, spec["rounds"], link, setup.floats, rate, **more)
 
 
 def _of(held: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from workbench.base.sums import unchanged
 from workbench.base.text import read_json
 from workbench.clusters import Cluster
 from workbench.clusters.warm import POOLS
+from workbench.core.steering import Change, Steering
 from workbench.engines.real.ledger import Ledger
 from workbench.engines.real.rank import Emulate
 from workbench.experiment import Experiment
@@ -40,7 +41,7 @@ from workbench.running.holding import cluster_of, ended, holder_of, real_folder,
 from workbench.running.precision import lost_digits
 from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, tell
 from workbench.trace import records
-from workbench.trace.assembled import diverged, put_together
+from workbench.trace.assembled import changes_of, diverged, put_together
 from workbench.trace.definitions import experiment_of, keep
 from workbench.trace.folder import claimed, new_folder
 from workbench.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, SPEC, STOP, TASK
@@ -48,6 +49,7 @@ from workbench.trace.trace import Trace
 
 LOOK_EVERY = 0.03  # s between looks into the run folder
 SHARE = 0.1  # of the time goes into losses while a run is under way
+RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
 ATTEMPTS = 3  # pools that a run is given to
 
 _turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
@@ -65,6 +67,7 @@ class RealRun(Run):
         self._rows = np.zeros((0, len(records.LIVE)))
         self.pool: Pool | None = None  # whose ranks have it
         self._problem: Problem | None = None
+        self._planned: Steering | None = None
         self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
 
     def _so_far(self, first: int) -> Rows:
@@ -103,7 +106,7 @@ class RealRun(Run):
             self._begin("opening the data")
             e = self.experiment
             self.warnings = lost_digits(e.built_scheme, e.workers)
-            task = task_of(e, self.home, data=self.data(), **options)
+            task = task_of(e, self.home, data=self.data(), steering=self.steering([]), **options)
             self.hand_in(task)
 
     def go_on(self) -> None:
@@ -156,13 +159,42 @@ class RealRun(Run):
             write_json(self.home / HOLDER, pool.words())
             self.note = "starting"
             try:
-                self.follow(holder)
-                return
+                self.watch(holder)
+                break
             except ClusterError as error:
                 if attempt == ATTEMPTS - 1:
                     raise
                 if attempt or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
                     task = self._without(pool.lost(), task, error)
+
+        if self.turning:
+            self.hand_in(self.rest(read_json(self.home / TASK), at_once=True))
+        else:
+            self._finish()
+
+    @property
+    def turning(self) -> bool:
+        """Has a stretch ended, after which the run goes on with another scheme?"""
+        return (ended(self.home) or {}).get("state") == records.TURNED
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes of scheme so far."""
+        return changes_of(self.home)
+
+    def steering(self, changes: Sequence[Mapping[str, Any]], left: float | None = None) -> Any:
+        """What the master's rank needs to re-plan after these changes; None where the plan does not steer.
+
+        `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
+        """
+        e = self.experiment
+        if not e.adaptive:
+            return None
+        last = changes[-1] if changes else None
+        self._planned = self._planned or e.steering()
+        ways = [[way.name, way.numbers] for way in self._planned.ways]
+        known = {"ways": ways, "row": self._planned.row_bytes, "restart": RESTART, "left": left}
+        return {**known, "memory": last and last["memory"], "pause": last["seconds"] if last and left else 0.0}
 
     def _without(self, lost: Sequence[str], task: Task, error: ClusterError) -> Task:
         """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
@@ -178,18 +210,28 @@ class RealRun(Run):
         self.describe(again)
         return again
 
-    def rest(self, words: dict[str, Any]) -> Task:
-        """What follows the last checkpoint, or all of the run where there is none; files are cut back to there."""
-        done, model, state = 0, None, None
+    def rest(self, words: dict[str, Any], at_once: bool = False) -> Task:
+        """What follows the last checkpoint, or all of the run where there is none; files are cut back to there.
+
+        `at_once`: the checkpoint is the end of a stretch, and what follows goes on with another scheme.
+        """
+        done, model, state, begun = 0, None, None, None
         if (self.home / CHECKPOINT).is_file():
             records.check_kept(self.home)
             last = records.read_checkpoint(self.home)
             check_begun(self.experiment, last.begun, words)
-            done, model, state = last.rounds, last.model, last.state
+            done, model, state, begun = last.rounds, last.model, last.state, last.begun
+        left = (ended(self.home) or {}).get("left") if at_once else None
+        changes = records.note_change(self.home, done)
         offset = records.rewind(self.home, done, self.experiment.build_problem().size)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
-        return task_of(self.experiment, self.home, model, state, data=self.data(), **options)
+        e = self.experiment
+        if changes:
+            e = e.replace(scheme=changes[-1]["scheme"], scheme_args=changes[-1]["scheme_args"], adaptive=False)
+            options["begun"] = begun
+        options["steering"] = self.steering(changes, left)
+        return task_of(e, self.home, model, state, data=self.data(), **options)
 
     def data(self) -> dict[str, Any] | None:
         """Prepared data that the ranks are told of; None where they see this machine's files."""
@@ -197,7 +239,7 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code")})
+        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code", "steering")})
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
@@ -205,6 +247,14 @@ class RealRun(Run):
 
     def follow(self, holder: Holder | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""
+        self.watch(holder)
+        while self.turning and Lock(self.home / RUN_LOCK).held:  # who has begun it hands in the next stretch
+            time.sleep(LOOK_EVERY)
+            self.watch()
+        self._finish()
+
+    def watch(self, holder: Holder | None = None) -> None:
+        """Read on until the run, or a stretch of it, has ended."""
         if self._state == "waiting":
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
@@ -215,6 +265,8 @@ class RealRun(Run):
                     own.callback(holder.release)
                 self._look(holder)
                 time.sleep(LOOK_EVERY)
+
+    def _finish(self) -> None:
         self._read()
         self._conclude()
 
@@ -347,6 +399,8 @@ def start_real(
         raise SettingError(f"patience = {patience}: take more than 0 s")
     if emulate not in ("all", "delays", "nothing"):
         raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
+    if experiment.adaptive and make is not None:
+        raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
     options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
     home = new_folder(folder)

@@ -20,6 +20,7 @@ from workbench.core.plan import MASTER
 from workbench.core.protocol import LOST, MODEL, NOBODY, AllReduce, Commit, Compute, Message, Node, Recv, Send
 from workbench.engines.real.learner import Learner
 from workbench.experiment import Experiment
+from workbench.trace.assembled import changes_of
 from workbench.trace.definitions import experiment_of
 from workbench.trace.records import arrivals_of, check_kept, read_rows
 
@@ -42,18 +43,30 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
 
 class _Again:
     def __init__(self, e: Experiment, home: Path, rounds: int) -> None:
-        self.e, self.home, self.rounds, self.plan = e, home, rounds, e.plan
+        self.e, self.home, self.time = e, home, 0.0
         problem, optimiser = e.build_problem(), e.build_optimiser()
         state = optimiser.start(problem)
         self.learner = Learner(e.plan, problem, optimiser, e.seed, problem.start(), state)
-        self.scheme, self.time = e.built_scheme, 0.0
-        self.mixes = self.plan.versions > 1
-        self.nodes: dict[int, _Node] = {}
-        self.told: dict[tuple[int, int], Any] = {}  # rank, round -> the model that it was sent
+        changes = [change for change in changes_of(home) if change.round < rounds]
+        later = [e.replace(scheme=c.scheme, scheme_args=c.scheme_args, adaptive=False) for c in changes]
+        ends = [change.round for change in changes] + [rounds]
+        self.stretches = list(zip([e, *later], [0, *ends], ends, strict=False))
+        self.nodes: dict[int, _Node]
+        self.told: dict[tuple[int, int], Any]  # rank, round -> the model that it was sent
         self.found: list[Array] = []
 
     def models(self) -> list[Array]:
-        """Drive the master; what it asks for is computed then."""
+        """Drive the masters of all stretches; what they ask for is computed then."""
+        for e, first, end in self.stretches:
+            self.begin(e, first)
+            self.node(MASTER).until(lambda end=end: len(self.found) == end, first)  # type: ignore[misc]
+        return self.found
+
+    def begin(self, e: Experiment, first: int) -> None:
+        """Go on from a round with an experiment's scheme."""
+        self.scheme, self.plan, self.first = e.built_scheme, e.plan, first
+        self.learner.turn(e.plan)
+        self.nodes, self.told, self.mixes = {}, {}, self.plan.versions > 1
         if self.mixes and not self.scheme.finishes:
             raise RunError(
                 f"{self.e.scheme}: commits mix several models, and what workers began and left the notes of arrivals"
@@ -67,8 +80,6 @@ class _Again:
             raise RunError(f"{self.e.scheme}: what it does depends on the clock, which arrivals do not tell")
         if self.plan.committers != (MASTER,):
             raise RunError(f"{self.e.scheme}: has no master whose arrivals could be gone through again")
-        self.node(MASTER).until(lambda: len(self.found) == self.rounds, 0)
-        return self.found
 
     def node(self, rank: int) -> _Node:
         """The node's program, begun when it is first needed."""
@@ -87,12 +98,12 @@ class _Node:
             self.arrivals.setdefault(0 if run.mixes else row[0], []).append(row)
         self.taken: dict[int, int] = {}  # round -> how many of its arrivals the program has got
         self.sent: dict[tuple[int, int], Message] = {}
-        self.served = -1  # newest round whose model it has got
+        self.served = run.first - 1  # newest round whose model it has got
         e, learner = run.e, run.learner
         facts = (learner.smoothness, learner.constant, learner.l2)
         size, model = learner.problem.size, learner.start()
         # Time goes on only where a deadline passes.
-        node = Node(rank, run.plan, e.rounds, size, model, lambda: run.time, *facts)
+        node = Node(rank, run.plan, e.rounds, size, model, lambda: run.time, *facts, run.first)
         self.program: Generator[Any, Any, Any] = run.scheme.program(node)
         self.effect = self.program.send(None)
 

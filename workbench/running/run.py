@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.base.own import told
 from workbench.base.settings import SettingError
+from workbench.core.steering import Change
 from workbench.experiment import Experiment
 from workbench.running.precision import lost_digits
 from workbench.trace.trace import Trace
@@ -66,6 +67,11 @@ class Run:
         if self._trace is None:
             return self._so_far(first)
         return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes of scheme so far, where the plan keeps steering (`adaptive = True`)."""
+        return [] if self._trace is None else self._trace.changes
 
     def stop(self) -> None:
         """Ask it to end after the round that it is in; returns at once."""

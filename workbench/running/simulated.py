@@ -8,6 +8,7 @@ from workbench.base.own import told
 from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Plan
+from workbench.core.steering import Change
 from workbench.engines.timeline import Timeline
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
 from workbench.engines.virtual.sim import World, simulate
@@ -57,8 +58,21 @@ def timeline(
     events: bool,
     watch: Callable[[Timeline], None] | None = None,
 ) -> Timeline:
-    """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round."""
+    """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round.
+
+    A plan that keeps steering is simulated stretch by stretch, each with a scheme of its own.
+    """
     _, floats = e.shape()
+    steering = e.steering() if e.adaptive else None
+    line, scheme, plan = Timeline(), e.built_scheme, e.plan
+
+    def look(now: Timeline) -> None:
+        if watch is not None:
+            watch(now)
+        change = steering and steering.committed(len(now.times) - 1, now.times[-1])
+        if change is not None:
+            raise _Turn(change)
+
     world = World(
         rounds=e.rounds,
         floats=floats,
@@ -67,9 +81,26 @@ def timeline(
         decode_rate=e.decode_rate,
         deaths={fault.worker: fault.round for fault in e.faults},
         record=events,
-        watch=watch,
+        watch=watch if steering is None else look,
+        steering=steering,
     )
-    return simulate(e.built_scheme, e.plan, world, arithmetic)
+    while True:
+        try:
+            return simulate(scheme, plan, world, arithmetic, line)
+        except _Turn as turn:
+            assert steering is not None
+            line.changes.append(turn.change)
+            scheme, plan = steering.now.scheme, steering.now.plan
+            world = replace(world, start=turn.change.time + turn.change.seconds)
+            arithmetic.turn(plan)
+
+
+class _Turn(Exception):
+    """The run goes on with another scheme."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__(change.reason)
+        self.change = change
 
 
 class SimulatedRun(Run):
@@ -87,6 +118,11 @@ class SimulatedRun(Run):
     def _so_far(self, first: int) -> Rows:
         learnt, k = self._learnt, self._done
         return no_rows() if learnt is None or not k else columns_of(self.line, learnt, k, first)
+
+    @property
+    def changes(self) -> list[Change]:
+        """Those of the rounds of which the loss is known."""
+        return [change for change in self.line.changes if change.round <= max(self._done, 1)]
 
     def prepare(self) -> Problem:
         """Open the data; looks at the code as well."""

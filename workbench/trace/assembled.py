@@ -1,6 +1,6 @@
 """From what an engine hands back, and the losses of the models, to a trace."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.base.types import Array
-from workbench.engines.real.ledger import Books
+from workbench.core.steering import Change
+from workbench.engines.real.ledger import TALLIES, Books
 from workbench.engines.timeline import COUNTS, Timeline
 from workbench.experiment import Experiment
 from workbench.problems import Problem, Request
@@ -33,9 +34,19 @@ def columns_of(line: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> d
 
 def assemble(e: Experiment, line: Timeline, learnt: Learnt, **how: Any) -> Trace:
     """Trace of a simulated run, of the rounds of its line."""
-    info = run_info(e, load=e.load, events_handled=line.handled, **how)
+    info = run_info(e, load=e.load, events_handled=line.handled, **_changed(line.changes), **how)
     columns = columns_of(line, learnt, len(line.times))
     return Trace(e, "sim", columns, line.events, learnt.model, learnt.initial, info)
+
+
+def _changed(changes: Sequence[Change]) -> dict[str, Any]:
+    """Changes of scheme, where there were any."""
+    return {"changes": [change._asdict() for change in changes]} if changes else {}
+
+
+def changes_of(folder: Path) -> list[Change]:
+    """Changes of scheme that a run folder tells of."""
+    return [Change(**{name: each[name] for name in Change._fields}) for each in records.read_changes(folder)]
 
 
 def put_together(
@@ -50,14 +61,29 @@ def put_together(
     books = Books(records.read_books(folder))
     rows = records.read_rows(folder)
     first, zero = ended["first"], ended["zero"] or 0.0
-    line = _after(rows, books.timeline(zero, ended["committers"]), first)
+    line = _after(rows, books.timeline(zero, ended["committers"]), first, ended.get("offset"))
     k = min(len(line.times), len(rows))  # a ring's workers may be ahead of the master, who only looks on
     learnt = learn_again(problem, folder, k, losses, progress)
     columns = columns_of(line, learnt, k)
     for name in ("overrun", "rejected", "abandoned"):
         columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
-    info = run_info(e, load=e.load, **_facts(books, ended, columns))
-    return Trace(e, "mpi", columns, books.events(zero), learnt.model, learnt.initial, info)
+    events = _with_earlier(folder, books.events(zero - ended.get("offset", 0.0)), columns)
+    info = run_info(e, load=e.load, **_facts(books, ended, columns), **_changed(changes_of(folder)))
+    return Trace(e, "mpi", columns, events, learnt.model, learnt.initial, info)
+
+
+def _with_earlier(
+    folder: Path, events: dict[str, Any], columns: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Events of all stretches of a run that changed its scheme; their counts are put into the columns."""
+    parts = []
+    for change in records.read_changes(folder):
+        books, first, end = Books(records.read_books(folder, change["books"])), change["first"], change["round"]
+        parts.append(books.events((change["zero"] or 0.0) - change["offset"]))
+        for name in TALLIES:
+            if name in columns:
+                columns[name][first:end] = books.count(name, end)[first:end]
+    return {name: np.concatenate([part[name] for part in [*parts, events]]) for name in events}
 
 
 def diverged(trace: Trace) -> list[str]:
@@ -80,12 +106,12 @@ def _facts(books: Books, ended: dict[str, Any], columns: dict[str, NDArray[Any]]
     }
 
 
-def _after(rows: Array, line: Timeline, first: int) -> Timeline:
-    """A run that was resumed: its first rounds as the rows have them, then the books of the rest."""
+def _after(rows: Array, line: Timeline, first: int, offset: float | None) -> Timeline:
+    """A run that was resumed: its first rounds as the rows have them, then the books of the rest, `offset` s later."""
     if not first:
         return line
     column = {name: rows[:first, i] for i, name in enumerate(records.LIVE)}
-    offset = float(column["time"][-1])
+    offset = float(column["time"][-1]) if offset is None else offset
     times = column["time"].tolist() + [t + offset for t in line.times]
     whole = Timeline(times, column["residual"].tolist() + line.residuals)
     for name in COUNTS:

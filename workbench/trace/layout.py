@@ -12,6 +12,7 @@ TASK, HOLDER = "task.json", "holder.json"  # how it is run, and who has it
 RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
 STOP = "stop"  # somebody asks it to end
 # ... while it goes on ...
+CHANGES = "changes.json"  # of scheme, where the plan keeps steering, and what the next stretch has to know
 ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # a row of numbers each round
 CHECKPOINT = "checkpoint.npz"
 # A folder: RANK.i64 of (round, rank, number) for each rank that gathers, in order of arrival.

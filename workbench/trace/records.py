@@ -21,12 +21,14 @@ from workbench.base.files import atomic_write, write_json
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.sums import check_sums, unchanged
+from workbench.base.text import read_json
 from workbench.base.types import Array
 from workbench.core.optimisers import State
 from workbench.core.protocol import NOBODY
 from workbench.trace.layout import (
     ARRIVALS,
     BOOKS,
+    CHANGES,
     CHECKPOINT,
     ENDED,
     GRADIENTS,
@@ -38,6 +40,7 @@ from workbench.trace.layout import (
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
 SAVING = 0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
+TURNED = "turned"  # how a stretch ends after which the run goes on with another scheme
 KEPT = 0.02  # s for which rounds may wait to be written down together
 
 
@@ -161,7 +164,7 @@ def unbegun(
 
 def kept(folder: Path) -> list[str]:
     """Names of the files that a run that has ended leaves for good."""
-    there = [name for name in (ROWS, MODELS, GRADIENTS, BOOKS, ENDED) if (folder / name).is_file()]
+    there = [name for name in (ROWS, MODELS, GRADIENTS, CHANGES, BOOKS, ENDED) if (folder / name).is_file()]
     return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
 
 
@@ -169,6 +172,26 @@ def check_kept(folder: Path) -> None:
     """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then."""
     if unchanged(folder, ENDED):
         check_sums(folder, kept(folder))
+
+
+def read_changes(folder: Path) -> list[dict[str, Any]]:
+    """Changes of scheme of a run so far, and with each what the next stretch has to know ("memory")."""
+    path = folder / CHANGES
+    return list(read_json(path, "changes")["changes"]) if path.is_file() else []
+
+
+def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """Write down the change with which a stretch ended, if one did; returns those of the first so many rounds."""
+    ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
+    known = read_changes(folder)
+    if ended.get("state") == TURNED:
+        place = {name: ended[name] for name in ("first", "zero", "offset")}
+        books = _set_aside(folder)
+        known.append({**ended["change"], "memory": ended["memory"], "books": books.name, **place})
+    kept = [change for change in known if change["round"] <= rounds]
+    if kept or known:
+        write_json(folder / CHANGES, {"changes": kept})
+    return kept
 
 
 class Arrivals:
@@ -258,11 +281,16 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
         with atomic_write(path) as out:  # a round that is gone through again brings its own
             out.write(rows[rows[:, 0] < rounds].tobytes())
     if (folder / BOOKS).is_file():
-        number = len(list(folder.glob("books-*.npz")))
-        (folder / BOOKS).rename(folder / f"books-{number}.npz")
+        (folder / BOOKS).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
     return float(read_rows(folder)[-1, LIVE.index("time")]) if rounds else 0.0
+
+
+def _set_aside(folder: Path) -> Path:
+    """What the books of a stretch are called once the run goes on."""
+    number = len(list(folder.glob("books-*.npz")))
+    return folder / f"books-{number}.npz"
 
 
 def read_rows(folder: Path, first: int = 0) -> Array:
@@ -294,9 +322,9 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
     return np.fromfile(path, count=rows * width, offset=8 * width * first).reshape(rows, width)
 
 
-def read_books(folder: Path) -> list[bytes]:
-    """The ranks' books."""
-    return [book.tobytes() for book in _arrays(folder / BOOKS).values()]
+def read_books(folder: Path, name: str = BOOKS) -> list[bytes]:
+    """The ranks' books; `name`: of an earlier stretch."""
+    return [book.tobytes() for book in _arrays(folder / name).values()]
 
 
 @dataclass(frozen=True)

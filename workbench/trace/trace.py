@@ -20,6 +20,7 @@ from workbench.base.settings import SettingError, check_kind, check_writable, pa
 from workbench.base.sums import check_sums, write_sums
 from workbench.base.text import in_seconds, read_json
 from workbench.base.types import Array
+from workbench.core.steering import Change
 from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
 from workbench.trace import definitions
@@ -74,6 +75,11 @@ class Trace:
 
         rows = self.event_rows
         return pd.DataFrame(rows if isinstance(rows, dict) else event_table(rows))
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes of scheme of a run that kept steering (`adaptive = True`), each with its reason."""
+        return [Change(**words) for words in self.info.get("changes", [])]
 
     def __repr__(self) -> str:
         """A line; the tables would fill the screen."""

@@ -41,6 +41,10 @@ class Learner(Numbers):
             self._newest = work, super()._slices(work)
         return self._newest[1]
 
+    def turn(self, plan: Plan) -> None:
+        """Go on with another plan."""
+        self.plan, self._newest = plan, None
+
     def start(self) -> Array:
         """The model with which the run starts."""
         return self.model

@@ -4,7 +4,7 @@ Books travel as arrays, never pickled. Counts mean the same as on the virtual cl
 """
 
 from array import array
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ class Ledger:
         self.events: list[Event] = []
         self.handled = 0
         self.refusals: list[tuple[int, int, str]] = []  # round (-1: unknown), sender, reason
+        # Who wants to hear at once: round, seconds and samples of work; sender, floats, sent, begun and end of answers.
+        self.done: Callable[[int, float, int], None] | None = None
+        self.came: Callable[[int, int, float, float, float], None] | None = None
 
     def add(self, name: str, round: int, amount: int = 1) -> None:
         """Raise a count of a round."""
@@ -43,6 +46,8 @@ class Ledger:
         self.handled += 1
         counts["computed"][place] += 1
         counts["samples"][place] += samples
+        if self.done is not None:
+            self.done(round, end - start, samples)
         if self.record:
             self.events.append((place, self.rank, "compute", start, start, end, -1, 0, 0))
 
@@ -76,6 +81,8 @@ class Ledger:
             self.handled += 2
             counts["messages"][place] += 1
             counts["bytes"][place] += self.width * floats
+            if self.came is not None:
+                self.came(src, floats, sent, begun, end)
         if self.record:
             what, bytes_ = "drop" if late else "send", self.width * floats
             self.events.append((place, src, what, sent, begun, end, self.rank, bytes_, 1))

@@ -37,8 +37,12 @@ class Coefficients:
     l2 = 0.0
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
         self.weights: list[Decoding] = []  # per round
+        self.turn(plan)
+
+    def turn(self, plan: Plan) -> None:
+        """Go on with another plan."""
+        self.plan = plan
         self._rows: dict[int, tuple[Work, Array]] = {}
         self._thin = plan.ranks * plan.parts > MANY and plan.versions == plan.coordinates == 1
         self._residual = 0.0  # of the newest round
@@ -46,8 +50,8 @@ class Coefficients:
         self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
 
     def start(self) -> int:
-        """Model of round 0."""
-        return 0
+        """Model of the first round."""
+        return len(self.weights)
 
     def compute(self, rank: int, effect: Compute) -> Any:
         """Row (or rows) of the encoding matrix."""
@@ -126,9 +130,13 @@ class Numbers:
         self._keyed = Keyed(seed, BATCHES)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}  # encoded data of each work
 
+    def turn(self, plan: Plan) -> None:
+        """Go on with another plan."""
+        self.plan = plan
+
     def start(self) -> Array:
-        """Model of round 0."""
-        return self.models[0]
+        """Model of the first round."""
+        return self.models[-1]
 
     def compute(self, rank: int, effect: Compute) -> Array:
         """Weighted sum of the parts' gradients; several where the work has several rows of coefficients."""

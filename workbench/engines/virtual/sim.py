@@ -39,6 +39,7 @@ from workbench.core.protocol import (
 )
 from workbench.core.ring import bytes_sent, ring_finish
 from workbench.core.scheme import Scheme
+from workbench.core.steering import Steering
 from workbench.engines.blame import blame, interrupted, program_of
 from workbench.engines.inbox import Inbox
 from workbench.engines.pace import Pace
@@ -59,6 +60,8 @@ class World:
     deaths: Mapping[int, int] = field(default_factory=dict)  # rank -> round in which it dies
     record: bool = True  # keep the events
     watch: Callable[[Timeline], None] | None = None  # called after every round; what it raises ends the run
+    steering: Steering | None = None  # sees who takes how long
+    start: float = 0.0  # when it begins, s
 
 
 class _Rank:
@@ -79,10 +82,15 @@ class _Rank:
         self.alive = True
 
 
-def simulate(scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic) -> Timeline:
-    """Run every node's program on the virtual clock; raises `RunError` when the run cannot go on."""
+def simulate(
+    scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic, line: Timeline | None = None
+) -> Timeline:
+    """Run every node's program on the virtual clock; raises `RunError` when the run cannot go on.
+
+    `line`: rounds of this run that are over already, which goes on after them.
+    """
     with _uncollected():  # nothing here is cyclic garbage, and looking for it costs a third of the time
-        return _Simulation(scheme, plan, world, arithmetic).run()
+        return _Simulation(scheme, plan, world, arithmetic, line or Timeline()).run()
 
 
 @contextmanager
@@ -97,21 +105,24 @@ def _uncollected() -> Iterator[None]:
 
 
 class _Simulation:
-    def __init__(self, scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic) -> None:
+    def __init__(
+        self, scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic, line: Timeline
+    ) -> None:
         self.scheme, self.plan, self.world, self.arithmetic = scheme, plan, world, arithmetic
-        self.now, self.serial = 0.0, 0
+        self.now, self.serial = world.start, 0
         self.last = world.rounds - 1  # what follows on the last commit's round counts as of that round
         self.heap: list[Queued] = []
         self.turn = Turns(plan, world.delays).key
         self.due: list[Turn] | None = None  # what is left of this moment, if there are several events
         self.soon: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
-        self.line = Timeline()
-        self.line.open(world.rounds)
+        self.line, first = line, len(line.times)
+        if not first:
+            line.open(world.rounds)
         self.log = self.line.events.append if world.record else (lambda row: None)
         self.open = len(plan.committers)
         self.committed = [0] * world.rounds
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
-        self.port_free = np.zeros(plan.workers)
+        self.port_free = np.full(plan.workers, world.start)
         self.latency, self.width = world.link.latency, world.link.width
         self.instant = world.delays.sending(0, 1.0) is None  # sending takes no time of its own
         self.transfers: dict[int, float] = {}  # seconds by floats
@@ -119,7 +130,9 @@ class _Simulation:
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
         facts = (arithmetic.smoothness, arithmetic.constant, arithmetic.l2)
-        nodes = [Node(r, plan, world.rounds, world.floats, model, clock, *facts) for r in range(plan.ranks)]
+        nodes = [
+            Node(r, plan, world.rounds, world.floats, model, clock, *facts, first) for r in range(plan.ranks)
+        ]
         self.ranks = [_Rank(program_of(scheme, node).send) for node in nodes]
         self.handlers: dict[type, Callable[[int, _Rank, Any], Any]] = {
             Compute: self._compute,
@@ -231,6 +244,8 @@ class _Simulation:
         round = effect.round if effect.round < self.last else self.last
         self.line.samples[round] += samples
         self.log((round, r, "compute", start, start, self.now, -1, 0, 0))
+        if self.world.steering is not None:
+            self.world.steering.took(round, r, self.now - start, samples)
         self._resume(r, self.arithmetic.compute(r, effect))
 
     def _decode(self, r: int, rank: _Rank, effect: Decode) -> Any:
@@ -348,7 +363,10 @@ class _Simulation:
         if round < rank.floor.get(kind, 0) or not rank.alive:
             self._drop(to, message, sent, floats)
             return
-        self._count(to, message, sent, floats, self.now if begun is None else begun)
+        begun = self.now if begun is None else begun
+        self._count(to, message, sent, floats, begun)
+        if self.world.steering is not None and to == 0 and kind != LOST:
+            self.world.steering.received(message.src, floats / self.world.floats, sent, begun, self.now)
         if rank.waits is not None and round >= rank.waits.get(kind, round + 1):
             rank.ticket += 1
             rank.waits = None

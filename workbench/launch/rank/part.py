@@ -17,6 +17,7 @@ from mpi4py import MPI
 from workbench.base.errors import ClusterError, Diverged, RunError, Stalled
 from workbench.core.plan import MASTER, Plan
 from workbench.core.protocol import Recv
+from workbench.core.steering import Change
 from workbench.engines.real.control import Control
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import COMMITTED, Ledger
@@ -30,7 +31,7 @@ from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
-from workbench.launch.task import Task, unpacked
+from workbench.launch.task import Task, steered, unpacked
 from workbench.trace.records import Arrivals, Record
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
@@ -48,6 +49,14 @@ class Over(Exception):
 
 class Stopped(Exception):
     """The user has ended the run."""
+
+
+class Turned(Exception):
+    """The run goes on with another scheme."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__(change.reason)
+        self.change = change
 
 
 class Watch:
@@ -119,11 +128,27 @@ class Part:
         self.arrived: Arrived = lambda answers: None
         if setup.plan.children[rank]:
             self.arrived = Arrivals(Path(task.folder) if shares else None, rank)
+        self._listen()
         self.engine = RankEngine(setup, self)
         if rank == MASTER:  # what goes up from others must have been written down before
             self.arrived = self._later(self.arrived)
         if not self.engine.emulated and _roomy(task, self.places, rank):
             self.engine.eager = EAGER
+
+    def _listen(self) -> None:
+        """Where the plan keeps steering, workers tell the master at once how long they took."""
+        task, floats = self.task, self.setup.floats
+        self.steering = steered(task, self.setup) if self.rank == MASTER else None
+        self.turn: Change | None = None  # decided, and done after this round
+        if (steering := self.steering) is not None:
+            self.ledger.came = lambda rank, length, *when: steering.received(rank, length / floats, *when)
+        elif task.steering is not None:
+
+            def done(round: int, seconds: float, samples: int) -> None:
+                word = {"what": "took", "round": round, "seconds": seconds, "samples": samples}
+                self.control.send(MASTER, {**word, "run": task.run})
+
+            self.ledger.done = done
 
     def refused(self, sender: int, round: int, reason: str) -> None:
         """A message was no good; see `RankEngine.refused`."""
@@ -176,6 +201,8 @@ class Part:
             self.ready.add(sender)
         elif what == "finished":
             self.finished.add(sender)
+        elif what == "took" and self.steering is not None:
+            self.steering.took(word["round"], sender, word["seconds"], word["samples"])
         elif what == "gone":
             self._bury(word["rank"])
         elif what == "arrivals":
@@ -194,10 +221,26 @@ class Part:
         if self.record is not None:
             self.progress = time.monotonic()
             self.engine.due.append(partial(self._write, round, residual, self.progress))
+            if self.steering is not None and self.zero is not None:
+                self._steer(round, self.progress - self.zero)
         elif self.rank == self.setup.plan.committers[0]:
             now = time.monotonic()
             word = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
             self.post.send([MASTER], word, self.learner.gradient)
+
+    def _steer(self, round: int, time: float) -> None:
+        """Judge while others compute; what was decided meanwhile is done now that a round is over."""
+        assert self.record is not None
+        if self.turn is not None:
+            self.engine.catch_up()
+            raise Turned(self.turn._replace(round=round + 1, time=time + self.record.offset))
+        if not self.post.dead and not self.control.dead:
+            self.engine.due.append(partial(self._judge, round, time))
+
+    def _judge(self, round: int, time: float) -> None:
+        assert self.steering is not None
+        if round + 2 < self.setup.rounds:
+            self.turn = self.steering.committed(round, time)
 
     def _later(self, call: Arrived) -> Arrived:
         return lambda answers: self.engine.due.append(partial(call, answers))
@@ -220,6 +263,7 @@ class Part:
                 raise Diverged(setup.first)
             others = range(1, setup.plan.ranks)
             self._await(lambda: self._all_ready(others))
+            self._resettle()
             self.zero = time.monotonic()
             self.control.send(others, {"what": "go", "run": self.task.run, "zero": self.zero})
         else:
@@ -232,6 +276,19 @@ class Part:
         elif self.rank != MASTER:
             self.control.send(MASTER, {"what": "finished", "run": self.task.run})
             self._await(lambda: False)  # until it is over
+
+    def _resettle(self) -> None:
+        """A change of scheme takes the time that it took, and, on emulated links, that of the samples moved."""
+        known, record = self.task.steering, self.record
+        if known is None or record is None or self.steering is None:
+            return
+        until = time.monotonic() + (known["pause"] if self.task.emulate == "all" else 0.0)
+        self._await(lambda: time.monotonic() >= until)
+        if known["left"] is not None:
+            gap = max(0.0, time.time() - known["left"])
+            record.offset += gap
+            self.steering.restart = max(0.0, gap - known["pause"])
+        self.steering.begin()
 
     def _all_ready(self, others: range) -> bool:
         if self.control.dead:

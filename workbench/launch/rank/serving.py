@@ -21,10 +21,10 @@ from workbench.launch.errors import described
 from workbench.launch.poolfolder import ARRAYS, PoolFolder, say
 from workbench.launch.processes import Place, here, is_alive
 from workbench.launch.rank.clocks import answer, measured
-from workbench.launch.rank.part import Over, Part, Stopped, part_of
+from workbench.launch.rank.part import Over, Part, Stopped, Turned, part_of
 from workbench.launch.task import Task
 from workbench.trace.layout import ENDED
-from workbench.trace.records import Record
+from workbench.trace.records import TURNED, Record
 
 UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
 NAP, LONG_NAP, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
@@ -125,7 +125,7 @@ def conduct(
     `joined` gets to see the part before it begins. `pool`: see `part_of`; it is told to end if the ranks are not as
     good as new, before anybody can learn that the run has ended. `errors`: of the other hosts' clocks, s.
     """
-    state, error, part = "finished", None, None
+    state, error, part, change = "finished", None, None, None
     began = time.monotonic()
     try:
         part = part_of(task, control, places, pool=pool)
@@ -134,6 +134,8 @@ def conduct(
         part.go()
     except Stopped:
         state = "stopped"
+    except Turned as turned:
+        state, change = TURNED, turned.change
     except Exception as raised:
         state, error = "failed", described(raised, places)
     control.send(range(1, control.size), {"what": "over", "run": task.run})
@@ -141,6 +143,10 @@ def conduct(
     hosts = [places[rank].host for rank in sorted(places)]
     words |= {"clock_error": max(errors, default=0.0), "hosts": len(set(hosts))}
     words |= {"places": hosts} if len(set(hosts)) > 1 else {}
+    if change is not None and part is not None and part.steering is not None:
+        words |= {"change": change._asdict(), "memory": part.steering.words(), "left": time.time()}
+    if part is not None and part.record is not None:
+        words["offset"] = part.record.offset
     if part is None or part.record is None:
         if pool is not None:
             pool.quit()

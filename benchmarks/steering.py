@@ -1,0 +1,122 @@
+"""What a plan that keeps steering is behind the best fixed choice in hindsight: seconds for the same rounds.
+
+    python benchmarks/steering.py [--rounds 300] [--seeds 10] [--workers 10] [--data FOLDER] [--start GC] [--real]
+
+Every scheme here commits the full gradient, so the same rounds are the same models and the same loss. Regret is the time
+of the run with `adaptive = True` over that of the quickest of the very candidates that it may change to (`Experiment.
+steering().ways`), each run from the first round to the last under the same seed, less 1; below 0 it was quicker than all
+of them. Recordings (FOLDER: files that `wb.traces.load` reads) are replayed in recorded order ("recorded") and by blocks
+("blocks"): bursts stay in both. The laws with change points are made here. `--real`: two runs on real processes instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+import workbench as wb
+from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.running.simulated import timeline
+
+FEATURES = 20
+FAST = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 5e4}  # s a sample
+SLOW = {"kind": "shifted_exponential", "shift": 8e-4, "rate": 6e3}
+BURSTS = {"kind": "markov", "shift": 1e-4, "enter": 0.02, "leave": 0.15, "factor": 8}
+CALM = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 1e6}
+SEND = {"kind": "two_part", "t1": 1e-4, "lambda1": 1e5, "t2": 2e-3, "lambda2": 1e4}
+CROWDED = {"kind": "two_part", "t1": 1e-4, "lambda1": 1e5, "t2": 0.4, "lambda2": 50.0}
+
+
+def changing(before: dict[str, Any], after: dict[str, Any], at: int, **more: Any) -> dict[str, Any]:
+    """One law, then another."""
+    return {"kind": "changing", "before": before, "after": after, "at": at, **more}
+
+
+def synthetic(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Name, delays and link of laws with change points."""
+    third = rounds // 3
+    yield "nothing changes", FAST, {}
+    yield "one worker becomes slow", changing(FAST, SLOW, third, worker=3), {}
+    once = changing(FAST, SLOW, third, worker=3)
+    yield "slow, then well again", changing(once, FAST, 2 * third), {}
+    yield "bursts begin", changing(CALM, BURSTS, third), {}
+    yield "stragglers vanish", changing(BURSTS, CALM, third), {}
+    yield "the bandwidth falls", changing(SEND, CROWDED, third), {}
+    yield "slow, moves cost", changing(FAST, SLOW, third, worker=3), {"bandwidth": 2e6}
+    yield "bursts, moves cost", changing(CALM, BURSTS, third), {"bandwidth": 2e6}
+
+
+def recorded(folder: Path, samples: int, workers: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Name, delays and link of every recording; an even share of the samples stands for the recorded task."""
+    for file in sorted(path for path in folder.rglob("*") if path.suffix in (".csv", ".parquet")):
+        recording = wb.traces.load(file)
+        for name in recording.names:
+            for how in ("recorded", "blocks"):
+                law = recording.job(name).delays(how).replace(samples=samples / workers)
+                yield f"{name}, {how}", law.model_dump(), {}
+
+
+def regret(e: wb.Experiment) -> tuple[float, int, str]:
+    """Share of time lost against the best of all candidates, number of changes, and which was the best."""
+    times = {}
+    for way in e.steering().ways:
+        fixed = e.replace(adaptive=False, scheme=way.name, scheme_args=way.numbers)
+        times[str(way)] = float(wb.forecast(fixed).seconds.sum())
+    best = min(times, key=lambda way: times[way])
+    line = timeline(e, Coefficients(e.plan), events=False)  # what is learnt is the same for all
+    return line.times[-1] / times[best] - 1, len(line.changes), best
+
+
+def show(name: str, found: list[tuple[float, int, str]]) -> None:
+    """Mean regret with its 95 % band, changes a run, and the best fixed choices."""
+    regrets = np.array([one for one, _, _ in found])
+    half = 1.96 * regrets.std(ddof=1) / len(regrets) ** 0.5 if len(regrets) > 1 else float("nan")
+    best = sorted({b for _, _, b in found}, key=lambda way: -sum(b == way for _, _, b in found))
+    print(
+        f"{name:32}{regrets.mean():8.1%} ± {half:5.1%}{regrets.max():9.1%}"
+        f"{np.mean([n for _, n, _ in found]):8.1f}   {', '.join(best[:2])}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Every recording and every law, all seeds."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=10)
+    parser.add_argument("--stragglers", type=int, default=2, help="of the gradient code that runs begin with")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    parser.add_argument("--data", type=Path, default=None, help="folder of recordings")
+    chosen = parser.parse_args()
+    n = chosen.workers
+    samples = 100 * n
+    cases = list(synthetic(chosen.rounds))
+    if chosen.data is not None:
+        cases += recorded(chosen.data, samples, n)
+    print(f"{'':32}{'regret':>16}{'worst':>11}{'changes':>8}   best fixed")
+    for name, delays, link in [case for case in cases if chosen.only in case[0]]:
+        e = wb.Experiment(
+            scheme="GC" if chosen.stragglers else "UMW",
+            scheme_args={"stragglers": chosen.stragglers} if chosen.stragglers else {},
+            workers=n,
+            rounds=chosen.rounds,
+            problem="least_squares",
+            problem_args={"samples": samples, "features": FEATURES},
+            delays=delays,
+            link=link,
+            adaptive=True,
+        )
+        seeds = tqdm(range(chosen.first, chosen.first + chosen.seeds), desc=name, leave=False, disable=not sys.stderr.isatty())
+        show(name, [regret(e.replace(seed=seed)) for seed in seeds])
+
+
+if __name__ == "__main__":
+    main()
