@@ -232,6 +232,7 @@ def test_half_a_runs_folder_is_one_row_and_what_lies_below_is_not_lost(
     }
     assert "run.json is missing" in table.loc["half", "error"]
     assert "wb.resume" in table.loc["begun", "error"]
+    assert "problem" not in wb.runs(tmp_path).differing  # of half a folder nothing is known
     assert table.loc["begun", "scheme"] == traces[2].experiment.scheme
     lock = Lock(begun / ".lock")
     lock.take()

@@ -173,6 +173,9 @@ class Runs:
         return {**(shown or {}), **text}
 
     def _differing(self, table: pd.DataFrame) -> list[str]:
+        table = (
+            table[table["scheme"].notna()] if "scheme" in table else table
+        )  # of damaged ones nothing is known
         kinds = [name for name in _KINDS if name in table]
         groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
@@ -21,7 +22,7 @@ from workbench.trace.table import Runs, runs
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.widgets.explorer.tables import table
-from workbench.widgets.guard import Pane, button, guarded, row, sentence
+from workbench.widgets.guard import Pane, button, guarded, offered, row, sentence
 from workbench.widgets.plots.liveplot import LivePlot
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Plot
@@ -75,6 +76,7 @@ class RunsTable(Pane):
     ) -> None:
         super().__init__()
         self.runs = _read(runs)
+        self._usual: tuple[str, ...] = ()  # columns, where nobody has chosen others
         self.shown: list[int] = []  # rows of the table, as they stand in the grid
         self._show = show or self._below
         self.note, self.found, self.live, self.plot, self.player = (
@@ -99,7 +101,7 @@ class RunsTable(Pane):
     def _grid(self) -> w.Widget:
         from itables.widget import ITable
 
-        self.grid = ITable(self._frame([]), **_TABLE)
+        self.grid = ITable(**_TABLE)
         self.grid.observe(lambda _: self._marked(), "selected_rows")
         return self.grid
 
@@ -125,13 +127,19 @@ class RunsTable(Pane):
         names = [str(name) for name in self.runs.table if name != "folder"]
         wanted = dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN))
         held = {name for name in names if not _blank(self.runs.table[name])}
-        chosen = self.columns.value or [name for name in wanted if name in held]
-        if list(self.columns.options) != names:
-            self.columns.value = ()
-            self.columns.options = names
-            self.columns.value = [name for name in chosen if name in names]
-        results = [str(n) for n in self.runs.table.select_dtypes("number") if n not in self.runs.settings]
-        self.of.options, self.by.options = results, ["", *self.runs.settings]
+        usual = [name for name in wanted if name in held]
+        chosen = usual if self.columns.value in ((), self._usual) else self.columns.value
+        self.columns.value = ()
+        self.columns.options = names
+        self.columns.value = [name for name in names if name in chosen]
+        self._usual = tuple(name for name in names if name in usual)
+        numbers = [str(name) for name in self.runs.table.select_dtypes("number")]
+        results = sorted(
+            (n for n in numbers if n not in self.runs.settings), key=lambda n: n not in _THEN[2:4]
+        )
+        offered(self.of, results)
+        if list(self.by.options) != list(self.runs.settings):
+            self.by.options = self.runs.settings
         self._draw()
 
     def _draw(self) -> None:
@@ -140,16 +148,21 @@ class RunsTable(Pane):
         self.shown = list(seen.index)
         chosen, pinned = [str(name) for name in self.columns.value] or ["run"], self.pinned.value
         ordered = sorted(chosen, key=lambda name: (name not in _ALWAYS, 0))
-        self.grid.update(
-            self._frame(ordered), selected_rows=[], fixedColumns={"start": min(pinned, len(ordered))}
-        )
+        pins = {"start": min(pinned, len(ordered))}
+        self.grid.update(self._frame(ordered), **{**_TABLE, "selected_rows": [], "fixedColumns": pins})
         self._say(self._summary())
 
     def _frame(self, names: Sequence[str]) -> pd.DataFrame:
-        """What is sent: numbers with the digits that one reads."""
+        """What is sent: numbers with the digits that one reads, and nothing where there is nothing."""
         found = self.runs.table.loc[self.shown, list(names)].reset_index(drop=True)
-        for name in found.select_dtypes("floating"):
-            found[name] = [float(f"{x:.{DIGITS}g}") for x in found[name]]
+        for name in found:
+            column = found[name]
+            if is_bool_dtype(column) or not is_numeric_dtype(column):
+                found[name] = column.astype(object).where(column.notna(), "").astype(str)
+            elif is_float_dtype(column):
+                found[name] = [float(f"{x:.{DIGITS}g}") for x in column]
+                if all(x.is_integer() for x in found[name].dropna()):
+                    found[name] = found[name].astype("Int64")
         return found
 
     def _summary(self) -> str:
@@ -356,7 +369,7 @@ class RunsTable(Pane):
     @guarded
     def group(self) -> None:
         """Mean and band of a result over the runs of each group, usually seeds."""
-        by = [name for name in self.by.value if name] or None
+        by = list(self.by.value) or None
         found = self.runs.mean(self.of.value, by)
         rows = [[_short(value) for value in line] for line in found.to_numpy(object)]
         words = len(found.attrs["by"])
