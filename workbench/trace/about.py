@@ -57,9 +57,11 @@ def describe(folder: Path, **words: Any) -> About:
         raise SettingError(f"folder = {str(folder)!r}: is not there any more; read the table again")
     if "name" in words:
         slug(words["name"])
-    tags = {"tags": tidy(words["tags"])} if "tags" in words else {}
-    texts = {name: str(words[name]).strip() for name in ("name", "note", "when") if name in words}
-    kept = {"archived": words["archived"]} if "archived" in words else {}
+    tags: dict[str, Any] = {"tags": tidy(words["tags"])} if "tags" in words else {}
+    texts: dict[str, Any] = {
+        name: str(words[name]).strip() for name in ("name", "note", "when") if name in words
+    }
+    kept: dict[str, Any] = {"archived": words["archived"]} if "archived" in words else {}
     found = replace(About.read(folder), **texts, **tags, **kept)
     with atomic_write(folder / ABOUT, "w") as out:
         out.write(json.dumps(asdict(found), indent=2) + "\n")

@@ -108,7 +108,7 @@ def _run_words(line: Line, run: str, base: str, now: int) -> dict[str, Any]:
         "run_uuid": run,
     }
     words |= {
-        "run_name": line.get("name", line["run"]),
+        "run_name": line.get("name") or line["run"],
         "user_id": "",
         "entry_point_name": "",
         "source_name": "",
@@ -127,7 +127,10 @@ def _run_words(line: Line, run: str, base: str, now: int) -> dict[str, Any]:
 
 
 def _tags(line: Line) -> dict[str, str]:
-    said = {"mlflow.runName": line.get("name", line["run"]), "mlflow.note.content": line.get("note", "")}
+    said: dict[str, str] = {
+        "mlflow.runName": line.get("name") or line["run"],
+        "mlflow.note.content": line.get("note", ""),
+    }
     said |= {name: line.get(name, "") for name in ("state", "error", "folder")}
     return {**said, **{f"tag {tag}": "true" for tag in line.get("tags", "").split(", ") if tag}}
 
@@ -198,7 +201,7 @@ def _described(folder: Path, place: str, line: Line, settings: Sequence[str]) ->
         {"@id": f"#{place}{name}", "@type": "PropertyValue", "name": name, "value": v}
         for name, v in values.items()
     ]
-    run = {
+    run: dict[str, Any] = {
         "@id": place,
         "@type": "Dataset",
         "name": words.get("name", line["run"]),
@@ -209,7 +212,7 @@ def _described(folder: Path, place: str, line: Line, settings: Sequence[str]) ->
         "hasPart": [{"@id": name} for name in names.values()],
         "variableMeasured": [{"@id": v["@id"]} for v in kept],
     }
-    made = {
+    made: dict[str, Any] = {
         "@id": f"#{place}made",
         "@type": "CreateAction",
         "name": f"run of {line.get('scheme', 'a scheme')}",

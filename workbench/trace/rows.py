@@ -167,7 +167,12 @@ class Row:
 def read(place: Place, target: float | None, metric: str) -> Row:
     """Read one run; of one that is not done, what it was asked for."""
     about = About.read(place.about)
-    said = {"name": about.name, "tags": ", ".join(about.tags), "note": about.note, "when": about.when}
+    said: dict[str, Any] = {
+        "name": about.name,
+        "tags": ", ".join(about.tags),
+        "note": about.note,
+        "when": about.when,
+    }
     said["archived"] = about.archived
     try:
         status = _status(place)

@@ -34,7 +34,7 @@ MOST = 12  # runs that are plotted together
 DIGITS = 5  # that the grid shows of a number
 _ALWAYS = ("run", "state", "scheme", "workers")
 _THEN = ("straggler_fraction", "load", "time", "loss", "time_to", "rounds_done", "tags", "note", "error")
-_TABLE = {  # for DataTables, see docs/decisions/0026
+_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
     "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
     "showIndex": False,
     "scrollX": True,
@@ -149,7 +149,7 @@ class RunsTable(Pane):
         chosen, pinned = [str(name) for name in self.columns.value] or ["run"], self.pinned.value
         ordered = sorted(chosen, key=lambda name: (name not in _ALWAYS, 0))
         pins = {"start": min(pinned, len(ordered))}
-        self.grid.update(self._frame(ordered), **{**_TABLE, "selected_rows": [], "fixedColumns": pins})
+        self.grid.update(self._frame(ordered), **_TABLE | {"selected_rows": [], "fixedColumns": pins})
         self._say(self._summary())
 
     def _frame(self, names: Sequence[str]) -> pd.DataFrame:
@@ -373,7 +373,8 @@ class RunsTable(Pane):
         found = self.runs.mean(self.of.value, by)
         rows = [[_short(value) for value in line] for line in found.to_numpy(object)]
         words = len(found.attrs["by"])
-        self.found.value = table(list(found), rows, f"mean of {self.of.value}, with its 95 % band", words)
+        about = f"mean of {self.of.value}, with its 95 % band"
+        self.found.value = table([str(name) for name in found], rows, about, words)
 
     # ----------------------------------------------------------------
 

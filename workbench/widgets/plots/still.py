@@ -27,13 +27,16 @@ class Stills:
     def show(self, bundle: Any) -> None:
         """Display what a widget's `_repr_mimebundle_` gives, and the pictures below it."""
         display(bundle[0] if isinstance(bundle, tuple) else bundle, raw=True)  # type: ignore[no-untyped-call]
-        self.handle = display(HTML(self.html), display_id=True)  # type: ignore[no-untyped-call]
+        self.handle = display(self._html(), display_id=True)  # type: ignore[no-untyped-call]
 
     def take(self, name: str, png: str) -> None:
         """There is a newer picture (base64) of a plot."""
         self.pictures[name] = png
         if self.handle is not None:
-            self.handle.update(HTML(self.html))
+            self.handle.update(self._html())
+
+    def _html(self) -> HTML:
+        return HTML(self.html)  # type: ignore[no-untyped-call]
 
     @property
     def html(self) -> str:
