@@ -37,7 +37,7 @@ class Runs:
     share of the data that one worker goes through). Words of the user: name, tags, note, when, archived. Runs that are
     not done have a state, an error and their settings, and no results.
 
-    A notebook shows it as a widget, see `wb.RunsTable`.
+    A notebook shows it as a widget, with `wb.RunsTable`.
     """
 
     table: pd.DataFrame

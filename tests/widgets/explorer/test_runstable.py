@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -149,6 +150,16 @@ def test_columns_are_chosen_and_pinned(table: RunsTable) -> None:
     table.pinned.value = 2
     assert list(table.grid.df) == ["run", "seed"]
     assert table.grid._dt_args["fixedColumns"] == {"start": 2}
+
+
+def test_numbers_stay_numbers_where_some_runs_have_none(table: RunsTable, tmp_path: Path) -> None:
+    (tmp_path / "cr" / "run.json").unlink()
+    table.again()
+    sent = table.grid.df
+    for name in ("workers", "time", "straggler_fraction"):
+        assert np.issubdtype(sent[name].dtype, np.floating)  # the page would sort words by their letters
+    assert sent["workers"].dropna().tolist() == [12] * 4
+    assert float(sent["time"][1]) == float(f"{table.runs.table['time'][1]:.5g}")
 
 
 def test_html_in_a_note_stays_text(table: RunsTable) -> None:

@@ -45,9 +45,10 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
     "select": {"style": "multi", "keys": True, "headerCheckbox": False},
     "layout": {
         "topStart": "search",
-        "topEnd": {"buttons": [{"extend": "searchBuilder", "text": "Conditions"}]},
+        "topEnd": {"buttons": ["searchBuilder"]},
         "bottomStart": ["info", "pageLength"],
     },
+    "language": {"searchBuilder": {"button": {"0": "Conditions", "_": "Conditions (%d)"}, "title": ""}},
     "text_in_header_can_be_selected": False,
     "format_floats_in_python": False,  # they are rounded before; text would be sent twice
 }
@@ -66,7 +67,7 @@ class RunsTable(Pane):
     >>> shown = RunsTable(folder)
     >>> shown.mark("one")
     >>> shown.traces()[0].label, shown.plot.label
-    ('CR', 'Loss')
+    ('CR', 'Training loss versus wall clock')
     """
 
     def __init__(
@@ -147,7 +148,11 @@ class RunsTable(Pane):
         seen = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
         self.shown = list(seen.index)
         chosen, pinned = [str(name) for name in self.columns.value] or ["run"], self.pinned.value
-        ordered = sorted(chosen, key=lambda name: (name not in _ALWAYS, 0))
+        usual = dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN))
+        ordered = [
+            *(name for name in usual if name in chosen),
+            *(name for name in chosen if name not in usual),
+        ]
         pins = {"start": min(pinned, len(ordered))}
         self.grid.update(self._frame(ordered), **_TABLE | {"selected_rows": [], "fixedColumns": pins})
         self._say(self._summary())
@@ -159,10 +164,10 @@ class RunsTable(Pane):
             column = found[name]
             if is_bool_dtype(column) or not is_numeric_dtype(column):
                 found[name] = column.astype(object).where(column.notna(), "").astype(str)
-            elif is_float_dtype(column):
-                found[name] = [float(f"{x:.{DIGITS}g}") for x in column]
-                if all(x.is_integer() for x in found[name].dropna()):
-                    found[name] = found[name].astype("Int64")
+            elif is_float_dtype(column) or column.hasnans:  # as nullable numbers they would be sorted as text
+                found[name] = [
+                    float(f"{x:.{DIGITS}g}") for x in column.to_numpy(float, na_value=float("nan"))
+                ]
         return found
 
     def _summary(self) -> str:
