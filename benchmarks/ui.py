@@ -1,6 +1,6 @@
 """How quickly the notebooks answer, as a user in a browser feels it: measured in the page, by the page's own clock.
 
-    python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [live]
+    python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [live] [runs]
 
 JupyterLab and Voila run headless on this machine in an installed Chromium; nothing is printed without one. Times are
 from the event of the slider or the button to the change that it makes in the page. Goals: a slider's answer within
@@ -23,7 +23,8 @@ import numpy as np
 from playwright.sync_api import Page
 from workbench_lectures import scripts
 
-from tests.browser.lab import CHROMIUM, Lab, Server, browser, jupyter
+import workbench as wb
+from tests.browser.lab import CHROMIUM, RUN_CELL, Lab, Server, browser, jupyter
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 LIVE = {
@@ -62,6 +63,15 @@ STOP = """() => new Promise((resolve) => {
   }, 2);
   button.click();
 })"""
+
+# Types a word into the table's search and waits for two frames; milliseconds.
+FILTER = """(word) => new Promise((resolve) => {
+  const box = document.querySelector(".itables_anywidget input[type=search]"), began = performance.now();
+  box.value = word;
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+  setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began))));
+})"""
+MANY, SOME = 10_000, 20  # runs in the table; those that are run, the others are copies
 
 
 @contextmanager
@@ -148,6 +158,27 @@ def live(page: Page, server: Server, root: Path, tries: int) -> None:
         )
 
 
+def runs(page: Page, server: Server, root: Path, tries: int) -> None:
+    """The table of 10,000 runs: opened with what was read before, filtered by text."""
+    print(f"table of {MANY:,} runs: goals 3 s to open, 200 ms to filter")
+    for i in range(SOME):
+        wb.run(wb.Experiment(rounds=20, seed=i)).save(root / "many" / f"{i:05d}")
+    for i in range(SOME, MANY):
+        shutil.copytree(root / "many" / f"{i % SOME:05d}", root / "many" / f"{i:05d}")
+    began = time.monotonic()
+    wb.runs(root / "many")
+    print(f"  {'read for the first time':46s} {time.monotonic() - began:.1f} s", flush=True)
+    (root / "table.ipynb").write_text(nbformat.writes(notebook("import workbench as wb", "wb.runs('many')")))
+    lab = Lab(page, server, "table.ipynb")
+    lab.answer(0)
+    began = time.monotonic()
+    page.evaluate(RUN_CELL, 1)
+    page.locator("table.dataTable tbody tr").first.wait_for()
+    print(f"  {'opened, rows on the screen':46s} {time.monotonic() - began:.1f} s", flush=True)
+    words = [f"{i:05d}" for i in range(1, 2 + tries)]
+    told("filtered by text", [float(page.evaluate(FILTER, word)) for word in words][1:])
+
+
 def alternating(first: int, second: int, tries: int) -> list[int]:
     """Two values in turn, one more than is counted; the first must not be where the slider stands."""
     return [(first, second)[i % 2] for i in range(tries + 1)]
@@ -166,6 +197,7 @@ PARTS: dict[str, Callable[[Page, Server, Path, int], None]] = {
     "explorer": explorer,
     "lectures": lectures,
     "live": live,
+    "runs": runs,
 }
 
 

@@ -23,6 +23,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "Fault": ("workbench.experiment", "Fault"),
     "QuorumLost": ("workbench.base.errors", "QuorumLost"),
     "RunError": ("workbench.base.errors", "RunError"),
+    "RunsTable": ("workbench.widgets", "RunsTable"),
     "SettingError": ("workbench.base.settings", "SettingError"),
     "Stalled": ("workbench.base.errors", "Stalled"),
     "Trace": ("workbench.trace.trace", "Trace"),

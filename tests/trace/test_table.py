@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,11 +14,11 @@ import pytest
 
 import workbench as wb
 from workbench.base.intervals import band
+from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.trace.rows import settings_of
 from workbench.trace.status import Status
 from workbench.trace.table import Runs
-from workbench.widgets.explorer.kept import kept_runs
 
 CASES = [
     {"scheme": "UMW"},
@@ -190,12 +193,9 @@ def test_one_odd_file_takes_nothing_from_the_others(
         assert (odd["state"] == "damaged").sum() >= len(ODD[name]) - 1
         assert (odd.loc[odd["state"] == "damaged", "error"] != "").all()
     assert not runs.differing or repr(runs)
-    kept = {run.folder.name: run for run in kept_runs(tmp_path)}
-    assert {"a", "z"} <= set(kept)
-    assert kept["a"].scheme == traces[0].experiment.scheme
-    assert all(
-        isinstance(text, str) for run in kept.values() for text in (run.name, run.note, run.when, *run.tags)
-    )
+    assert table.loc["a", "scheme"] == traces[0].experiment.scheme
+    for words in ("name", "tags", "note", "when"):
+        assert all(isinstance(text, str) for text in table[words])
 
 
 def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: list[wb.Trace]) -> None:
@@ -205,6 +205,88 @@ def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: li
         (folder / name).unlink()
         (folder / name).mkdir()
     assert wb.runs(tmp_path).table["state"].tolist() == ["done", "damaged", "damaged"]
+
+
+def test_half_a_runs_folder_is_one_row_and_what_lies_below_is_not_lost(
+    tmp_path: Path, traces: list[wb.Trace]
+) -> None:
+    half = traces[0].save(tmp_path / "half")
+    (half / "run.json").unlink()
+    traces[1].save(half / "below")
+    traces[0].save(tmp_path / ".0123456789abcdef.tmp")
+    for name in ("run.json", "rounds.parquet", "events.parquet", "model.npy"):
+        (tmp_path / ".0123456789abcdef.tmp" / name).unlink()
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    traces[2].experiment.write(begun / "spec.json")
+    (begun / "task.json").write_text("{}")
+    traces[0].experiment.write(tmp_path / "spec.json")  # what somebody means to run is no run
+    (tmp_path / "mlruns" / "0").mkdir(parents=True)
+    (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("name: another program's")
+    table = wb.runs(tmp_path).table.set_index("run")
+    assert table["state"].to_dict() == {
+        ".0123456789abcdef.tmp": "damaged",
+        "begun": "unfinished",
+        "half": "damaged",
+        "half/below": "done",
+    }
+    assert "run.json is missing" in table.loc["half", "error"]
+    assert "wb.resume" in table.loc["begun", "error"]
+    assert "problem" not in wb.runs(tmp_path).differing  # of half a folder nothing is known
+    assert table.loc["begun", "scheme"] == traces[2].experiment.scheme
+    lock = Lock(begun / ".lock")
+    lock.take()
+    assert wb.runs(tmp_path).table.set_index("run").loc["begun", "state"] == "running"
+    lock.release()
+
+
+def test_a_folder_that_cannot_be_read_is_a_row(
+    tmp_path: Path, traces: list[wb.Trace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces[0].save(tmp_path / "good")
+    (tmp_path / "locked").mkdir()
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    table = wb.runs(tmp_path).table.set_index("run")
+    assert table["state"].to_dict() == {"good": "done", "locked": "damaged"}
+    assert "Permission denied" in table.loc["locked", "error"]
+
+
+def test_derived_columns(runs: Runs, traces: list[wb.Trace]) -> None:
+    for row, trace in zip(runs.table.to_dict("records"), traces, strict=True):
+        late = trace.experiment.scheme_args.get("stragglers", 0)
+        assert (row["straggler_fraction"] == late / 4) if late else np.isnan(row["straggler_fraction"])
+        assert row["load"] == wb.forecast(trace.experiment, rounds=1).load
+        assert row["rounds_done"] == 6
+    assert not {"load", "straggler_fraction"} & set(runs.settings)
+
+
+def test_a_diff_names_all_that_differs_and_nothing_else(runs: Runs) -> None:
+    found = runs.diff("some/0", "some/4")
+    assert {"scheme", "seed", "scheme_args.stragglers", "time"} <= set(found.index)
+    for name in [*runs.settings, "time", "loss", "stale"]:
+        one, other = runs.table[name].astype(object).where(runs.table[name].notna(), None)[[0, 4]]
+        assert (name in found.index) == (one != other)
+        if name in found.index and one is not None:
+            assert found.loc[name, "some/0"] == one
+    assert runs.diff(3, "some/3").empty
+    with pytest.raises(SettingError, match="run = 'some/99'"):
+        runs.diff("some/99", 0)
+
+
+def test_a_notebook_gets_the_widget_and_a_table_that_stays(runs: Runs) -> None:
+    bundle = runs._repr_mimebundle_()
+    assert {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"} <= set(bundle)
+    assert "UMW" in bundle["text/html"]
+    many = replace(runs, table=pd.concat([runs.table] * 50, ignore_index=True))
+    assert many._repr_html_().count("<tr") < 70
+    assert len(repr(many).splitlines()) < 70
 
 
 def test_folders_without_runs(tmp_path: Path) -> None:

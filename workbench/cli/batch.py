@@ -7,7 +7,8 @@ import click
 
 from workbench.base.settings import SettingError, check_writable
 from workbench.base.text import YAMLError, parse
-from workbench.trace.table import Runs, export
+from workbench.trace.exports import export
+from workbench.trace.table import Runs
 from workbench.trace.table import runs as read
 
 _PATH = click.Path(path_type=Path)

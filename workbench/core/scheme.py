@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+<<<<<<< HEAD
 from collections.abc import Callable, Iterable
+=======
+from collections.abc import Iterable, Mapping
+>>>>>>> w/table
 from typing import Any, ClassVar
 
 import numpy as np
@@ -117,6 +121,29 @@ class Scheme(Family):
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
         """Samples that each worker goes through per round, shape (workers,), without drawing the whole plan."""
         return self.plan(workers, samples).loads[1:]
+
+    def may_be_late(self, workers: int) -> tuple[int, int] | None:
+        """How many may be late, and of how many: a tree's parent has few children; None: it has no such number.
+
+        >>> from workbench.schemes import get
+        >>> get("CR")(children=4, layers=3, stragglers=1).may_be_late(84)
+        (1, 4)
+        """
+        numbers = self.model_dump()
+        late = numbers.get("stragglers")
+        return (late, decoded_together(numbers, numbers, workers)) if isinstance(late, int) else None
+
+
+def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers: int) -> int:
+    """Among how many the stragglers of a scheme are: a parent's children, a group's workers, all workers.
+
+    names: fields that the scheme has; args: their values, as far as they are given.
+    """
+    if "children" in names:
+        children = args.get("children")
+        return children if isinstance(children, int) else workers
+    groups = args.get("groups", getattr(names.get("groups"), "default", 1))
+    return max(1, workers // groups) if isinstance(groups, int) and groups > 0 else workers
 
 
 class Coded(Scheme):

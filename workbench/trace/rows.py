@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
-from workbench.base.sums import check_sums
+from workbench.base.sums import SUMS, check_sums
 from workbench.base.text import read_json
 from workbench.engines.timeline import COUNTS
 from workbench.experiment import Experiment
-from workbench.trace.layout import PLAN, ROUNDS, RUN, SPEC, STATUS, TRACE
+from workbench.trace.about import About
+from workbench.trace.layout import (
+    ABOUT,
+    ENDED,
+    FILES,
+    MODEL,
+    OWN,
+    PLAN,
+    RANKS_LOCK,
+    ROUNDS,
+    RUN,
+    RUN_LOCK,
+    SPEC,
+    STATUS,
+    TASK,
+    TRACE,
+)
 from workbench.trace.status import Status, is_running, run_names
 
 if TYPE_CHECKING:
@@ -24,59 +42,161 @@ if TYPE_CHECKING:
 
 # Over the rounds; `residual`: their mean.
 _SUMMED = (*COUNTS, "overrun", "rejected", "abandoned")
+_OWN = OWN.split("{")[0]
+_READ = (SPEC, RUN, ROUNDS, SUMS, ABOUT, ENDED)  # what a row depends on
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run lies: its name, how it stands, the folder that `Trace.load` reads."""
+    """Where a run lies: its name; its own folder; the one that `Trace.load` reads; what cannot be read of it."""
 
     name: str
-    status: Status
+    home: Path
     folder: Path
+    error: str = ""
+
+    @property
+    def about(self) -> Path:
+        """Folder in which the user's words about it lie."""
+        return self.folder if self.folder.is_dir() else self.home
+
+    def stamp(self) -> str | None:
+        """What changes when anything that a row is made of does; None where that cannot be told."""
+        try:
+            found = _stats(self.folder, _READ) if self.folder.is_dir() else {}
+            found |= (
+                {f"../{n}": s for n, s in _stats(self.home, (STATUS, ABOUT)).items()}
+                if self.home != self.folder
+                else {}
+            )
+        except OSError:
+            return None
+        # Classes of the user's own are others when their cells are run again.
+        return None if self.error or OWN in found else json.dumps(found)
+
+
+def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
+    """Time, size and number on the disk of those files that are there; OWN: there are classes of the user's own."""
+    found: dict[str, list[int]] = {}
+    with os.scandir(folder) as entries:  # one look for all names
+        for entry in entries:
+            if entry.name in names:
+                stat = entry.stat()
+                found[entry.name] = [stat.st_mtime_ns, stat.st_size, stat.st_ino]
+            elif entry.name.startswith(_OWN):
+                found[OWN] = []
+    return dict(sorted(found.items()))
 
 
 def places(root: Path) -> Iterator[Place]:
-    """All runs below a folder: those of a sweep in its order, else by name."""
-    for here, below, files in os.walk(root):
+    """All runs below a folder: those of a sweep in its order, else by name; also what is left of one."""
+    unread: list[OSError] = []
+    for here, below, files in os.walk(root, onerror=unread.append):
         folder = Path(here)
         below.sort()
         if PLAN in files:
             order = {name: i for i, name in enumerate(run_names(folder))}
             below.sort(key=lambda name, order=order: (order.get(name, len(order)), name))  # type: ignore[misc]
-        name = folder.relative_to(root).as_posix() if folder != root else root.resolve().name
-        if STATUS in files:
+        if STATUS in files or (SPEC in files and (RUN in files or TASK in files)):
             below.clear()
-            yield Place(name, _status(folder), folder / TRACE)
-        elif SPEC in files and RUN in files:
-            below.clear()
-            yield Place(name, Status("done"), folder)
+        elif not _remains(folder, files):
+            continue
+        yield Place(_name(folder, root), folder, folder / TRACE if STATUS in files else folder)
+    for error in unread:
+        folder = Path(error.filename or root)
+        yield Place(_name(folder, root), folder, folder, f"cannot be read ({error.strerror})")
 
 
-def _status(folder: Path) -> Status:
+def _name(folder: Path, root: Path) -> str:
+    return folder.relative_to(root).as_posix() if folder != root else root.resolve().name
+
+
+def _remains(folder: Path, files: Collection[str]) -> bool:
+    """Are these some of a run's files? A spec alone is one that somebody wrote, but where it was just being saved."""
+    few = 1 if folder.name.startswith(".") and folder.suffix == ".tmp" else 2
+    return len({*FILES, TASK} & set(files)) >= few
+
+
+def _status(place: Place) -> Status:
+    """How a run stands, as far as its files and locks say."""
+    folder = place.folder
+    if place.error:
+        return Status("damaged", error=place.error)
+    if place.home != folder:
+        return _of_sweep(place.home)
+    if (folder / SPEC).is_file() and (folder / RUN).is_file():
+        return Status("done")
+    if (folder / SPEC).is_file() and (folder / TASK).is_file():
+        if any(Lock(folder / name).held for name in (RUN_LOCK, RANKS_LOCK)):
+            return Status("running", _spec(folder), "mpi")
+        broke = (
+            "nobody works on it here; wb.resume goes on with it, wb.attach follows it where it runs elsewhere"
+        )
+        return Status("unfinished", _spec(folder), "mpi", error=broke)
+    lacks = ", ".join(name for name in (SPEC, RUN, ROUNDS, MODEL) if not (folder / name).exists())
+    return Status("damaged", error=f"half a run's folder: {lacks or RUN} is missing; run it anew")
+
+
+def _of_sweep(home: Path) -> Status:
     """A run that says it is running in a sweep that is no longer there was killed."""
-    status = Status.read(folder)
+    status = Status.read(home)
     if status is None:
         return Status("damaged", error=f"{STATUS} cannot be read")
-    if status.state == "running" and not is_running(folder.parent):
+    if status.state == "running" and not is_running(home.parent):
         return replace(status, state="unfinished", error="the sweep was killed while it ran")
     return status
 
 
-def read(place: Place, target: float | None, metric: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings and results of a run; of one that is not done, what it was asked for."""
-    status = place.status
-    chosen: dict[str, Any] = {"engine": status.engine, "cluster": status.cluster}
+def _spec(folder: Path) -> dict[str, Any]:
+    with suppress(OSError, SettingError):
+        return read_json(folder / SPEC)
+    return {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: how it stands, what was chosen, what follows from that and came out, what is said."""
+
+    state: str
+    error: str
+    chosen: dict[str, Any]
+    results: dict[str, Any]
+    said: dict[str, Any]
+
+
+def read(place: Place, target: float | None, metric: str) -> Row:
+    """Read one run; of one that is not done, what it was asked for."""
+    about = About.read(place.about)
+    said: dict[str, Any] = {
+        "name": about.name,
+        "tags": ", ".join(about.tags),
+        "note": about.note,
+        "when": about.when,
+    }
+    said["archived"] = about.archived
     try:
+        status = _status(place)
+        chosen: dict[str, Any] = {"engine": status.engine, "cluster": status.cluster}
         if status.state != "done":
-            return {**chosen, **(settings_of(Experiment(**status.spec)) if status.spec else {})}, {}
+            asked, follows = _asked(Experiment(**status.spec)) if status.spec else ({}, {})
+            return Row(status.state, status.error, {**chosen, **asked}, follows, said)
+    except Exception as error:
+        return Row("damaged", _words(error), {}, {}, said)
+    try:
         check_sums(place.folder, (SPEC, RUN, ROUNDS))
         chosen["engine"] = str(read_json(place.folder / RUN, "engine")["engine"])
-        chosen.update(settings_of(Experiment.read(place.folder / SPEC)))
+        asked, follows = _asked(Experiment.read(place.folder / SPEC))
+        chosen.update(asked)
         rounds = _rounds(place.folder)
-        return chosen, {**_results(rounds), **({} if target is None else _reached(rounds, target, metric))}
+        reached = {} if target is None else _reached(rounds, target, metric)
+        return Row("done", "", chosen, {**follows, **_results(rounds), **reached}, said)
     except Exception as error:  # whatever lies there, the other runs are to be seen
-        kind = "" if isinstance(error, SettingError) else f"{type(error).__name__}: "
-        return chosen, {"state": "damaged", "error": kind + " ".join(str(error).split())}
+        return Row("damaged", _words(error), chosen, {}, said)
+
+
+def _words(error: Exception) -> str:
+    kind = "" if isinstance(error, SettingError) else f"{type(error).__name__}: "
+    return kind + " ".join(str(error).split())
 
 
 def _rounds(folder: Path) -> pd.DataFrame:
@@ -86,6 +206,17 @@ def _rounds(folder: Path) -> pd.DataFrame:
     if rounds.empty:
         raise SettingError("no round was finished")
     return rounds
+
+
+def _asked(e: Experiment) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings, and what follows from them: which share may be late, and the largest share that one goes through."""
+    scheme, follows = e.built_scheme, dict[str, Any]()
+    if late := scheme.may_be_late(e.workers):
+        follows["straggler_fraction"] = late[0] / late[1]
+    with suppress(Exception):  # data that are not here, or a scheme of somebody's own that cannot say
+        samples = e.shape()[0]
+        follows["load"] = float(scheme.loads(e.workers, samples).max()) / samples
+    return settings_of(e), follows
 
 
 def settings_of(experiment: Experiment) -> dict[str, Any]:
@@ -107,12 +238,12 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
 
 def _results(rounds: pd.DataFrame) -> dict[str, Any]:
     time = float(rounds["time"].iloc[-1])
-    found: dict[str, Any] = {"time": time, "round_time": time / len(rounds)}
+    found: dict[str, Any] = {"rounds_done": len(rounds), "time": time, "round_time": time / len(rounds)}
     for name in map(str, rounds.select_dtypes("number")):
         if name not in ("round", "time"):
             column = rounds[name]
             last = column.mean() if name == "residual" else column.iloc[-1]
-            found[name] = column.sum() if name in _SUMMED else last
+            found[name] = np.asarray(column.sum() if name in _SUMMED else last).item()
     return found
 
 

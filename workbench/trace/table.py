@@ -1,19 +1,20 @@
-"""The table of all runs: read from their folders, no server, no index that could be out of date."""
+"""The table of all runs: read from their folders, no server; what was read before is remembered, see `index`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.base.files import atomic_write
+import workbench as wb  # its front door: widgets know tables, and not the other way round
 from workbench.base.intervals import band
 from workbench.base.settings import SettingError, check_kind, path_of, unknown_name
-from workbench.trace.rows import places, read
+from workbench.trace.exports import export
+from workbench.trace.index import rows
 from workbench.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _FIRST = ("run", "state", "error", "engine", "cluster", "scheme", "workers", "rounds", "seed")
 _SHOWN = ("time", "loss")
+_SAID = ("name", "tags", "note", "when", "archived")
+_PRINTED = 60  # rows at most where no widget is shown
 _KINDS = ("engine", "scheme", "problem", "optimiser", "delays.kind")  # each brings settings of its own
 
 
@@ -29,12 +32,19 @@ class Runs:
     """Runs as one table: a row per run, a column per setting (dotted names), and what came out.
 
     Results: time (s, of the whole run), round_time (s), loss and other metrics after the last round, messages, bytes,
-    downloads, samples, started, stale (sums over the rounds), residual (mean); with a target, time_to and rounds_to
-    (empty: never). Runs that are not done have a state, an error and their settings, and no results.
+    downloads, samples, started, stale (sums over the rounds), residual (mean), rounds_done; with a target, time_to and
+    rounds_to (empty: never). Derived from the settings: straggler_fraction (which share may be late) and load (largest
+    share of the data that one worker goes through). Words of the user: name, tags, note, when, archived. Runs that are
+    not done have a state, an error and their settings, and no results.
+
+    A notebook shows it as a widget, with `wb.RunsTable`.
     """
 
     table: pd.DataFrame
     settings: tuple[str, ...]  # columns that were chosen, not measured
+    root: Path | None = None  # where they were read
+    target: float | None = None
+    metric: str = "loss"
 
     def __len__(self) -> int:
         """How many runs."""
@@ -61,7 +71,32 @@ class Runs:
             values = self._column(name, table).astype(object)
             missing = np.nan if callable(wanted) else None
             table = table[[_matches(value, wanted) for value in values.where(values.notna(), missing)]]
-        return Runs(table.reset_index(drop=True), self.settings)
+        return replace(self, table=table.reset_index(drop=True))
+
+    def again(self) -> Runs:
+        """Read the folders again: all runs below the folder, as they are now."""
+        return self if self.root is None else runs(self.root, target=self.target, metric=self.metric)
+
+    def diff(self, one: str | int, other: str | int) -> pd.DataFrame:
+        """What differs between two runs, settings first: a row per column of the table, a column per run.
+
+        one, other: what the column `run` says, or the number of the row. Raises `SettingError` where there is none.
+        """
+        import pandas as pd
+
+        both = self.table.iloc[[self._row(one), self._row(other)]].astype(object)
+        both = both.where(both.notna(), None)
+        names = [*self.settings, *(n for n in both if n not in (*self.settings, "run", "folder"))]
+        found = {name: pair for name in names if (pair := both[name].tolist())[0] != pair[1]}
+        return pd.DataFrame.from_dict(found, orient="index", columns=both["run"].tolist(), dtype=object)
+
+    def _row(self, which: str | int) -> int:
+        known = self.table["run"].tolist()
+        if isinstance(which, int) and not isinstance(which, bool) and -len(known) <= which < len(known):
+            return which
+        if which in known:
+            return known.index(which)
+        raise unknown_name("run", str(which), [str(name) for name in known])
 
     def mean(
         self, of: str = "time", by: str | Sequence[str] | None = None, level: float = 0.95
@@ -103,9 +138,13 @@ class Runs:
         """Load the run folders, for figures."""
         return [Trace.load(folder) for folder in self.done["folder"]]
 
-    def export(self, path: str | Path) -> Path:
-        """Write the table to a .csv or .parquet file."""
-        return export(self.table, path)
+    def export(self, path: str | Path, form: str = "") -> Path:
+        """Write the table, or the runs with it.
+
+        form: "csv" or "parquet", a file, by default as its ending says; "mlflow", a folder that MLflow reads as its
+        file store; "ro-crate", a folder with copies of the run folders and their description in JSON-LD.
+        """
+        return export(self.table, path, form, self.settings)
 
     def short(self) -> pd.DataFrame:
         """What differs, how it stands, time and loss."""
@@ -116,14 +155,27 @@ class Runs:
         """The short table as text."""
         if not len(self):
             return "no runs"
-        return self.short().to_string(index=False, float_format=lambda x: f"{x:.5g}")
+        return self.short().to_string(
+            index=False, float_format=lambda x: f"{x:.5g}", max_rows=_PRINTED, show_dimensions=True
+        )
 
     def _repr_html_(self) -> str:
-        """The short table, in a notebook."""
-        html: str = self.short().to_html(index=False, float_format=lambda x: f"{x:.5g}")
+        """The short table, for readers without a kernel."""
+        html: str = self.short().to_html(
+            index=False, float_format=lambda x: f"{x:.5g}", max_rows=_PRINTED, show_dimensions=True
+        )
         return html
 
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """As a widget in a notebook; the short table stays in the notebook's file."""
+        text = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        shown = wb.RunsTable(self)._repr_mimebundle_(**options) if len(self) else {}
+        return {**(shown or {}), **text}
+
     def _differing(self, table: pd.DataFrame) -> list[str]:
+        table = (
+            table[table["scheme"].notna()] if "scheme" in table else table
+        )  # of damaged ones nothing is known
         kinds = [name for name in _KINDS if name in table]
         groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
 
@@ -139,8 +191,12 @@ class Runs:
         return table[name]
 
 
-def runs(folder: str | Path = "runs", *, target: float | None = None, metric: str = "loss") -> Runs:
-    """Read the table of all runs below a folder: runs of sweeps, finished or not, and saved traces.
+def runs(
+    folder: str | Path = "runs", *, target: float | None = None, metric: str = "loss", progress: bool = False
+) -> Runs:
+    """Read the table of all runs below a folder: runs of sweeps and real runs, finished or not, and saved traces.
+
+    What is left of a run, or cannot be read, has a row that says so.
 
     Parameters
     ----------
@@ -148,6 +204,8 @@ def runs(folder: str | Path = "runs", *, target: float | None = None, metric: st
         A sweep's folder, or one above several.
     target, metric
         Adds time_to (s) and rounds_to: when the metric was first at or below the target.
+    progress
+        Show a bar once reading takes over a second: ten thousand runs that nobody has looked at take a minute or two.
 
     Raises
     ------
@@ -171,21 +229,23 @@ def runs(folder: str | Path = "runs", *, target: float | None = None, metric: st
         check_kind("target", target, float)
     if not root.is_dir():
         raise SettingError(f"folder = {str(folder)!r}: no such folder; give one in which runs were saved")
-    rows, settings = [], dict.fromkeys(_FIRST[3:])
-    for place in places(root):
-        chosen, results = read(place, target, metric)
-        settings.update(dict.fromkeys(chosen))
-        head = {"run": place.name, "state": place.status.state, "error": place.status.error}
-        rows.append({**head, **chosen, **results, "folder": str(place.folder)})
-    table = pd.DataFrame(rows, columns=None if rows else [*_FIRST, "folder"])
+    check_kind("progress", progress, bool)
+    lines, settings = [], dict.fromkeys(_FIRST[3:])
+    for place, row in rows(root, target, metric, progress):
+        settings.update(dict.fromkeys(row.chosen))
+        head = {"run": place.name, "state": row.state, "error": row.error}
+        lines.append({**head, **row.chosen, **row.results, **row.said, "folder": str(place.folder)})
+    table = pd.DataFrame(lines, columns=None if lines else [*_FIRST, "folder"])
     if target is not None and "time" in table and metric not in table:
         raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])
     found = [name for name in settings if name in table]
     for name in found:
         table[name] = _whole(table[name])
-    last = [name for name in table if name not in (*_FIRST, *found)]
+    said = [name for name in table if name in (*_SAID, "folder")]
+    last = [name for name in table if name not in (*_FIRST, *found, *said)]
     first = [name for name in _FIRST if name in table]
-    return Runs(table[[*first, *(n for n in found if n not in first), *last]], tuple(found))
+    shown = table[[*first, *(n for n in found if n not in first), *last, *said]]
+    return Runs(shown, tuple(found), root, target, metric)
 
 
 def _whole(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -218,17 +278,3 @@ def _sortable(column: pd.Series[Any]) -> pd.Series[Any]:
     import pandas as pd
 
     return column if pd.api.types.is_numeric_dtype(column) else column.astype(str)
-
-
-def export(table: pd.DataFrame, path: str | Path) -> Path:
-    """Write a table, whole or not at all; raises `SettingError` for another ending than .csv and .parquet."""
-    file = path_of(path, "path")
-    if file.suffix not in (".csv", ".parquet"):
-        raise SettingError(f"path = {str(path)!r}: no format for {file.suffix!r}; end it in .csv or .parquet")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(file) as out:
-        if file.suffix == ".csv":
-            table.to_csv(out, index=False)
-        else:
-            table.to_parquet(out, index=False)
-    return file

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from workbench.base.settings import SettingError
 from workbench.running.run import Run
 from workbench.widgets.explorer.explorer import Explorer, explore
+from workbench.widgets.explorer.runstable import RunsTable
 from workbench.widgets.forms.form import Form
 from workbench.widgets.plots.liveplot import LivePlot
 from workbench.widgets.plots.player import Player
@@ -28,4 +29,4 @@ def watch(runs: Run | Sequence[Run]) -> LivePlot:
     return LivePlot(shown)
 
 
-__all__ = ["Explorer", "Form", "LivePlot", "Player", "Plot", "explore", "watch"]
+__all__ = ["Explorer", "Form", "LivePlot", "Player", "Plot", "RunsTable", "explore", "watch"]

@@ -74,6 +74,14 @@ def row(*children: w.Widget) -> w.HBox:
     return box
 
 
+def button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
+    """A button as wide as its words."""
+    made = w.Button(description=words, tooltip=tooltip or words.lower())
+    made.layout.width = "auto"
+    made.on_click(lambda _: call())
+    return made
+
+
 def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
     """Offer names, and keep the choice where it is still there; a menu that was empty chooses none by itself."""
     if list(menu.options) == list(names):

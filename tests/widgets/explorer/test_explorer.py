@@ -319,9 +319,6 @@ def test_nothing_to_keep_is_a_sentence(explorer: Explorer) -> None:
         keeping.save_figure,
         keeping.save_data,
         keeping.keep_run,
-        keeping.show_kept,
-        keeping.ask,
-        keeping.delete,
     ):
         action()
         assert keeping.message.value
@@ -341,31 +338,17 @@ def test_the_life_of_a_kept_run(explorer: Explorer) -> None:
     keeping.keep_run()
     keeping.name.value = "Another"
     keeping.keep_run()
-    assert [run.name for _, run in keeping.kept.options] in (["Another", "My tree"], ["My tree", "Another"])
-    keeping.filter.value = "tree"
-    ((_, kept),) = keeping.kept.options
-    keeping.kept.value = (kept,)
-    assert keeping.name.value == "My tree"
-    assert "good" in keeping.details.value
-    keeping.about.value = "better"
-    keeping.change()
-    ((_, kept),) = keeping.kept.options
-    assert kept.note == "better"
-    keeping.kept.value = (kept,)
-    keeping.show_kept()
+    explorer.tabs.selected_index = explorer.tabs.titles.index("Runs")
+    table = explorer.history.table
+    assert sorted(table.runs.table["name"]) == ["Another", "My tree"]
+    table.mark("my-tree")
+    assert (table.name.value, table.about.value, table.tags.value) == ("My tree", "good", "a, b")
+    table.about.value = "better"
+    table.write()
+    assert set(table.runs.table["note"]) == {"good", "better"}
+    table.mark("my-tree")
+    table.show()
     assert explorer.tabs.selected_index == explorer.tabs.titles.index("Run")
-    assert explorer.traces[0].same(traces[4])
-    assert explorer.running.plot.status[0]["note"] == "recorded"
-    keeping.kept.value = (kept,)
-    keeping.delete()
-    assert "nothing was asked" in keeping.message.value
-    assert kept.folder.is_dir()
-    keeping.ask()
-    assert "Delete My tree from the disk?" in keeping.question.value
-    keeping.forget()
-    assert kept.folder.is_dir()
-    keeping.ask()
-    keeping.delete()
-    assert not kept.folder.exists()
-    keeping.filter.value = ""
-    assert [run.name for _, run in keeping.kept.options] == ["Another"]
+    assert len(explorer.traces) == 6  # beside those that were run
+    assert explorer.traces[5].same(traces[4])
+    assert explorer.running.plot.status[5]["note"] == "recorded"

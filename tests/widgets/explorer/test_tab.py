@@ -33,19 +33,13 @@ class Counting(Tab):
 """
 
 
-def test_tabs_stand_where_they_always_did(tmp_path: Path) -> None:
-    explorer = Explorer([wb.Experiment(scheme="UMW", workers=3, rounds=2)], folder=tmp_path)
-    assert explorer.tabs.titles == ("Before a run", "Run", "One round", "Who is late?", "Keep")
-    assert [tab.key for tab in explorer.desk.tabs] == ["preview", "running", "round", "lateness", "keeping"]
-
-
 def test_a_new_tab_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "counting.py").write_text(NEW)
     monkeypatch.setattr(tabs, "__path__", [*tabs.__path__, str(tmp_path)])
     monkeypatch.setattr(Tab, "catalogue", dict(Tab.catalogue))
     try:
         explorer = Explorer([wb.Experiment(scheme="UMW", workers=3, rounds=2)], folder=tmp_path)
-        assert explorer.tabs.titles == ("Before a run", "Run", "Counts", "One round", "Who is late?", "Keep")
+        assert explorer.tabs.titles == ("Before a run", "Run", "Counts", "One round", "Runs", "Keep")
         explorer.run(60)
         explorer.tabs.selected_index = 2
         assert explorer.counting.heard == [1, "over", "opened"]
@@ -55,3 +49,9 @@ def test_a_new_tab_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     finally:
         sys.modules.pop("workbench.widgets.explorer.tabs.counting", None)
         vars(tabs).pop("counting", None)
+
+
+def test_tabs_stand_where_they_always_did(tmp_path: Path) -> None:
+    explorer = Explorer([wb.Experiment(scheme="UMW", workers=3, rounds=2)], folder=tmp_path)
+    assert explorer.tabs.titles == ("Before a run", "Run", "One round", "Runs", "Keep")
+    assert [tab.key for tab in explorer.desk.tabs] == ["preview", "running", "round", "history", "keeping"]

@@ -24,9 +24,11 @@ from workbench.trace.trace import Trace
 from workbench.widgets.assets import script, style
 from workbench.widgets.explorer import tabs
 from workbench.widgets.explorer.tab import Desk, Tab
+from workbench.widgets.explorer.tabs.preview import Preview
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.forms.controls import Controls, preset_of
 from workbench.widgets.guard import guarded
+from workbench.widgets.plots.still import Stills
 
 EXAMPLE: dict[str, Any] = {
     "problem": "softmax",
@@ -87,6 +89,14 @@ class Explorer(w.VBox):
 
     def _front(self, tab: Tab) -> None:
         self.tabs.selected_index = self.desk.tabs.index(tab)
+
+    def _ipython_display_(self) -> None:
+        """With pictures of forecast and curves for readers without a kernel."""
+        plots = {
+            "forecast of round times": self.desk.tab(Preview).times,
+            "curves": self.desk.tab(Running).plot,
+        }
+        Stills(plots).show(self._repr_mimebundle_())
 
     @property
     def experiments(self) -> list[Experiment]:

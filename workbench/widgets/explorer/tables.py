@@ -10,7 +10,6 @@ import pandas as pd
 from workbench.experiment import Experiment
 from workbench.planning.quantities import quantity, quantity_of
 from workbench.widgets.explorer.ahead import Ahead
-from workbench.widgets.forms.setup import decoded_together
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, words: int = 1) -> str:
@@ -67,13 +66,11 @@ def may_be_late(e: Experiment) -> str:
     >>> may_be_late(Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3, "stragglers": 1}))
     '1 of 4 children (25 %)'
     """
-    scheme = e.built_scheme
-    names, numbers = type(scheme).model_fields, scheme.model_dump()
-    if "stragglers" not in names:
+    found, names = e.built_scheme.may_be_late(e.workers), type(e.built_scheme).model_fields
+    if found is None:
         return "–"
-    late, among = numbers["stragglers"], decoded_together(names, numbers, e.workers)
     whom = " children" if "children" in names else " in a group" if "groups" in names else ""
-    return f"{late} of {among}{whom} ({100 * late / among:.2g} %)"
+    return f"{found[0]} of {found[1]}{whom} ({100 * found[0] / found[1]:.2g} %)"
 
 
 def speeds(found: pd.DataFrame, target: float) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from workbench import schemes
 from workbench.base.settings import SettingError, Settings, setting
+from workbench.core.scheme import decoded_together
 from workbench.experiment import Experiment
 from workbench.schemes.coded_reduce import nearest_trees, tree_size
 
@@ -119,15 +120,6 @@ def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
     if "stragglers" in names:
         args["stragglers"] = _late(shape, decoded_together(names, args, workers))
     return replace(entry, args=args)
-
-
-def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers: int) -> int:
-    """Among how many the stragglers of a scheme are: a parent's children, a group's workers, all workers."""
-    if "children" in names:
-        children = args.get("children")
-        return children if isinstance(children, int) else workers
-    groups = args.get("groups", names["groups"].default) if "groups" in names else 1
-    return max(1, workers // groups) if isinstance(groups, int) and groups > 0 else workers
 
 
 def _late(shape: Shape, among: int) -> int:

@@ -1,6 +1,7 @@
 // Shared by every widget of the workbench that draws: plotly.js once a page, the page's theme, one plot in a box.
 
 const PAGE = Symbol.for("workbench.plotly");
+const QUIET = 1500; // ms without a change after which a picture is made
 const PATIENCE = 5000; // ms after which another widget asks again
 
 /** When the page has nothing else to do, or soon: reading plotly.js takes a slow page seconds, and a widget that begins
@@ -117,6 +118,18 @@ function named(Plotly, name) {
   const click = (plot) => Plotly.downloadImage(plot, { format: "png", ...options, filename: name() });
   const button = { name: "picture", title: "Download plot as a PNG", icon: Plotly.Icons.camera, click };
   return { ...others, modeBarButtonsToRemove: ["toImage"], modeBarButtonsToAdd: [button] };
+}
+
+/** To be called after every drawing: sends the kernel a picture, if it wants one, once the plot is left alone. */
+function stills(model, plot) {
+  let timer;
+  const take = async () => {
+    const { offsetWidth: width, offsetHeight: height } = plot.box;
+    if (!model.get("still") || !plot.box.data || !width) return;
+    const url = await plot.Plotly.toImage(plot.box, { format: "png", width, height });
+    model.send({ kind: "still", png: url.split(",")[1] });
+  };
+  return () => (clearTimeout(timer), (timer = setTimeout(take, QUIET)));
 }
 
 /** A box that holds a plotly figure as wide as the page lets it be; `shown` is called when it becomes visible. */

@@ -143,7 +143,7 @@ function render({ model, el }) {
   const store = new Store(model);
   const types = { x: "linear", y: "linear" };
   const spans = { x: [1, 1], y: [1, 1] }; // least and largest number that a logarithmic axis has to show
-  let plot, shown = "", gone = false;
+  let snap, plot, shown = "", gone = false;
 
   const layout = () => {
     const look = model.get("looks")[theme()];
@@ -184,6 +184,7 @@ function render({ model, el }) {
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
+    (snap ??= stills(model, plot))();
   });
 
   /** The target line was dragged. */

@@ -9,7 +9,7 @@ function clicked({ points: [point] }) {
 
 /** Draws model's figure into el; `after` is called with the box after every drawing. `points`: clicks on them go back. */
 function drawPlot(model, el, after = () => {}, points = true) {
-  let plot, config, gone = false;
+  let plot, config, snap, gone = false;
   const tell = () => {
     if (model.get("page") === theme()) return;
     model.set("page", theme());
@@ -25,6 +25,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     el.setAttribute("aria-label", model.get("label"));
     after(plot.box);
     plot.box.dataset.drawn = model.get("serial");
+    (snap ??= stills(model, plot))();
   });
   // What is looked at is drawn first; what lies outside of the window follows once the page has time.
   const changed = () => (!plot || inWindow(plot.box) ? draw() : idle().then(draw));

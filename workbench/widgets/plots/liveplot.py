@@ -26,6 +26,7 @@ from workbench.figures.style import Theme, new_figure, palette, styles
 from workbench.running.run import Rows, Run
 from workbench.widgets.assets import script, style
 from workbench.widgets.plots.plot import Drawn
+from workbench.widgets.plots.still import Stills
 
 PAUSE = 0.1  # s between looks at the runs
 AGAIN = 500  # rows that are sent again at most because their losses came late
@@ -87,6 +88,10 @@ class LivePlot(Drawn):
                 self._thread.start()
         if not self.active:
             self._tell()
+
+    def _ipython_display_(self) -> None:
+        """With a picture of the curves for readers without a kernel."""
+        Stills({"curves": self}).show(self._repr_mimebundle_())
 
     def stop(self) -> None:
         """Ask all runs to end after the round that they are in."""

@@ -29,9 +29,11 @@ class Drawn(anywidget.AnyWidget):
     """What all drawing widgets share: the page may ask for plotly.js, and says which theme it has."""
 
     page = t.Unicode().tag(sync=True)  # "light" or "dark", as the page says; empty: nobody looks yet
+    still = t.Bool().tag(sync=True)  # does the kernel want pictures of it?
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
+        self._still: Callable[[str], None] = lambda png: None
         self.on_msg(self._message)
 
     @property
@@ -42,8 +44,14 @@ class Drawn(anywidget.AnyWidget):
     def _message(self, _: object, content: dict[str, Any], buffers: object) -> None:
         if content.get("kind") == "library":
             self.send({"kind": "library"}, buffers=[library()])
+        elif content.get("kind") == "still":
+            self._still(str(content["png"]))
         else:
             self.hear(content)
+
+    def keep_still(self, call: Callable[[str], None]) -> None:
+        """Call back with a picture (PNG, base64) whenever the plot has been left alone for a while."""
+        self._still, self.still = call, True
 
     def hear(self, content: dict[str, Any]) -> None:
         """Something came from the page."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 from typing import TypeVar
@@ -16,16 +16,14 @@ from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
 from workbench.figures.inputs import labels
 from workbench.figures.save import save
-from workbench.running.run import recorded
-from workbench.trace.table import export
+from workbench.trace.about import keep
+from workbench.trace.exports import export
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.ahead import names_of
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
-from workbench.widgets.explorer.kept import Kept, delete, describe, keep, kept_runs
 from workbench.widgets.explorer.tab import Drawing, Tab
-from workbench.widgets.explorer.tables import table
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import guarded, offered, row, sentence
+from workbench.widgets.guard import button, guarded, offered, row, sentence
 
 T = TypeVar("T")
 
@@ -36,15 +34,13 @@ class Keeping(Tab):
     key, title, place = "keeping", "Keep", 3
 
     def parts(self) -> list[w.Widget]:
-        """A line for each thing to keep, and the list of the runs that are kept."""
+        """A line for each thing to keep."""
         self.root = self.desk.folder
         self.drawings: dict[str, Drawing] = {}
         self.traces: list[Trace] = []
         self.experiments: list[Experiment] = []
         self.note = w.HTML()
-        rows = [self.note, *self._export_controls(), *self._run_controls(), *self._list_controls()]
-        self.refresh()
-        return rows
+        return [self.note, *self._export_controls(), *self._run_controls()]
 
     # ---------------------------------------------------------------- figures, data, settings
 
@@ -60,9 +56,9 @@ class Keeping(Tab):
         self.setting.observe(lambda _: self._write_setting(), "value")
         return [
             _heading("Figures, data, settings"),
-            row(self.figure, self.format, self.theme, _button("Save figure", self.save_figure)),
-            row(self.data, self.data_format, _button("Save data", self.save_data)),
-            row(self.setting, _button("Save setting", self.save_setting)),
+            row(self.figure, self.format, self.theme, button("Save figure", self.save_figure)),
+            row(self.data, self.data_format, button("Save data", self.save_data)),
+            row(self.setting, button("Save setting", self.save_setting)),
             self.yaml,
             self.command,
         ]
@@ -148,28 +144,8 @@ class Keeping(Tab):
         self.name = w.Text(description="Name", **whole)
         self.about = w.Text(description="Note", **whole)
         self.tags = w.Text(description="Tags", placeholder="separated by commas", **whole)
-        keep = _button("Keep run", self.keep_run)
+        keep = button("Keep run", self.keep_run)
         return [_heading("Keep a run"), row(self.run, self.name, self.about, self.tags, keep)]
-
-    def _list_controls(self) -> list[w.Widget]:
-        self.filter = w.Text(description="Find", placeholder="name, note, tag or scheme")
-        self.kept = w.SelectMultiple(description="Kept runs", rows=8)
-        self.kept.layout.width = "auto"
-        self.details, self.question = w.HTML(), w.HTML()
-        self.filter.observe(lambda _: self.refresh(), "value")
-        self.kept.observe(lambda _: self._describe(), "value")
-        change = "write the three fields above into the chosen run"
-        buttons = row(
-            _button("Show", self.show_kept, "show the chosen runs on one axis"),
-            _button("Change name, note, tags", self.change, change),
-            _button("Delete", self.ask, "asks before it deletes"),
-            _button("Look again", self.refresh, "read the folder again"),
-        )
-        self.confirm = row(
-            self.question, _button("Delete for good", self.delete), _button("Keep them", self.forget)
-        )
-        self.confirm.layout.display = "none"
-        return [_heading("Kept runs"), self.filter, self.kept, self.details, buttons, self.confirm]
 
     @guarded
     def keep_run(self) -> None:
@@ -178,101 +154,11 @@ class Keeping(Tab):
         if trace is None:
             raise SettingError("run: no run is over yet; run something first")
         found = keep(trace, self.root, self.name.value, self.about.value, self.tags.value.split(","))
-        self._say(f"kept: {found.folder}")
-        self.refresh()
-
-    @guarded
-    def refresh(self) -> None:
-        """Read the list of kept runs again."""
-        wanted = self.filter.value.lower().split()
-        lines = [(_line(run), run) for run in kept_runs(self.root)]
-        self.kept.value = ()  # first: the page fails on a choice that is no longer offered
-        self.kept.options = [
-            (line, run) for line, run in lines if all(word in f"{line} {run.note}".lower() for word in wanted)
-        ]
-        self._describe()
-
-    @property
-    def chosen(self) -> list[Kept]:
-        """The runs that are marked in the list."""
-        return list(self.kept.value)
-
-    def _describe(self) -> None:
-        runs = self.chosen
-        self.forget()
-        rows = [
-            [r.name, r.note, ", ".join(r.tags), r.scheme, r.engine, r.when, str(r.workers), str(r.rounds)]
-            for r in runs
-        ]
-        columns = ["name", "note", "tags", "scheme", "engine", "kept", "workers", "rounds"]
-        self.details.value = table(columns, rows, "chosen runs", words=6) if rows else ""
-        if len(runs) == 1:
-            for field, text in zip((self.name, self.about, self.tags), rows[0], strict=False):
-                field.value = text
-
-    def _some(self) -> list[Kept]:
-        if not self.chosen:
-            raise SettingError("kept runs: none is chosen; mark one or several in the list")
-        return self.chosen
-
-    @guarded
-    def show_kept(self) -> None:
-        """Load the chosen runs and show them on one axis."""
-        runs, running = [recorded(Trace.load(run.folder)) for run in self._some()], self.desk.tab(Running)
-        running.show(runs)
-        self.desk.front(running)
-        self._say(f"shown: {', '.join(run.name for run in self.chosen)}")
-
-    @guarded
-    def change(self) -> None:
-        """Write name, note and tags into the chosen run."""
-        runs = self._some()
-        if len(runs) > 1:
-            raise SettingError(
-                f"kept runs: {len(runs)} are chosen; choose the one whose name, note or tags change"
-            )
-        describe(runs[0].folder, self.name.value, self.about.value, self.tags.value.split(","))
-        self._say(f"changed: {self.name.value}")
-        self.refresh()
-
-    @guarded
-    def ask(self) -> None:
-        """Ask before anything is deleted."""
-        names = ", ".join(run.name for run in self._some())
-        self.question.value = sentence(f"Delete {names} from the disk? This cannot be undone.", bad=True)
-        self.confirm.layout.display = ""
-
-    def forget(self) -> None:
-        """Take the question away; nothing is deleted."""
-        self.confirm.layout.display = "none"
-
-    @guarded
-    def delete(self) -> None:
-        """Delete the chosen runs, after the question."""
-        if self.confirm.layout.display == "none":
-            raise SettingError("kept runs: nothing was asked; press Delete first")
-        runs = self._some()
-        self.forget()
-        for run in runs:
-            delete(run)
-        self._say(f"deleted: {', '.join(run.name for run in runs)}")
-        self.refresh()
-
-
-def _line(run: Kept) -> str:
-    tags = f" [{', '.join(run.tags)}]" if run.tags else ""
-    return f"{run.name} · {run.scheme} on {run.engine}, {run.workers} workers, {run.rounds} rounds · {run.when}{tags}"
+        self._say(f"kept: {found}")
 
 
 def _heading(text: str) -> w.HTML:
     return w.HTML(f'<div class="wb wb-heading">{text}</div>')
-
-
-def _button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
-    button = w.Button(description=words, tooltip=tooltip or words.lower())
-    button.layout.width = "auto"
-    button.on_click(lambda _: call())
-    return button
 
 
 def _chosen(menu: w.Dropdown, things: Sequence[T]) -> T | None:

@@ -62,12 +62,12 @@ class Running(Tab):
         options = {"cluster": self.cluster.value} if self.cluster.value else {}
         self.show(start_all(self.desk.experiments, self.engine.value, **options))
 
-    def show(self, runs: Sequence[Run]) -> None:
-        """Show runs, beside those that are drawn if the user wants that."""
-        self.table.value = ""
-        if not self.keep.value:
+    def show(self, runs: Sequence[Run], keep: bool = False) -> None:
+        """Show runs, beside those that are drawn if `keep`, or if the user wants that."""
+        self.table.value, keep = "", keep or self.keep.value
+        if not keep:
             self.plot.target = None
-        self.plot.show(runs, keep=self.keep.value)
+        self.plot.show(runs, keep=keep)
 
     @property
     def traces(self) -> list[Trace]:

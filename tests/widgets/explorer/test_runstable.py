@@ -1,0 +1,181 @@
+"""The table of runs without a page: mark, plot, compare, write, put away, delete after a question, run again, go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import workbench as wb
+from workbench.running.run import Run
+from workbench.trace.about import keep
+from workbench.widgets.explorer import runstable
+from workbench.widgets.explorer.runstable import RunsTable
+
+SMALL = wb.rivals(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[wb.Trace]:
+    return wb.compare(SMALL)
+
+
+@pytest.fixture
+def table(traces: list[wb.Trace], tmp_path: Path) -> RunsTable:
+    for trace in traces:
+        keep(trace, tmp_path, trace.label)
+    return RunsTable(tmp_path)
+
+
+def bad(table: RunsTable) -> str:
+    text: str = table.message.value
+    table.tell("")
+    return text
+
+
+def test_marked_runs_are_plotted_on_one_axis(table: RunsTable, traces: list[wb.Trace]) -> None:
+    assert table.plot.layout.display == "none"
+    table.mark("cr", "umw")
+    assert table.plot.layout.display == ""
+    assert {"CR", "UMW"} <= {curve.name for curve in table.plot.current().data}
+    assert table.traces()[0].same(next(t for t in traces if t.label == "CR"))
+    table.look()
+    assert "marked; click on 1" in bad(table)
+    table.mark("cr")
+    table.look()
+    table.round.value = 3
+    assert "round 3" in table.player.label.lower()
+
+
+def test_what_differs_and_the_text_of_a_run(table: RunsTable) -> None:
+    table.mark("gc", "umw")
+    table.differ()
+    assert "scheme_args.stragglers" in table.found.value
+    assert "problem_args.samples" not in table.found.value
+    table.mark("gc")
+    table.copy()
+    text = table.text.value
+    gc = next(e for e in SMALL if e.scheme == "GC")
+    assert wb.Experiment(**yaml.safe_load(text)) == gc  # the papermill line is a comment
+    assert "# papermill notebooks/run.ipynb" in text
+
+
+def test_groups_have_a_mean_and_a_band(table: RunsTable) -> None:
+    table.of.value, table.by.value = "time", ("scheme",)
+    table.group()
+    for word in ("UMW", "low", "high", "never"):
+        assert word in table.found.value
+
+
+def test_words_of_several_are_tags_beside_those_they_have(table: RunsTable) -> None:
+    table.mark("cr")
+    table.tags.value, table.about.value = "tree", "good"
+    table.write()
+    table.mark("cr", "gc")
+    table.tags.value = "coded"
+    table.write()
+    rows = table.runs.table.set_index("run")
+    assert rows["tags"].to_dict() == {"cr": "tree, coded", "gc": "coded", "rar": "", "sgd": "", "umw": ""}
+    assert rows.loc["cr", "note"] == "good"
+
+
+def test_archived_runs_are_put_away_and_come_back(table: RunsTable) -> None:
+    table.mark("cr")
+    table.archive()
+    assert "cr" not in set(table.grid.df["run"])
+    table.archived.value = True
+    table.mark("cr")
+    table.archive()
+    table.archived.value = False
+    assert "cr" in set(table.grid.df["run"])
+
+
+def test_a_deletion_is_asked_for_first(table: RunsTable, tmp_path: Path) -> None:
+    table.mark("cr")
+    table.delete()
+    assert "nothing was asked" in bad(table)
+    table.ask()
+    assert "Delete cr from the disk?" in table.question.value
+    table.forget()
+    assert (tmp_path / "cr").is_dir()
+    table.ask()
+    table.mark("gc")  # another choice takes the question away
+    table.delete()
+    assert (tmp_path / "cr").is_dir()
+    assert (tmp_path / "gc").is_dir()
+    table.mark("cr")
+    table.ask()
+    table.delete()
+    assert not (tmp_path / "cr").exists()
+    assert "cr" not in set(table.grid.df["run"])
+
+
+def test_runs_are_started_again_and_shown(table: RunsTable, traces: list[wb.Trace]) -> None:
+    table.mark("gc")
+    table.rerun()
+    assert table.live.wait(60)
+    (run,) = table.live.runs
+    assert run.result().same(next(t for t in traces if t.label == "GC"))
+    table.resume()
+    assert "holds no run on real processes" in bad(table)
+
+
+def test_going_on_is_shown_where_the_desk_says(
+    traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[list[Run]] = []
+    table = RunsTable(Path(keep(traces[0], tmp_path, "one")).parent, lambda runs: shown.append(list(runs)))
+    gone: list[Any] = []
+    monkeypatch.setattr(runstable, "resume", lambda folder: gone.append(folder) or "a run")
+    table.mark("one")
+    table.resume()
+    assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])
+
+
+def test_damaged_runs_say_so_and_nothing_else_is_lost(table: RunsTable, tmp_path: Path) -> None:
+    (tmp_path / "cr" / "run.json").unlink()
+    table.again()
+    assert "1 damaged" in table.note.value
+    table.mark("cr", "gc")
+    assert "run.json is missing" in table.note.value
+    assert [trace.label for trace in table.traces()] == ["GC"]
+
+
+def test_columns_are_chosen_and_pinned(table: RunsTable) -> None:
+    assert {"run", "scheme", "straggler_fraction", "time"} <= set(table.grid.df)
+    table.columns.value = ("seed", "run")
+    table.pinned.value = 2
+    assert list(table.grid.df) == ["run", "seed"]
+    assert table.grid._dt_args["fixedColumns"] == {"start": 2}
+
+
+def test_numbers_stay_numbers_where_some_runs_have_none(table: RunsTable, tmp_path: Path) -> None:
+    (tmp_path / "cr" / "run.json").unlink()
+    table.again()
+    sent = table.grid.df
+    for name in ("workers", "time", "straggler_fraction"):
+        assert np.issubdtype(sent[name].dtype, np.floating)  # the page would sort words by their letters
+    assert sent["workers"].dropna().tolist() == [12] * 4
+    assert float(sent["time"][1]) == float(f"{table.runs.table['time'][1]:.5g}")
+
+
+def test_html_in_a_note_stays_text(table: RunsTable) -> None:
+    table.mark("cr")
+    table.about.value = "<img src=x onerror=alert(1)>"
+    table.write()
+    sent = table.grid._dt_args["data_json"]
+    assert "<img" not in sent
+    assert "&lt;img" in sent
+
+
+def test_nothing_marked_is_a_sentence(table: RunsTable) -> None:
+    for action in (table.look, table.show, table.rerun, table.resume, table.differ, table.copy, table.write):
+        action()
+        assert "are marked" in bad(table)
+
+
+def test_no_runs_at_all(tmp_path: Path) -> None:
+    assert "0 runs" in RunsTable(tmp_path).note.value

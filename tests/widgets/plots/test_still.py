@@ -1,0 +1,59 @@
+"""Pictures for readers without a kernel: what the page sends is in the notebook, and hidden where widgets are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from tests.widgets.page import receives
+from workbench.widgets.assets import style
+from workbench.widgets.plots import still
+from workbench.widgets.plots.liveplot import LivePlot
+
+
+class Handle:
+    def __init__(self, shown: list[Any]) -> None:
+        self.shown = shown
+
+    def update(self, what: Any) -> None:
+        self.shown[-1] = what.data
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+
+    def display(what: Any, raw: bool = False, display_id: bool = False) -> Handle:
+        found.append(what if raw else what.data)
+        return Handle(found)
+
+    monkeypatch.setattr(still, "display", display)
+    return found
+
+
+def test_a_live_plot_leaves_a_picture(shown: list[Any]) -> None:
+    plot = LivePlot()
+    assert not plot.still  # nobody is troubled for pictures that nobody keeps
+    plot._ipython_display_()
+    assert plot.still
+    assert "application/vnd.jupyter.widget-view+json" in shown[0]
+    assert shown[1] == '<div class="wb-still"></div>'
+    receives(plot, {"kind": "still", "png": "QUJD"})
+    receives(plot, {"kind": "still", "png": "REVG"})
+    assert shown[1].count("<img") == 1
+    assert "data:image/png;base64,REVG" in shown[1]
+    assert 'alt="curves"' in shown[1]
+
+
+def test_the_explorer_leaves_forecast_and_curves(shown: list[Any], tmp_path: Any) -> None:
+    explorer = wb.explore(wb.Experiment(scheme="UMW", workers=3, rounds=2), tmp_path)
+    explorer._ipython_display_()
+    receives(explorer.running.plot, {"kind": "still", "png": "Uk=="})
+    receives(explorer.preview.times, {"kind": "still", "png": "Rk=="})
+    assert shown[1].index("Rk==") < shown[1].index("Uk==")
+
+
+def test_where_widgets_are_the_pictures_are_not_seen() -> None:
+    assert ".wb-still { display: none; }" in style()

@@ -1,0 +1,428 @@
+"""The table of all runs as a widget: sort, filter, mark; plot, look into a round, run again, go on, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
+
+from workbench.base.settings import SettingError
+from workbench.experiment import Experiment
+from workbench.figures.gallery.convergence import convergence
+from workbench.running.real import resume
+from workbench.running.run import Run, recorded
+from workbench.running.start import start
+from workbench.trace.about import delete, describe
+from workbench.trace.definitions import experiment_of
+from workbench.trace.status import Status
+from workbench.trace.table import Runs, runs
+from workbench.trace.trace import Trace
+from workbench.widgets.explorer.commands import papermill_command, yaml_of
+from workbench.widgets.explorer.tables import table
+from workbench.widgets.guard import Pane, button, guarded, offered, row, sentence
+from workbench.widgets.plots.liveplot import LivePlot
+from workbench.widgets.plots.player import Player
+from workbench.widgets.plots.plot import Plot
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 12  # runs that are plotted together
+DIGITS = 5  # that the grid shows of a number
+_ALWAYS = ("run", "state", "scheme", "workers")
+_THEN = ("straggler_fraction", "load", "time", "loss", "time_to", "rounds_done", "tags", "note", "error")
+_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
+    "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
+    "showIndex": False,
+    "scrollX": True,
+    "pageLength": 10,
+    "colReorder": True,
+    "order": [],
+    "classes": "display compact nowrap",
+    "select": {"style": "multi", "keys": True, "headerCheckbox": False},
+    "layout": {
+        "topStart": "search",
+        "topEnd": {"buttons": ["searchBuilder"]},
+        "bottomStart": ["info", "pageLength"],
+    },
+    "language": {"searchBuilder": {"button": {"0": "Conditions", "_": "Conditions (%d)"}, "title": ""}},
+    "text_in_header_can_be_selected": False,
+    "format_floats_in_python": False,  # they are rounded before; text would be sent twice
+}
+
+
+class RunsTable(Pane):
+    """The table of runs, one row each; marked rows are plotted on one axis at once.
+
+    Search takes words; Conditions takes ranges and texts for any column. What is written goes into the runs' folders.
+
+    runs: what `wb.runs` answers, or a folder. show: shows runs that are started here; default: a live plot below.
+
+    >>> import tempfile, workbench as wb
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = wb.run(wb.Experiment(rounds=5)).save(f"{folder}/one")
+    >>> shown = RunsTable(folder)
+    >>> shown.mark("one")
+    >>> shown.traces()[0].label, shown.plot.label
+    ('CR', 'Training loss versus wall clock')
+    """
+
+    def __init__(
+        self,
+        runs: Runs | str | Path = "runs",
+        show: Callable[[Sequence[Run]], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.runs = _read(runs)
+        self._usual: tuple[str, ...] = ()  # columns, where nobody has chosen others
+        self.shown: list[int] = []  # rows of the table, as they stand in the grid
+        self._show = show or self._below
+        self.note, self.found, self.live, self.plot, self.player = (
+            w.HTML(),
+            w.HTML(),
+            LivePlot(),
+            Plot(),
+            Player(),
+        )
+        self.text = w.Textarea(description="Text", disabled=True, rows=8, layout={"width": "auto"})
+        self.round = w.BoundedIntText(description="Round", value=0, max=0)
+        self.round.observe(lambda _: self._play(), "value")
+        parts = [self._choices(), self._actions(), self._words()]
+        grid, columns = self._grid(), self._columns()
+        self.children = [self.message, self.note, columns, grid, *parts, self.found, self.text, self.plot]
+        self.children += (self.round, self.player, self.live)
+        self._hide()
+        self.fill()
+
+    # ---------------------------------------------------------------- the grid
+
+    def _grid(self) -> w.Widget:
+        from itables.widget import ITable
+
+        self.grid = ITable(**_TABLE)
+        self.grid.observe(lambda _: self._marked(), "selected_rows")
+        return self.grid
+
+    def _columns(self) -> w.Widget:
+        self.columns = w.SelectMultiple(description="Columns", rows=8)
+        self.pinned = w.BoundedIntText(description="Pinned", value=1, min=0, max=6, layout={"width": "150px"})
+        self.archived = w.Checkbox(description="archived ones too", indent=False, layout={"width": "160px"})
+        self.choose = w.ToggleButton(
+            description="Columns …", tooltip="choose which columns are shown, and pin some"
+        )
+        self.columns.layout.display = "none"
+        self.choose.observe(
+            lambda c: setattr(self.columns.layout, "display", "" if c["new"] else "none"), "value"
+        )
+        for part in (self.columns, self.pinned, self.archived):
+            part.observe(lambda _: self._draw(), "value")
+        again = button("Look again", self.again, "read the folders again")
+        return w.VBox([row(again, self.choose, self.pinned, self.archived), self.columns])
+
+    @guarded
+    def fill(self) -> None:
+        """Show the table as it was read."""
+        names = [str(name) for name in self.runs.table if name != "folder"]
+        wanted = dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN))
+        held = {name for name in names if not _blank(self.runs.table[name])}
+        usual = [name for name in wanted if name in held]
+        chosen = usual if self.columns.value in ((), self._usual) else self.columns.value
+        self.columns.value = ()
+        self.columns.options = names
+        self.columns.value = [name for name in names if name in chosen]
+        self._usual = tuple(name for name in names if name in usual)
+        numbers = [str(name) for name in self.runs.table.select_dtypes("number")]
+        results = sorted(
+            (n for n in numbers if n not in self.runs.settings), key=lambda n: n not in _THEN[2:4]
+        )
+        offered(self.of, results)
+        if list(self.by.options) != list(self.runs.settings):
+            self.by.options = self.runs.settings
+        self._draw()
+
+    def _draw(self) -> None:
+        table = self.runs.table
+        seen = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
+        self.shown = list(seen.index)
+        chosen, pinned = [str(name) for name in self.columns.value] or ["run"], self.pinned.value
+        usual = dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN))
+        ordered = [
+            *(name for name in usual if name in chosen),
+            *(name for name in chosen if name not in usual),
+        ]
+        pins = {"start": min(pinned, len(ordered))}
+        self.grid.update(self._frame(ordered), **_TABLE | {"selected_rows": [], "fixedColumns": pins})
+        self._say(self._summary())
+
+    def _frame(self, names: Sequence[str]) -> pd.DataFrame:
+        """What is sent: numbers with the digits that one reads, and nothing where there is nothing."""
+        found = self.runs.table.loc[self.shown, list(names)].reset_index(drop=True)
+        for name in found:
+            column = found[name]
+            if is_bool_dtype(column) or not is_numeric_dtype(column):
+                found[name] = column.astype(object).where(column.notna(), "").astype(str)
+            elif is_float_dtype(column) or column.hasnans:  # as nullable numbers they would be sorted as text
+                found[name] = [
+                    float(f"{x:.{DIGITS}g}") for x in column.to_numpy(float, na_value=float("nan"))
+                ]
+        return found
+
+    def _summary(self) -> str:
+        states = self.runs.table["state"].value_counts().to_dict() if len(self.runs) else {}
+        counts = ", ".join(f"{n:,} {state}" for state, n in states.items())
+        return f"{len(self.runs):,} runs in {_where(self.runs)}{f': {counts}' if counts else ''}"
+
+    @guarded
+    def again(self) -> None:
+        """Read the folders again."""
+        self.runs = self.runs.again()
+        self._hide()
+        self.fill()
+
+    def mark(self, *names: str) -> None:
+        """Mark runs by name, as clicks do."""
+        rows = {self.runs.table.at[i, "run"]: place for place, i in enumerate(self.shown)}
+        self.grid.selected_rows = [rows[name] for name in names]
+
+    @property
+    def chosen(self) -> list[dict[str, Any]]:
+        """The rows that are marked."""
+        rows = [self.shown[i] for i in self.grid.selected_rows if i < len(self.shown)]
+        return [{str(k): v for k, v in self.runs.table.loc[i].items()} for i in rows]
+
+    def _some(self, most: int = 10**6, least: int = 1) -> list[dict[str, Any]]:
+        rows = self.chosen
+        if not least <= len(rows) <= most:
+            wanted = (
+                f"{least}" if most == least else f"{least} or more" if most > 10**5 else f"{least} to {most}"
+            )
+            raise SettingError(
+                f"runs: {len(rows)} are marked; click on {wanted} in the table, a second click unmarks"
+            )
+        return rows
+
+    # ---------------------------------------------------------------- what one does with runs
+
+    def _actions(self) -> w.Widget:
+        offered = {
+            "Look into a round": (self.look, "one round of the marked run in slow motion"),
+            "Show on the live plot": (self.show, "the marked runs beside those that run"),
+            "Run again": (self.rerun, "start the marked runs' experiments anew"),
+            "Go on": (self.resume, "resume the marked real run, or follow it if it is under way"),
+            "What differs": (self.differ, "settings and results in which two marked runs differ"),
+            "As text": (self.copy, "the marked run as YAML and as a papermill line"),
+            "Archive": (self.archive, "put the marked runs away, or bring them back; nothing is deleted"),
+            "Delete": (self.ask, "asks before it deletes"),
+        }
+        self.question = w.HTML()
+        self.confirm = row(
+            self.question, button("Delete for good", self.delete), button("Keep them", self.forget)
+        )
+        self.confirm.layout.display = "none"
+        return w.VBox([row(*(button(words, *how) for words, how in offered.items())), self.confirm])
+
+    def _marked(self) -> None:
+        self._hide()
+        rows = self.chosen
+        if len(rows) == 1:
+            self.name.value, self.about.value = str(rows[0]["name"] or ""), str(rows[0]["note"] or "")
+            self.tags.value = str(rows[0]["tags"] or "")
+        self._plot()
+
+    @guarded
+    def _plot(self) -> None:
+        """Draw the curves of what is marked, at once."""
+        self.tell("")
+        found = self.traces()
+        self.plot.layout.display = "" if found else "none"
+        if found:
+            self.plot.show(lambda theme: convergence(found, theme=theme))
+        if bad := [f"{row['run']}: {row['error']}" for row in self.chosen if row["error"]]:
+            self._say("; ".join(bad[:3]))
+
+    def traces(self) -> list[Trace]:
+        """Those of the marked runs that have rounds; at most so many."""
+        return [Trace.load(row["folder"]) for row in self.chosen if row["state"] == "done"][:MOST]
+
+    @guarded
+    def look(self) -> None:
+        """Show a round of the marked run in slow motion."""
+        self._some(1)
+        trace = next(iter(self.traces()), None)
+        if trace is None:
+            raise SettingError(f"run = {self.chosen[0]['run']!r}: has no rounds to look into")
+        self.round.max, self.round.layout.display = len(trace.columns["time"]) - 1, ""
+        self._play()
+
+    @guarded
+    def _play(self) -> None:
+        found = self.traces()
+        if found and self.round.layout.display != "none":
+            self.player.layout.display = ""
+            self.player.play(found[0], self.round.value)
+
+    @guarded
+    def show(self) -> None:
+        """Show the marked runs on the live plot."""
+        self._some(MOST)
+        self._show([recorded(trace) for trace in self.traces()])
+
+    def _below(self, runs: Sequence[Run]) -> None:
+        self.live.layout.display = ""
+        self.live.show(runs, keep=True)
+
+    @guarded
+    def rerun(self) -> None:
+        """Start the experiments of the marked runs again; they are shown as they go on."""
+        self._show([start(_experiment(row), row["engine"]) for row in self._some(MOST)])
+
+    @guarded
+    def resume(self) -> None:
+        """Go on with the marked run."""
+        (line,) = self._some(1)
+        self._show([resume(line["folder"])])
+        self._say(f"goes on in {line['folder']}")
+
+    @guarded
+    def differ(self) -> None:
+        """Show in what the two marked runs differ, and nothing else."""
+        one, other = (row["run"] for row in self._some(2, least=2))
+        found = self.runs.diff(one, other)
+        rows = [
+            [str(name), *map(_short, pair)] for name, pair in zip(found.index, found.to_numpy(), strict=True)
+        ]
+        self.found.value = table(["", one, other], rows, f"what differs between {one} and {other}")
+
+    @guarded
+    def copy(self) -> None:
+        """Show the marked run as YAML, and the papermill line that runs it."""
+        (line,) = self._some(1)
+        e = _experiment(line)
+        cluster = line["cluster"] if isinstance(line["cluster"], str) else ""
+        self.text.value = f"{yaml_of(e)}\n# {papermill_command(e, line['engine'], cluster)}\n"
+        self.text.layout.display = ""
+
+    @guarded
+    def archive(self) -> None:
+        """Put the marked runs away; those that are away come back."""
+        rows = self._some()
+        away = not all(row["archived"] for row in rows)
+        self._write(rows, archived=away)
+
+    @guarded
+    def ask(self) -> None:
+        """Ask before anything is deleted."""
+        rows = self._some()
+        names = ", ".join(row["run"] for row in rows[:5]) + (
+            f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        )
+        self.question.value = sentence(f"Delete {names} from the disk? This cannot be undone.", bad=True)
+        self.confirm.layout.display = ""
+
+    def forget(self) -> None:
+        """Take the question away; nothing is deleted."""
+        self.confirm.layout.display = "none"
+
+    @guarded
+    def delete(self) -> None:
+        """Delete the marked runs, after the question."""
+        if self.confirm.layout.display == "none":
+            raise SettingError("runs: nothing was asked; press Delete first")
+        rows = self._some()
+        for line in rows:
+            delete(Path(line["folder"]))
+        self.again()
+        self._say(f"deleted: {', '.join(row['run'] for row in rows)}")
+
+    # ---------------------------------------------------------------- words, groups
+
+    def _words(self) -> w.Widget:
+        whole = {"continuous_update": False}  # sent when the field is left, so before a click on Write
+        self.name = w.Text(description="Name", **whole)
+        self.about = w.Text(description="Note", **whole)
+        self.tags = w.Text(description="Tags", placeholder="separated by commas", **whole)
+        return row(
+            self.name, self.about, self.tags, button("Write", self.write, "into the marked runs' folders")
+        )
+
+    @guarded
+    def write(self) -> None:
+        """Write name, note and tags into the marked run; into several: the tags, beside those they have."""
+        rows = self._some()
+        if len(rows) == 1:
+            name = {"name": self.name.value} if self.name.value.strip() else {}
+            self._write(rows, note=self.about.value, tags=[self.tags.value], **name)
+            return
+        for line in rows:
+            describe(_home(line), tags=[str(line["tags"] or ""), self.tags.value])
+        self.again()
+
+    def _write(self, rows: Sequence[dict[str, Any]], **words: Any) -> None:
+        for line in rows:
+            describe(_home(line), **words)
+        self.again()
+        self._say(f"written: {', '.join(line['run'] for line in rows[:5])}")
+
+    def _choices(self) -> w.Widget:
+        self.of = w.Dropdown(description="Mean of", options=[])
+        self.by = w.SelectMultiple(description="by", options=[], rows=3)
+        return row(self.of, self.by, button("Group", self.group, "mean and band over the runs of each group"))
+
+    @guarded
+    def group(self) -> None:
+        """Mean and band of a result over the runs of each group, usually seeds."""
+        by = list(self.by.value) or None
+        found = self.runs.mean(self.of.value, by)
+        rows = [[_short(value) for value in line] for line in found.to_numpy(object)]
+        words = len(found.attrs["by"])
+        about = f"mean of {self.of.value}, with its 95 % band"
+        self.found.value = table([str(name) for name in found], rows, about, words)
+
+    # ----------------------------------------------------------------
+
+    def _hide(self) -> None:
+        self.forget()
+        self.found.value = self.text.value = ""
+        for part in (self.text, self.plot, self.round, self.player):
+            part.layout.display = "none"
+        if not self.live.runs:
+            self.live.layout.display = "none"
+
+    def _say(self, text: str) -> None:
+        self.note.value = sentence(text)
+
+
+def _read(given: Runs | str | Path) -> Runs:
+    return given if isinstance(given, Runs) else runs(given)
+
+
+def _where(runs: Runs) -> str:
+    return str(runs.root.absolute()) if runs.root else "memory"
+
+
+def _home(line: dict[str, Any]) -> Path:
+    """Where words about a run lie: its folder, or that of a sweep's run that has none yet."""
+    folder = Path(line["folder"])
+    return folder if folder.is_dir() else folder.parent
+
+
+def _experiment(line: dict[str, Any]) -> Experiment:
+    """What was run, or was to be."""
+    folder = Path(line["folder"])
+    status = Status.read(folder.parent)
+    if not folder.is_dir() and status is not None:
+        return Experiment(**status.spec)
+    return experiment_of(folder)
+
+
+def _blank(column: pd.Series[Any]) -> bool:
+    return bool((column.isna() | (column.astype(object) == "")).all())
+
+
+def _short(value: Any) -> str:
+    if value is None or value != value:
+        return "–"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,54 @@
+"""What runs, what ran and is kept: the table of all runs below the folder, which goes on with the others' plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ipywidgets as w
+
+from workbench.running.run import Run
+from workbench.trace.table import Runs, runs
+from workbench.widgets.explorer.runstable import RunsTable
+from workbench.widgets.explorer.tab import Drawing, Tab, shown
+from workbench.widgets.explorer.tabs.running import Running
+from workbench.widgets.guard import guarded
+
+
+class History(Tab):
+    """The table is read when the tab is opened: a folder may hold thousands of runs."""
+
+    key, title, place = "history", "Runs", 2.5
+
+    def parts(self) -> list[w.Widget]:
+        """The table, once there is one."""
+        self.box = w.VBox()
+        self.table: RunsTable | None = None
+        return [self.box]
+
+    @guarded
+    def opened(self) -> None:
+        """Read the folders; what is marked stays as long as the tab is open."""
+        self.tell("")
+        found = self._read()
+        if self.table is None or self.table.runs.root != found.root:
+            self.table = RunsTable(found, self._show)
+            self.box.children = [self.table]
+        else:
+            self.table.runs = found
+            self.table.fill()
+
+    def _read(self) -> Runs:
+        self.desk.folder.mkdir(parents=True, exist_ok=True)
+        return runs(self.desk.folder)
+
+    def _show(self, shown: Sequence[Run]) -> None:
+        """Beside the runs that are on the live plot, or instead of them."""
+        running = self.desk.tab(Running)
+        running.show(shown, keep=True)
+        self.desk.front(running)
+
+    def figures(self) -> dict[str, Drawing]:
+        """What is shown."""
+        if self.table is None:
+            return {}
+        return shown({"kept runs": self.table.plot, "a kept run's round": self.table.player})
