@@ -78,6 +78,10 @@ class RealRun(Run):
         found["samples"] = np.full(len(table), np.nan)
         return found
 
+    def watcher(self) -> Callable[[], Rows]:
+        """As of any run; of ranks that share the run folder with the master: others' events come at its end."""
+        return super().watcher() if self._trace is not None else records.Watcher(self.home)
+
     def stop(self) -> None:
         """Ask the ranks to end the run; what was measured is kept."""
         super().stop()
@@ -288,6 +292,7 @@ class RealRun(Run):
         if self.claim is None and (there or not lock.take()):
             return
         try:
+            records.unwatched(self.home)
             trace.write_into(self.home, records.kept(self.home))
         finally:
             lock.release()

@@ -14,7 +14,7 @@ from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
 from workbench.running.precision import lost_digits
-from workbench.trace.trace import Trace
+from workbench.trace.trace import Trace, events_as_columns
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Rows = dict[str, NDArray[Any]]
@@ -66,6 +66,21 @@ class Run:
         if self._trace is None:
             return self._so_far(first)
         return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
+
+    def watcher(self) -> Callable[[], Rows]:
+        """Begin to watch its events: a call of what this returns gives those that are new, as `Trace.events` has them.
+
+        Of a run that is over: all of them, once. They come a moment late and not in order of time.
+        """
+        seen: list[Trace] = []
+
+        def new() -> Rows:
+            if self._trace is None or seen:
+                return events_as_columns([])
+            seen.append(self._trace)
+            return events_as_columns(self._trace.event_rows)
+
+        return new
 
     def stop(self) -> None:
         """Ask it to end after the round that it is in; returns at once."""

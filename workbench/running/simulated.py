@@ -18,6 +18,8 @@ from workbench.running.precision import lost_digits
 from workbench.running.run import Rows, Run, failing, in_background, no_rows, tell
 from workbench.trace.assembled import assemble, columns_of, diverged
 from workbench.trace.learning import Commits, Learnt, follow
+from workbench.trace.records import PORTION
+from workbench.trace.trace import events_as_columns
 
 
 def start_simulated(
@@ -87,6 +89,18 @@ class SimulatedRun(Run):
     def _so_far(self, first: int) -> Rows:
         learnt, k = self._learnt, self._done
         return no_rows() if learnt is None or not k else columns_of(self.line, learnt, k, first)
+
+    def watcher(self) -> Callable[[], Rows]:
+        """As of any run; while it is simulated, rounds come before their losses do."""
+        seen = 0
+
+        def new() -> Rows:
+            nonlocal seen
+            rows = self.line.events[seen : seen + PORTION]
+            seen += len(rows)
+            return events_as_columns(rows)
+
+        return new
 
     def prepare(self) -> Problem:
         """Open the data; looks at the code as well."""
