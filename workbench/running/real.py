@@ -205,7 +205,7 @@ class RealRun(Run):
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
-        self.note = f"{what}: {done} of {total}" if total else what
+        self.note, self.stage = (f"{what}: {done} of {total}", done / total) if total else (what, None)
 
     def follow(self, holder: Holder | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""

@@ -122,6 +122,7 @@ class SimulatedRun(Run):
         def look(line: Timeline) -> None:
             self.line = line
             self.note = f"simulating round {len(line.times)} of {self.experiment.rounds}"
+            self.stage = len(line.times) / self.experiment.rounds
             if isinstance(arithmetic, _Evaluating):
                 k = len(line.times)
                 self.publish(arithmetic.learnt, arithmetic.models[k], k)

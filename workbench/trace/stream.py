@@ -114,7 +114,7 @@ class Stream:
     def _grow(self, closed: int) -> None:
         more = closed - len(self.grid)
         if more > 0:
-            shapes = {"grid": (more, self.workers, self.slices)}
+            shapes: dict[str, tuple[int, ...]] = {"grid": (more, self.workers, self.slices)}
             for name in ("busy", "late", "asked"):
                 shapes[name] = (more, self.workers)
             for name, shape in shapes.items():

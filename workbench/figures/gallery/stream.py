@@ -56,7 +56,7 @@ def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Th
     height = int(np.clip(230 + 8 * table.workers, 380, 900))
     figure = new_figure(theme, title, f"{about} late", height)
     figure.set_subplots(
-        rows=1, cols=3, shared_yaxes=True, column_widths=[0.76, 0.12, 0.12], horizontal_spacing=0.02
+        rows=1, cols=3, shared_yaxes=True, column_widths=[0.76, 0.12, 0.12], horizontal_spacing=0.035
     )
     scale = [[(i + d) / len(STATES), look[name]] for i, name in enumerate(STATES) for d in (0, 1)]
     names = np.array(STATES)[z]

@@ -166,14 +166,14 @@ class Rounds(Pane):
 
     >>> import workbench as wb
     >>> rounds = Rounds(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
-    >>> rounds.open(3, 1)
+    >>> rounds.look_into(3, 1)
     >>> rounds.player.drawn
     True
     """
 
     def __init__(self, run: Run | Trace | None = None) -> None:
         self.stream, self.player = StreamPlot(), Player()
-        self.stream.on_pick(self.open)
+        self.stream.on_pick(self.look_into)
         self.player.layout.display = "none"
         self.round = 0
         super().__init__([self.stream, self.player])
@@ -186,7 +186,7 @@ class Rounds(Pane):
         self.player.layout.display = "none"
 
     @guarded
-    def open(self, round: int, worker: int = 0) -> None:
+    def look_into(self, round: int, worker: int = 0) -> None:
         """Look into a round; while the run goes on, into one of the newest."""
         trace = self.stream.trace()
         if trace is None:
