@@ -34,9 +34,9 @@ from workbench.trace.table import Runs, runs
 class Progress:
     """How a sweep stands.
 
-    `state`: starting, running, stopping, done (all runs are), failed (some, or the sweep itself) or stopped (runs are
-    missing); `counts`: runs by their state; `total`: runs in all (of a search at most); `left`: s until the end, NaN
-    where nobody knows; `failures`: why, by name; `found`: what a search knows.
+    `state`: starting, running, drawing (the notebooks' pictures), stopping, done (all runs are), failed (some, or the
+    sweep itself) or stopped (runs are missing); `counts`: runs by their state; `total`: runs in all (of a search at
+    most); `left`: s until the end, NaN where nobody knows; `failures`: why, by name; `found`: what a search knows.
 
     >>> print(Progress("running", {"done": 3, "running": 1}, 10, 12.0))
     running: 3 of 10 runs done, 1 running; about 12 s left
@@ -115,8 +115,13 @@ class SweepRun:
     def _state(self, alive: bool, states: Mapping[str, int], over: bool) -> str:
         if alive and (self.folder / STOP).exists():
             return "stopping"
+        if alive and not is_running(self.folder):
+            return "starting"
         if alive:
-            return "running" if is_running(self.folder) else "starting"
+            drawing = over or (
+                states and set(states) <= {"done", "failed"} and not (self.folder / FOUND).exists()
+            )
+            return "drawing" if drawing else "running"
         if states.get("failed") or (self._process is not None and self._process.poll() == 2):
             return "failed"
         missing = sum(n for state, n in states.items() if state != "done")
@@ -145,13 +150,13 @@ class SweepRun:
             with atomic_write(self.folder / STOP, "w") as out:
                 out.write("")
 
-    def go_on(self, jobs: int | None = None) -> SweepRun:
+    def go_on(self, jobs: int | None = None, pictures: bool = True) -> SweepRun:
         """Do what is missing, interrupted or failed. Raises `SettingError` where it is under way."""
         if self._alive():
             raise SettingError(
                 f"folder = {str(self.folder)!r}: the sweep is under way; stop it, or wait for its end"
             )
-        again = start(self.folder, jobs=jobs or int(read_plan(self.folder).get("jobs", 1)))
+        again = start(self.folder, jobs=jobs or int(read_plan(self.folder).get("jobs", 1)), pictures=pictures)
         self._process = again._process
         return self
 
@@ -192,21 +197,23 @@ def start(
     timeout: float | None = None,
     fresh: bool = False,
     notebook: str | Path = NOTEBOOK,
+    pictures: bool = True,
 ) -> SweepRun:
     """Start a sweep in a process of its own and return at once; it goes on when this kernel ends.
 
-    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`: as in `wb.batch.sweep`. As a cell's value the sweep is
-    shown live: means and bands that fill in, the time left, failures, Stop and Go on.
+    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`: as in `wb.batch.sweep`. As a cell's value the
+    sweep is shown live: means and bands that fill in, the time left, failures, Stop and Go on.
 
     Raises `SettingError`: something in the plan cannot run, or a sweep is at work in the folder.
 
     >>> import tempfile
     >>> where = tempfile.mkdtemp() + "/two"
-    >>> sweep = start({"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}, where)
+    >>> two = {"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}
+    >>> sweep = start(two, where, pictures=False)
     >>> sweep.wait(300), sweep.progress().counts
     (True, {'done': 2})
     """
-    check_options(jobs, timeout, {"fresh": fresh})
+    check_options(jobs, timeout, {"fresh": fresh, "pictures": pictures})
     room(jobs)
     chosen, target = opened(plan, folder)
     items = named(chosen.items(), target)
@@ -218,7 +225,7 @@ def start(
     note(chosen, target, items, jobs)  # who attaches now sees what there is to do
     words = {"plan": chosen.model_dump(mode="json", by_alias=True, exclude_unset=True), "folder": str(target)}
     file = str(path_of(notebook, "notebook").resolve())
-    options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file}
+    options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file, "pictures": pictures}
     return SweepRun(target, _begin({**words, "options": options, "own": code}, target))
 
 

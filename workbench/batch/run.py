@@ -25,10 +25,12 @@ from workbench.batch.imports import grammar_put_off
 from workbench.batch.jobs import OTHERS
 from workbench.batch.kernels import Kernels
 from workbench.batch.page import rehearse, write_script
+from workbench.batch.pictures import illustrate
 from workbench.batch.sweeps import KEY, Item, Sweep
 from workbench.experiment import Experiment
 from workbench.trace.definitions import definitions_of
 from workbench.trace.layout import FOUND, PLAN, STOP, TRACE
+from workbench.trace.layout import NOTEBOOK as EXECUTED
 from workbench.trace.rows import Place, read
 from workbench.trace.status import Status, alone, is_run, read_plan, write_plan
 from workbench.trace.table import Runs, runs
@@ -41,7 +43,7 @@ NOTEBOOK = shipped("notebooks/run.ipynb")
 class Summary:
     """How a sweep ended. before: runs that had been done already; states: state of every other run, by name.
 
-    folder: the sweep's. found: what a search found, in words.
+    folder: the sweep's. found: what a search found, in words, and why there are no pictures, where some were wanted.
 
     >>> Summary(Path("runs"), before=3, states={}).failed
     []
@@ -92,6 +94,7 @@ def sweep(
     fresh: bool = False,
     progress: bool = True,
     notebook: str | Path = NOTEBOOK,
+    pictures: bool = False,
 ) -> Summary:
     """Run every experiment of a sweep that is not done yet, each in a notebook of its own.
 
@@ -113,6 +116,8 @@ def sweep(
         Show a bar.
     notebook
         Notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
+    pictures
+        Put a PNG beside every figure of the notebooks once all runs are over: some seconds, and one more a run.
 
     Raises
     ------
@@ -128,7 +133,7 @@ def sweep(
     ...
     workbench.base.settings.SettingError: jobs = 0: at least one must run at a time
     """
-    check_options(jobs, timeout, {"fresh": fresh, "progress": progress})
+    check_options(jobs, timeout, {"fresh": fresh, "progress": progress, "pictures": pictures})
     names = [only] if isinstance(only, str) else only
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
@@ -148,11 +153,19 @@ def sweep(
             executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
             work = partial(_work, executor, getting_ready=getting_ready, progress=progress)
             if plan.search is not None and not names:
-                return _searched(plan, target, jobs, work)
-            return _all_at_once(plan, target, jobs, items, chosen, work)
+                summary = _searched(plan, target, jobs, work)
+            else:
+                summary = _all_at_once(plan, target, jobs, items, chosen, work)
+            return _illustrated(summary) if pictures else summary
 
 
 Work = Callable[[list[Item], int], dict[str, Status]]  # runs to do, and how many there are in all
+
+
+def _illustrated(summary: Summary) -> Summary:
+    """Put pictures into the notebooks of all runs that there are."""
+    why = illustrate(path for path in sorted(summary.folder.glob(f"*/{EXECUTED}")))
+    return replace(summary, found="\n".join(filter(None, (summary.found, why))))
 
 
 def named(items: Iterable[Item], target: Path) -> list[Item]:

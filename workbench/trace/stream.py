@@ -16,7 +16,7 @@ from workbench.trace.trace import Trace, events_as_columns
 STATES = ("waits", "computes", "queues", "sends", "late", "dropped", "dead")
 WAITS, COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(len(STATES))
 SLICES = 8  # of a round, all equally long; fewer where there are many rounds
-MOST = 40_000  # slices of one worker that are kept, as far as a round has one
+MOST = 160_000  # slices of one worker that are kept, as far as a round has two
 AGAIN = 64  # rounds that are drawn again when word of them comes late
 Events = Mapping[str, NDArray[Any]]
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name != "kind")
@@ -39,7 +39,7 @@ class Stream:
 
     def __init__(self, experiment: Experiment) -> None:
         self.plan = experiment.plan
-        self.workers, self.slices = self.plan.ranks - 1, max(1, min(SLICES, MOST // experiment.rounds))
+        self.workers, self.slices = self.plan.ranks - 1, max(2, min(SLICES, MOST // experiment.rounds))
         self.dead = {
             fault.worker: fault.round for fault in experiment.faults
         }  # worker -> first round without it

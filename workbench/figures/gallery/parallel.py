@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.base.settings import SettingError
 from workbench.figures.meanings import result, setting, upper
-from workbench.figures.style import BLUE, ORANGE, Theme, log_scale, new_figure, palette
+from workbench.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
 from workbench.trace.table import Runs
 
 _RATIO = 20.0
@@ -40,14 +40,17 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     shown = np.log10(values) if log else values
     words = result(of)[0]
     last: dict[str, Any] = {"label": f"{words}{', log₁₀' * log}", "values": shown}
-    look = palette(theme)
+    look, low = palette(theme), BLUE if theme == "light" else SKY
     figure = new_figure(
         theme, f"{upper(words)} of {len(done)} runs", "a line is a run; drag along an axis to choose"
     )
     figure.add_trace(
         go.Parcoords(
             dimensions=[*(_axis(name, done[name]) for name in runs.differing), last],
-            line={"color": shown, "colorscale": [[0, BLUE], [0.5, look.muted], [1, ORANGE]]},
+            line={
+                "color": shown,
+                "colorscale": [[0, low], [0.5, look.muted], [1, ORANGE]],
+            },
             labelfont={"size": 15, "color": look.text},
             tickfont={"size": 13, "color": look.text},
             rangefont={"size": 1, "color": look.background},

@@ -52,6 +52,7 @@ class StreamPlot(Drawn):
     def __init__(self, run: Run | None = None, **traits: Any) -> None:
         super().__init__(**traits)
         self.run: Run | None = None
+        self._whole = False
         self._lock = RLock()
         self._thread: Thread | None = None
         self._picked: list[Callable[[int, int], None]] = []
@@ -62,6 +63,7 @@ class StreamPlot(Drawn):
         """Show another run; returns at once."""
         with self._lock:
             self.run, self.stream, self._new = run, Stream(run.experiment), run.watcher()
+            self._whole = False  # does it show the run's own trace?
             with self.hold_sync():
                 self.label = (
                     f"{run.label} on {run.engine}: what {run.experiment.workers} workers do, round by round"
@@ -91,7 +93,7 @@ class StreamPlot(Drawn):
     def trace(self) -> Trace | None:
         """What is known of the run: its trace, or, while it goes on, the events of its newest rounds."""
         run = self.run
-        if run is None or run.state in ("finished", "stopped"):
+        if run is None or self._whole:
             return None if run is None else run.result()
         with self._lock:
             events, first = self.stream.recent()
@@ -126,11 +128,15 @@ class StreamPlot(Drawn):
             self.status = self.run.note
 
     def _conclude(self) -> None:
-        """The run is over: show what its trace has, which is all."""
+        """The run is over: show what its trace has, which is all, unless it was stopped before it had learnt."""
         assert self.run is not None
-        if self.run.state != "failed":
-            self._begin(Stream.of(self.run.result()))
+        whole = None if self.run.state == "failed" else Stream.of(self.run.result())
+        if whole is not None and len(whole) >= len(self.stream):
+            self._whole = True
+            self._begin(whole)
             self._columns(0)
+        else:
+            self._look()
         self.status, self.active = f"{self.run.state}: {self.run.note}", False
 
     def _columns(self, first: int) -> None:

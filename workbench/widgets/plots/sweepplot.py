@@ -32,7 +32,7 @@ class SweepPlot(Pane):
 
     >>> import tempfile, workbench as wb
     >>> plan = {"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}
-    >>> plot = SweepPlot(wb.batch.start(plan, tempfile.mkdtemp() + "/two"))
+    >>> plot = SweepPlot(wb.batch.start(plan, tempfile.mkdtemp() + "/two", pictures=False))
     >>> plot.wait(300), plot.progress.counts, plot.plot.drawn
     (True, {'done': 2}, True)
     """
