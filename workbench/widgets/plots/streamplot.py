@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import traitlets as t
 
+from workbench.base.settings import SettingError
 from workbench.figures.gallery.stream import colors
 from workbench.running.run import Run, recorded
-from workbench.trace.stream import STATES, Stream
+from workbench.trace.stream import AGAIN, STATES, Stream
 from workbench.trace.trace import Trace
 from workbench.widgets.assets import script, style
 from workbench.widgets.guard import Pane, guarded
@@ -96,10 +97,15 @@ class StreamPlot(Drawn):
         if run is None or self._whole:
             return None if run is None else run.result()
         with self._lock:
-            events, first = self.stream.recent()
+            events, _ = self.stream.recent()
             missing = np.full(self.stream.first, np.nan)
-            times = {"round": np.arange(first), "time": np.concatenate([missing, self.stream.ends])}
+            ends = np.concatenate([missing, self.stream.ends])
+            times = {"round": np.arange(len(ends)), "time": ends}
             return Trace(run.experiment, run.engine, times, dict(events), np.zeros(0))
+
+    def can_open(self, round: int) -> bool:
+        """Are the round's events at hand?"""
+        return self._whole or round >= self.stream.recent()[1]
 
     # ---------------------------------------------------------------- following the run
 
@@ -197,6 +203,12 @@ class Rounds(Pane):
         trace = self.stream.trace()
         if trace is None:
             return
+        if not self.stream.can_open(round):
+            newest = len(trace.columns["time"])
+            raise SettingError(
+                f"round = {round}: of a run without its trace only rounds {max(newest - AGAIN, 0)} to {newest - 1} can be"
+                " opened; wait for its end"
+            )
         self.round = round
         self.player.play(trace, round)
         self.player.layout.display = ""

@@ -57,6 +57,7 @@ class SweepPlot(Pane):
             menu.observe(lambda _: self._draw(), "value")
         buttons = row(self.stop_button, self.go_button, self.view, self.of, self.along)
         super().__init__([self.bar, buttons, self.plot, self.failures])
+        self.add_class("wb")
         self._over, self._read, self._took = Event(), -1, 0.0
         self._begin()
 
