@@ -19,7 +19,7 @@ SLICES = 8  # of a round, all equally long; fewer where there are many rounds
 MOST = 160_000  # slices of one worker that are kept, as far as a round has two
 AGAIN = 64  # rounds that are drawn again when word of them comes late
 Events = Mapping[str, NDArray[Any]]
-_NUMBERS = tuple(name for name in EVENT_COLUMNS if name != "kind")
+_WHOLE = ("round", "rank", "to", "bytes", "messages")
 
 
 class Stream:
@@ -93,7 +93,8 @@ class Stream:
 
     def recent(self) -> tuple[Events, int]:
         """Events of the newest rounds, for a look into one, and the number of the first of them."""
-        return self._rows, max(self.first, self.first + len(self) - AGAIN)
+        whole = {name: self._rows[name].astype(np.int64) for name in _WHOLE}
+        return {**self._rows, **whole}, max(self.first, self.first + len(self) - AGAIN)
 
     def _closed(self) -> int:
         """How many rounds have been committed by all that commit; notes when."""

@@ -204,11 +204,11 @@ class Rounds(Pane):
         if trace is None:
             return
         if not self.stream.can_open(round):
-            newest = len(trace.columns["time"])
-            raise SettingError(
-                f"round = {round}: of a run without its trace only rounds {max(newest - AGAIN, 0)} to {newest - 1} can be"
-                " opened; wait for its end"
+            last = len(trace.columns["time"]) - 1
+            why = (
+                f"before its end only rounds {max(last - AGAIN + 1, 0)} to {last} can be opened; wait for it"
             )
+            raise SettingError(f"round = {round}: {why}")
         self.round = round
         self.player.play(trace, round)
         self.player.layout.display = ""
