@@ -48,6 +48,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "schemes": ("workbench.schemes", None),
     "start": ("workbench.running.start", "start"),
     "start_all": ("workbench.running.start", "start_all"),
+    "stream": ("workbench.widgets", "stream"),
     "straightline": ("workbench.batch.straightline", None),
     "theory": ("workbench.theory", None),
     "traces": ("workbench.recordings", None),

@@ -12,7 +12,7 @@ from workbench.base import notebooks
 from workbench.base.notebooks import NAMES, SOCKET, socket_folder
 from workbench.base.settings import SettingError
 from workbench.batch import sweep
-from workbench.batch.run import OPENED, SPARE, _room
+from workbench.batch.run import OPENED, SPARE, room
 
 PLAN = {"base": {"rounds": 2, "problem": "unit"}, "seeds": 2}
 
@@ -67,10 +67,10 @@ def test_few_files_are_said_before_anything_starts(tmp_path: Path, monkeypatch: 
 
 def test_more_jobs_need_more_files(monkeypatch: pytest.MonkeyPatch) -> None:
     allow(monkeypatch, resource.RLIM_INFINITY)
-    assert [_room(jobs) for jobs in (1, 3)] == [2, 6]
+    assert [room(jobs) for jobs in (1, 3)] == [2, 6]
     allow(monkeypatch, 2 * OPENED + SPARE + 500)
-    assert _room(1) == 2
+    assert room(1) == 2
     allow(monkeypatch, 10**6)
-    assert _room(7) == 14
+    assert room(7) == 14
     with pytest.raises(SettingError, match=r"jobs = 100000: needs \d+ .* take jobs = \d+, or raise it"):
-        _room(10**5)
+        room(10**5)

@@ -74,8 +74,11 @@ EVERY: dict[str, Callable[[Any], go.Figure]] = {
     "lateness": lambda theme: draw.lateness(load(traces()[0]), theme=theme),
     "gantt": lambda theme: draw.gantt(traces()[-1], 1, theme=theme),
     "held": lambda theme: draw.held(traces()[-1].experiment, 3, theme=theme),
+    "importance": lambda theme: draw.importance(runs(), theme=theme),
+    "parallel": lambda theme: draw.parallel(runs(), theme=theme),
     "ranking": lambda theme: draw.ranking(advice(), theme=theme),
     "round_times": lambda theme: draw.round_times(traces()[::2], theme=theme),
+    "stream": lambda theme: draw.stream(traces()[-1], theme=theme),
     "tree": lambda theme: draw.tree(traces()[-1].experiment, theme=theme),
     "tree of a ring": lambda theme: draw.tree(experiment("RAR"), theme=theme),
     "tree of many": lambda theme: draw.tree(

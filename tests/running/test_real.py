@@ -18,6 +18,8 @@ from workbench.clusters.warm import POOLS
 from workbench.running.real import RealRun, attach, resume, start_real
 from workbench.running.replay import replay_arrivals
 from workbench.trace import records
+from workbench.trace.layout import STREAM
+from workbench.trace.stream import Stream
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -51,6 +53,23 @@ def test_wb_run_gives_the_simulators_iterates_and_a_run_folder(tmp_path: Path) -
     loaded = wb.Trace.load(tmp_path / "run")
     assert loaded.same(trace)
     assert loaded.info["overrun_share"] == trace.info["overrun_share"]
+
+
+def test_rounds_are_a_stream_while_the_run_goes_on_and_afterwards_all_of_it() -> None:
+    run = long_run(rounds=300)
+    other = attach(run.folder or "")  # another kernel, say
+    live, new = Stream(run.experiment), other.watcher()
+    while run.state == "running" and len(live) < 40:
+        live.add(new())
+        time.sleep(0.02)
+    assert len(live) >= 40
+    assert abs(len(live) - len(run.rows()["round"])) <= 40
+    run.stop()
+    whole = Stream.of(run.result())
+    settled = min(len(live), len(whole)) - 5  # the leaves' word comes a quarter of a second later
+    np.testing.assert_allclose(live.ends[:settled], whole.ends[:settled], rtol=1e-9)
+    assert np.mean(live.grid[:settled] != whole.grid[:settled]) < 0.05
+    assert not (run.home / STREAM).exists()
 
 
 def test_rows_come_while_the_run_goes_on_and_stop_keeps_them() -> None:

@@ -188,3 +188,28 @@ def test_checkpoints_take_their_share_of_the_time_and_no_more(
         record.add(dict.fromkeys(LIVE, float(round)), np.ones(2), None, {})
     assert saved[:2] == [3.0, pytest.approx(4.0 + 1 / records.SAVING + 1, abs=1)]
     assert len(saved) <= 4
+
+
+def test_events_are_written_for_who_watches_and_for_nobody_else(tmp_path: Path) -> None:
+    events = [(0, 1, "compute", 7.0, 7.0, 7.5, -1, 0, 0), (0, 0, "commit", 8.0, 8.0, 8.0, -1, 0, 0)]
+    rank = records.Happening(tmp_path, 1, events)
+    rank.keep_up(1.0, 7.0)
+    assert list(tmp_path.iterdir()) == []  # nobody watches
+    watcher = records.Watcher(tmp_path)
+    rank.keep_up(1.05, 7.0)
+    assert len(watcher()["round"]) == 0  # too soon to look again
+    rank.keep_up(2.0, 7.0)  # all since the beginning
+    found = watcher()
+    assert found["kind"].tolist() == ["compute", "commit"]
+    assert found["end"].tolist() == [0.5, 1.0]  # from the run's beginning
+    events.append((1, 1, "compute", 8.0, 8.0, 9.0, -1, 0, 0))
+    rank.deaths.append((1, 2, "dead", 9.0, 9.0, 9.0, -1, 0, 0))
+    rank.keep_up(3.0, 7.0)
+    rank.keep_up(4.0, 7.0)
+    found = watcher()  # what is new, once
+    assert sorted(zip(found["kind"], found["rank"], strict=True)) == [("compute", 1), ("dead", 2)]
+    assert len(watcher()["round"]) == 0
+    assert sorted(records.Watcher(tmp_path)()["kind"]) == ["commit", "compute", "compute", "dead"]
+    records.unwatched(tmp_path)
+    rank.keep_up(5.0, 7.0)
+    assert list(tmp_path.iterdir()) == []

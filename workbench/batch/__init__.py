@@ -4,25 +4,31 @@
 >>> len(plan.items())
 10
 
-`sweep(plan, "runs/first", jobs=2)` runs them; `wb.runs("runs/first")` is the table of what came out.
+`sweep(plan, "runs/first", jobs=2)` runs them and waits, `start` runs them in a process of their own, which `attach`
+finds again; `wb.runs("runs/first")` is the table of what came out.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from workbench.batch.jobs import Job, job
 from workbench.batch.sampling import Sample, Span
+from workbench.batch.searches import Crossing, Optimum
 from workbench.batch.sweeps import Item, Sweep
 
 if TYPE_CHECKING:
+    from workbench.batch.background import Progress, SweepRun, attach, start
     from workbench.batch.run import Summary, sweep
 
-__all__ = ["Item", "Job", "Sample", "Span", "Summary", "Sweep", "job", "sweep"]
+_LATER = dict.fromkeys(("Summary", "sweep"), "run") | dict.fromkeys(
+    ("Progress", "SweepRun", "attach", "start"), "background"
+)
+__all__ = ["Crossing", "Item", "Job", "Optimum", "Progress", "Sample", "Span", "Summary", "Sweep", "SweepRun"]
+__all__ += ["attach", "job", "start", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
     """`sweep` is loaded when first asked for: a kernel, which only needs `job`, can do without papermill."""
-    if name not in ("Summary", "sweep"):
+    if name not in _LATER:
         raise AttributeError(f"module 'workbench.batch' has no attribute {name!r}")
-    from workbench.batch import run as sweeping
-
-    return getattr(sweeping, name)
+    return getattr(import_module(f"workbench.batch.{_LATER[name]}"), name)

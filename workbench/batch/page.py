@@ -17,7 +17,7 @@ from workbench.trace.layout import SCRIPT
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-_FIGURE = "application/vnd.plotly.v1+json"
+FIGURE = "application/vnd.plotly.v1+json"
 # The usual page loads mathematics, diagrams and a loader of scripts from other hosts.
 TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
 {{% block html_head_js %}}<script charset="utf-8" src="../{SCRIPT}"></script>{{% endblock %}}
@@ -87,9 +87,9 @@ class _Maker:
         with self._one_at_a_time:
             self._texts.clear()
             every = (output for cell in notebook.cells for output in cell.get("outputs", []))
-            figures = [output for output in every if _FIGURE in output.get("data", {})]
+            figures = [output for output in every if FIGURE in output.get("data", {})]
             for number, output in enumerate(figures):
-                output["data"] = {"text/html": self._drawing(output["data"][_FIGURE], f"figure-{number}")}
+                output["data"] = {"text/html": self._drawing(output["data"][FIGURE], f"figure-{number}")}
             page, _ = self._exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
             return re.sub("aside-[0-9a-f]{32}", lambda name: self._texts.get(name[0], name[0]), page)
 

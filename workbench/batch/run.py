@@ -3,18 +3,21 @@
 import logging
 import os
 import shlex
+import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Semaphore
 from typing import Any
 
 from workbench.base.byvalue import sent
+from workbench.base.files import write_json
 from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.batch.execution import Executor, literal
@@ -22,10 +25,13 @@ from workbench.batch.imports import grammar_put_off
 from workbench.batch.jobs import OTHERS
 from workbench.batch.kernels import Kernels
 from workbench.batch.page import rehearse, write_script
+from workbench.batch.pictures import illustrate
 from workbench.batch.sweeps import KEY, Item, Sweep
 from workbench.experiment import Experiment
 from workbench.trace.definitions import definitions_of
-from workbench.trace.layout import PLAN
+from workbench.trace.layout import FOUND, PLAN, STOP, TRACE
+from workbench.trace.layout import NOTEBOOK as EXECUTED
+from workbench.trace.rows import Place, read
 from workbench.trace.status import Status, alone, is_run, read_plan, write_plan
 from workbench.trace.table import Runs, runs
 
@@ -37,7 +43,7 @@ NOTEBOOK = shipped("notebooks/run.ipynb")
 class Summary:
     """How a sweep ended. before: runs that had been done already; states: state of every other run, by name.
 
-    folder: the sweep's.
+    folder: the sweep's. found: what a search found, in words, and why there are no pictures, where some were wanted.
 
     >>> Summary(Path("runs"), before=3, states={}).failed
     []
@@ -46,6 +52,7 @@ class Summary:
     folder: Path
     before: int
     states: Mapping[str, Status]
+    found: str = ""
 
     def named(self, *states: str) -> list[str]:
         """Names of the runs in one of these states."""
@@ -71,6 +78,7 @@ class Summary:
             lines += [f"  {name}", f"    why: {self.states[name].error}", f"    alone: {alone}"]
         if self.named("interrupted", "missing"):
             lines.append(f"go on: workbench sweep {shlex.quote(str(self.folder))}")
+        lines += [self.found] if self.found else []
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -86,6 +94,7 @@ def sweep(
     fresh: bool = False,
     progress: bool = True,
     notebook: str | Path = NOTEBOOK,
+    pictures: bool = False,
 ) -> Summary:
     """Run every experiment of a sweep that is not done yet, each in a notebook of its own.
 
@@ -107,6 +116,8 @@ def sweep(
         Show a bar.
     notebook
         Notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
+    pictures
+        Put a PNG beside every figure of the notebooks once all runs are over: some seconds, and one more a run.
 
     Raises
     ------
@@ -122,33 +133,110 @@ def sweep(
     ...
     workbench.base.settings.SettingError: jobs = 0: at least one must run at a time
     """
-    _check_options(jobs, timeout, {"fresh": fresh, "progress": progress})
+    check_options(jobs, timeout, {"fresh": fresh, "progress": progress, "pictures": pictures})
     names = [only] if isinstance(only, str) else only
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
     notebook = path_of(notebook, "notebook")
-    getting_ready = _room(jobs)
+    getting_ready = room(jobs)
     plan, target = opened(plan, folder)
-    # Runs that are in the folder already keep their names, whatever the sweep now calls them.
-    known = {path.name[-KEY:]: path.name for path in target.iterdir()} if target.is_dir() else {}
-    items = [replace(item, known_as=known.get(item.key, "")) for item in plan.items()]
+    items = named(plan.items(), target)
     chosen = _chosen(items, names)
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with Kernels(threads, fresh, _own(chosen)) as kernels:
+    with Kernels(threads, fresh, own_of(chosen)) as kernels:
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
             _check(notebook)
         check_writable(target, "folder", target)
         with alone(target):
-            noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
-            write_plan(target, noted, [item.name for item in items])
-            todo = [item for item in chosen if not _done(target, item)]
+            (target / STOP).unlink(missing_ok=True)
             executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
-            states = _work(executor, todo, len(chosen), getting_ready, progress)
-        return Summary(target, len(chosen) - len(todo), states)
+            work = partial(_work, executor, getting_ready=getting_ready, progress=progress)
+            if plan.search is not None and not names:
+                summary = _searched(plan, target, jobs, work)
+            else:
+                summary = _all_at_once(plan, target, jobs, items, chosen, work)
+            return _illustrated(summary) if pictures else summary
 
 
-def _own(items: Iterable[Item]) -> str:
+Work = Callable[[list[Item], int], dict[str, Status]]  # runs to do, and how many there are in all
+
+
+def _illustrated(summary: Summary) -> Summary:
+    """Put pictures into the notebooks of all runs that there are."""
+    why = illustrate(path for path in sorted(summary.folder.glob(f"*/{EXECUTED}")))
+    return replace(summary, found="\n".join(filter(None, (summary.found, why))))
+
+
+def named(items: Iterable[Item], target: Path) -> list[Item]:
+    """Runs that are in the folder already keep their names, whatever the sweep now calls them."""
+    known = {path.name[-KEY:]: path.name for path in target.iterdir()} if target.is_dir() else {}
+    return [replace(item, known_as=known.get(item.key, "")) for item in items]
+
+
+def note(
+    plan: Sweep, target: Path, items: Sequence[Item], jobs: int, before: int = 0, total: int | None = None
+) -> None:
+    """Write down what there is to do, and what the time that is left is told from."""
+    total = total or (len(items) if plan.search is None else plan.search.budget)
+    noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    now = {"begun": time.time(), "before": before, "total": total, "jobs": jobs}
+    write_plan(target, noted, [item.name for item in items], **now)
+
+
+def _all_at_once(
+    plan: Sweep, target: Path, jobs: int, items: list[Item], chosen: list[Item], work: Work
+) -> Summary:
+    todo = [item for item in chosen if not _done(target, item)]
+    note(plan, target, items, jobs, len(chosen) - len(todo), len(items))
+    return Summary(target, len(chosen) - len(todo), work(todo, len(chosen)))
+
+
+def _searched(plan: Sweep, target: Path, jobs: int, work: Work) -> Summary:
+    """Run what the search wants, until it wants no more, or a run that it needs has failed."""
+    assert plan.search is not None
+    values, states, before = Values(plan, target), dict[str, Status](), None
+    while True:
+        step = plan.next(values)
+        items = [plan.item(changes) for changes in step.runs]
+        todo = [item for item in items if not _done(target, item)]
+        before = len(items) - len(todo) if before is None else before
+        note(plan, target, items, jobs, before, plan.search.budget)
+        words = {"words": step.words, "over": step.over, **step.numbers}
+        write_json(target / FOUND, words)
+        if step.over or not todo:
+            return Summary(target, before, states, step.words)
+        states |= work(todo, len(items))
+        if failed := [item.name for item in todo if states[item.name].state != "done"]:
+            why = f"{step.words}; the search waits for {len(failed)} of its runs, which did not come to their end"
+            write_json(target / FOUND, {**words, "words": why})
+            return Summary(target, before, states, why)
+
+
+class Values:
+    """Results of the runs in a sweep's folder, each read once."""
+
+    def __init__(self, plan: Sweep, folder: Path) -> None:
+        assert plan.search is not None
+        self.search, self.folder = plan.search, folder
+        self._known: dict[str, float] = {}
+
+    def __call__(self, item: Item) -> float | None:
+        """What a run gave; None where it is not done."""
+        if item.key not in self._known:
+            if not _done(self.folder, item):
+                return None
+            s = self.search
+            place = Place(item.name, Status("done"), self.folder / item.name / TRACE)
+            _, results = read(place, s.target, s.metric)
+            if s.of not in results:
+                why = results.get("error") or f"it has {', '.join(results)}"
+                raise SettingError(f"search.of = {s.of!r}: {item.name} has no such result; {why}")
+            self._known[item.key] = float(results[s.of])
+        return self._known[item.key]
+
+
+def own_of(items: Iterable[Item]) -> str:
     """Definitions of the user's own that kernels cannot read from a file by themselves, by value; none: empty."""
     found: dict[Any, None] = {}
     for e in (item.experiment for item in items):
@@ -158,7 +246,8 @@ def _own(items: Iterable[Item]) -> str:
     return sent(list(found)) if found else ""
 
 
-def _check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
+def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
+    """Refuse what no sweep can be run with; raises `SettingError`."""
     check_kind("jobs", jobs, int)
     if jobs < 1:
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
@@ -169,7 +258,7 @@ def _check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) 
         check_kind(name, flag, bool)
 
 
-def _room(jobs: int) -> int:
+def room(jobs: int) -> int:
     """How many runs may be under way: twice as many as jobs, as one gets ready while another computes, if files allow.
 
     Raises `SettingError` where not even the jobs have as many files as they need: libzmq would end this process.
@@ -272,7 +361,7 @@ def _work(
                     rehearse(executor.notebook)
             for item in todo:
                 futures[item.name] = pool.submit(executor.run, item)
-            _watch(futures.values(), bar)
+            _watch(futures.values(), bar, executor.folder / STOP)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             executor.kernels.stop()
@@ -288,12 +377,14 @@ def _state(future: Future[Status] | None) -> Status:
     return Status("missing") if future is None or future.cancelled() else future.result()
 
 
-def _watch(futures: Collection[Future[Status]], bar: Any) -> None:
+def _watch(futures: Collection[Future[Status]], bar: Any, stop: Path) -> None:
     failed, ended = 0, SimpleQueue[Future[Status]]()
     for future in futures:
         future.add_done_callback(ended.put)
     left = len(futures)
     while left:
+        if stop.exists():  # somebody wants an end, from wherever
+            raise KeyboardInterrupt
         # Not without end: a Ctrl-C that comes just before a thread falls asleep is only seen when that wakes.
         with suppress(Empty):
             failed += ended.get(timeout=0.5).result().state == "failed"

@@ -1,10 +1,10 @@
 """Random draws of an experiment's fields."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from workbench.base.settings import SettingError, Settings, setting, within
 from workbench.base.text import plain
@@ -57,6 +57,17 @@ def listed(name: str, values: Any) -> Any:
     return values
 
 
+def spans(fields: Any) -> Any:
+    """Make a Span of every dict, so that an error names the field alone."""
+    fields = plain(fields)
+    return (
+        {name: _span(name, values) for name, values in fields.items()} if isinstance(fields, dict) else fields
+    )
+
+
+Spans = Annotated[dict[str, Span | tuple[Any, ...]], BeforeValidator(spans)]
+
+
 class Sample(Settings):
     """Random draws of some fields, each field on its own.
 
@@ -68,18 +79,9 @@ class Sample(Settings):
 
     count: int = setting(description="how many draws", ge=1)
     seed: int = setting(0, "seed of the draws; more draws keep the first ones", ge=0)
-    fields_: dict[str, Span | tuple[Any, ...]] = Field(
+    fields_: Spans = Field(
         alias="fields", min_length=1, description="field -> list to choose from, or {low, high, scale, whole}"
     )
-
-    @field_validator("fields_", mode="before")
-    @classmethod
-    def _spans(cls, fields: Any) -> Any:
-        """Make a Span of every dict, so that an error names the field alone."""
-        fields = plain(fields)
-        if not isinstance(fields, dict):
-            return fields
-        return {name: _span(name, values) for name, values in fields.items()}
 
     def draws(self) -> list[dict[str, Any]]:
         """One dict of changes per draw. A field's numbers depend on no other field."""

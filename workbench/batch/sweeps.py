@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -20,11 +20,11 @@ from workbench import clusters
 from workbench.base.settings import SettingError, Settings, setting, unknown_name
 from workbench.base.text import plain, read_yaml
 from workbench.batch.sampling import Sample, listed
+from workbench.batch.searches import Changes, Crossing, Optimum, Step, searched
 from workbench.experiment import Experiment, put
 from workbench.running.start import ENGINES
 from workbench.trace.definitions import sources_of
 
-Changes = dict[str, Any]
 KEY = 10  # digits
 MOST = 100_000  # runs of one sweep: each has a folder and a page
 
@@ -46,6 +46,7 @@ class Sweep(Settings):
     seeds: int | tuple[int, ...] | None = setting(
         None, "how many seeds, from the base's on, or a list of them; empty = the base's alone"
     )
+    search: Crossing | Optimum | None = setting(None, "runs that are chosen by what earlier ones gave")
     engine: str = setting("sim", "engine of all runs; sim: the virtual clock")
     cluster: str = setting("", "cluster of an engine that has some; empty = its usual one")
 
@@ -54,6 +55,11 @@ class Sweep(Settings):
     def _built_ins(cls, value: Any) -> Any:
         """NumPy's numbers and arrays become Python's, which is all that a notebook's parameters can be."""
         return plain(value) if _size(value) <= MOST else _refuse_many({"": _size(value)})
+
+    @field_validator("search", mode="before")
+    @classmethod
+    def _search(cls, value: Any) -> Any:
+        return searched(value)
 
     @field_validator("grid", mode="before")
     @classmethod
@@ -66,6 +72,11 @@ class Sweep(Settings):
     @model_validator(mode="after")
     def _few_enough(self) -> Self:
         """Count before any list of runs is made."""
+        given = [
+            name for name in ("cases", "grid", "sample", "seeds") if getattr(self, name) not in ((), {}, None)
+        ]
+        if self.search is not None and given:
+            raise SettingError(f"{given[0]}: a search chooses its runs itself; drop one of the two")
         sections = {"cases": _size(self.cases or 1), "grid": prod(map(_size, self.grid.values()))}
         sections["sample.count"] = self.sample.count if self.sample else 1
         sections["seeds"] = self.seeds if isinstance(self.seeds, int) else _size(self.seeds)
@@ -73,11 +84,14 @@ class Sweep(Settings):
         return self
 
     def items(self) -> list[Item]:
-        """All runs, checked, without repetitions; raises one `SettingError` for the first that cannot run."""
+        """All runs, checked, without repetitions; raises one `SettingError` for the first that cannot run.
+
+        Of a search: those that it wants first.
+        """
         cluster = cluster_of(self.engine, self.cluster)
         found: dict[str, Item] = {}
         errors: list[str] = []
-        combinations = list(self._changes())
+        combinations = list(self._changes()) if self.search is None else self.next(lambda item: None).runs
         for i, changes in enumerate(combinations, 1):
             try:
                 item = make_item(self.base, changes, self.engine, cluster)
@@ -91,6 +105,15 @@ class Sweep(Settings):
             more = f" ({rest} other run{'s' * (rest > 1)} cannot start either)" if rest else ""
             raise SettingError(errors[0] + more)
         return list(found.values())
+
+    def next(self, value: Callable[[Item], float | None]) -> Step:
+        """What a search wants and knows, given the results of runs (None: not known)."""
+        assert self.search is not None
+        return self.search.step(lambda changes: value(self.item(changes)), self._first_seed())
+
+    def item(self, changes: Changes) -> Item:
+        """One run by what it changes of the base; raises `SettingError`."""
+        return make_item(self.base, changes, self.engine, cluster_of(self.engine, self.cluster))
 
     def _changes(self) -> Iterator[Changes]:
         for picked in product(*(axis for axis in self._axes() if axis is not None)):
@@ -112,13 +135,17 @@ class Sweep(Settings):
     def _seeds(self) -> list[Changes] | None:
         if self.seeds is None:
             return None
-        first = self.base.get("seed", 0)
-        if not isinstance(first, int) or isinstance(first, bool):
-            raise SettingError(f"base.seed = {first!r:.60}: is no whole number")
+        first = self._first_seed()
         seeds = range(first, first + self.seeds) if isinstance(self.seeds, int) else self.seeds
         if not seeds:
             raise SettingError(f"seeds = {self.seeds!r}: leaves no run; give a number from 1, or a list")
         return [{"seed": seed} for seed in seeds]
+
+    def _first_seed(self) -> int:
+        first = self.base.get("seed", 0)
+        if not isinstance(first, int) or isinstance(first, bool):
+            raise SettingError(f"base.seed = {first!r:.60}: is no whole number")
+        return first
 
     @classmethod
     def read(cls, path: str | Path) -> Sweep:

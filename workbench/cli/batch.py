@@ -8,6 +8,7 @@ import click
 from workbench.base.settings import SettingError, check_writable
 from workbench.base.text import YAMLError, parse
 from workbench.trace.exports import export
+from workbench.trace.importance import importance
 from workbench.trace.table import Runs
 from workbench.trace.table import runs as read
 
@@ -27,6 +28,8 @@ _TIME = click.FloatRange(0, min_open=True)
 @click.option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
 @click.option("--dry-run", is_flag=True, help="Check and list the runs, start none.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--pictures", is_flag=True, help="Put PNGs into the notebooks at the end; needs Chromium.")
+@click.option("--background", is_flag=True, help="In a process of its own, which `workbench watch` shows.")
 def sweep(
     plan: Path,
     jobs: int,
@@ -37,11 +40,14 @@ def sweep(
     timeout: float | None,
     dry_run: bool,
     quiet: bool,
+    pictures: bool,
+    background: bool,
 ) -> None:
     """Run all experiments of a SWEEP file, or go on with the sweep in a folder: what is missing or failed.
 
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
+    from workbench.batch.background import start
     from workbench.batch.run import opened
     from workbench.batch.run import sweep as run_sweep
 
@@ -52,10 +58,52 @@ def sweep(
         for item in chosen.items():
             click.echo(item.name)
         return
-    summary = run_sweep(chosen, folder, jobs=jobs, only=only, timeout=timeout, progress=not quiet)
+    if background:
+        if only:
+            raise SettingError("--only: names single runs, which --background cannot; drop one of the two")
+        start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures)
+        click.echo(f"{folder}: started; workbench watch {folder} shows it, workbench stop {folder} ends it")
+        return
+    options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
+    summary = run_sweep(chosen, folder, jobs=jobs, only=only, **options)
     click.echo(summary)
     if summary.failed:
         raise SystemExit(1)
+
+
+@click.command()
+@click.argument("folder", type=_PATH)
+@click.option("--once", is_flag=True, help="Print how it stands now, and end.")
+@click.option("--of", help="Which result's means; default: what the sweep searches, or time.")
+@click.option("--target", type=float, help="For --of time_to and rounds_to.")
+def watch(folder: Path, once: bool, of: str | None, target: float | None) -> None:
+    """Show how the sweep in FOLDER stands until it is over: what is left, failures, means, what decides.
+
+    Ctrl-C only stops watching. The numbers are those of the figure in a notebook (`wb.batch.attach`).
+    """
+    from workbench.batch.background import attach
+    from workbench.batch.run import opened
+
+    sweep, said = attach(folder), ""
+    while not once and not sweep.wait(2.0):
+        said = _said(str(sweep.progress()), said)
+    click.echo(sweep)
+    search = opened(folder, None)[0].search
+    of, target = of or (search.of if search else "time"), target or (search.target if search else None)
+    table = sweep.runs(target)
+    if not len(table.done):
+        return
+    means = table.mean(of)
+    click.echo(means.to_string(index=False, float_format=lambda x: f"{x:.5g}"))
+    if len(table.done) >= 3 and len(decided := importance(table, of)):
+        click.echo(f"share of the variance of {of} that a setting explains by itself:")
+        click.echo(decided.to_string(index=False, float_format=lambda x: f"{x:.3g}"))
+
+
+def _said(words: str, before: str) -> str:
+    if words != before:
+        click.echo(words)
+    return words
 
 
 @click.command()

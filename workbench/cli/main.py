@@ -15,7 +15,7 @@ from workbench.base.settings import SettingError
 
 GROUP = "workbench.commands"
 _MODULES = {  # of this package, and the commands in them
-    "batch": ("sweep", "runs"),
+    "batch": ("sweep", "watch", "runs"),
     "cluster": ("cluster",),
     "diagnose": ("diagnose",),
     "lab": ("lab",),

@@ -8,7 +8,7 @@ import click
 from workbench.base.text import in_seconds
 from workbench.running.real import RealRun, attach, watched
 from workbench.running.real import resume as go_on
-from workbench.trace.layout import ENDED
+from workbench.trace.layout import ENDED, PLAN
 from workbench.trace.trace import Trace
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
@@ -31,7 +31,15 @@ def resume(folder: Path) -> None:
 @click.command()
 @_FOLDER
 def stop(folder: Path) -> None:
-    """End a real run after the round that it is in; what was measured is kept."""
+    """End a real run after the round that it is in, or a sweep, by its FOLDER; what was measured is kept."""
+    if (folder / PLAN).is_file():
+        from workbench.batch.background import attach as sweep_in
+
+        sweep = sweep_in(folder)
+        sweep.stop()
+        sweep.wait(30.0)
+        click.echo(sweep)
+        return
     run = attach(folder)
     if (folder / ENDED).exists():
         click.echo("this run has ended already")

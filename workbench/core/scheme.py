@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-<<<<<<< HEAD
-from collections.abc import Callable, Iterable
-=======
-from collections.abc import Iterable, Mapping
->>>>>>> w/table
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np

@@ -26,7 +26,7 @@ from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, 
 from workbench.running.bar import Bar
 from workbench.running.real import RealRun, start_real
 from workbench.running.simulated import timeline
-from workbench.trace.trace import event_table, versions
+from workbench.trace.trace import events_as_columns, versions
 
 WORKERS = 12  # by default
 FLOATS = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
@@ -99,7 +99,11 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
 
     def ran(e: Experiment) -> Outcome:
         line = timeline(e.model_copy(update=cluster), Coefficients(e.plan), events=True)
-        return np.array(line.times), DataFrame(event_table(line.events)), ["simulated"] * (e.workers + 1)
+        return (
+            np.array(line.times),
+            DataFrame(events_as_columns(line.events)),
+            ["simulated"] * (e.workers + 1),
+        )
 
     measured = grid(truth.workers, None, rounds, truth.seed)
     found, hosts = _measured(measured, ran)

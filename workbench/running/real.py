@@ -81,6 +81,10 @@ class RealRun(Run):
         found["samples"] = np.full(len(table), np.nan)
         return found
 
+    def watcher(self) -> Callable[[], Rows]:
+        """As of any run; of ranks that share the run folder with the master: others' events come at its end."""
+        return super().watcher() if self._trace is not None else records.Watcher(self.home)
+
     def stop(self) -> None:
         """Ask the ranks to end the run; what was measured is kept."""
         super().stop()
@@ -243,7 +247,7 @@ class RealRun(Run):
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
-        self.note = f"{what}: {done} of {total}" if total else what
+        self.note, self.stage = (f"{what}: {done} of {total}", done / total) if total else (what, None)
 
     def follow(self, holder: Holder | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""
@@ -340,6 +344,7 @@ class RealRun(Run):
         if self.claim is None and (there or not lock.take()):
             return
         try:
+            records.unwatched(self.home)
             trace.write_into(self.home, records.kept(self.home))
         finally:
             lock.release()

@@ -15,7 +15,7 @@ from workbench.base.settings import SettingError
 from workbench.core.steering import Change
 from workbench.experiment import Experiment
 from workbench.running.precision import lost_digits
-from workbench.trace.trace import Trace
+from workbench.trace.trace import Trace, events_as_columns
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Rows = dict[str, NDArray[Any]]
@@ -40,6 +40,9 @@ class Run:
     def __init__(self, experiment: Experiment, engine: str, folder: Path | None = None) -> None:
         self.experiment, self.engine, self.folder = experiment, engine, folder
         self.note = "waiting"
+        self.stage: float | None = (
+            None  # how much of what precedes the first round is done, where that is known
+        )
         self.error: Exception | None = None
         self.warnings: tuple[str, ...] = ()
         self._state: State = "waiting"
@@ -72,6 +75,21 @@ class Run:
     def changes(self) -> list[Change]:
         """Changes of scheme so far, where the plan keeps steering (`adaptive = True`)."""
         return [] if self._trace is None else self._trace.changes
+
+    def watcher(self) -> Callable[[], Rows]:
+        """Begin to watch its events: a call of what this returns gives those that are new, as `Trace.events` has them.
+
+        Of a run that is over: all of them, once. They come a moment late and not in order of time.
+        """
+        seen: list[Trace] = []
+
+        def new() -> Rows:
+            if self._trace is None or seen:
+                return events_as_columns([])
+            seen.append(self._trace)
+            return events_as_columns(self._trace.event_rows)
+
+        return new
 
     def stop(self) -> None:
         """Ask it to end after the round that it is in; returns at once."""

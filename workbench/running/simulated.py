@@ -19,6 +19,8 @@ from workbench.running.precision import lost_digits
 from workbench.running.run import Rows, Run, failing, in_background, no_rows, tell
 from workbench.trace.assembled import assemble, columns_of, diverged
 from workbench.trace.learning import Commits, Learnt, follow
+from workbench.trace.records import PORTION
+from workbench.trace.trace import events_as_columns
 
 
 def start_simulated(
@@ -124,6 +126,18 @@ class SimulatedRun(Run):
         """Those of the rounds of which the loss is known."""
         return [change for change in self.line.changes if change.round <= max(self._done, 1)]
 
+    def watcher(self) -> Callable[[], Rows]:
+        """As of any run; while it is simulated, rounds come before their losses do."""
+        seen = 0
+
+        def new() -> Rows:
+            nonlocal seen
+            rows = self.line.events[seen : seen + PORTION]
+            seen += len(rows)
+            return events_as_columns(rows)
+
+        return new
+
     def prepare(self) -> Problem:
         """Open the data; looks at the code as well."""
         self._begin("opening the data")
@@ -144,6 +158,7 @@ class SimulatedRun(Run):
         def look(line: Timeline) -> None:
             self.line = line
             self.note = f"simulating round {len(line.times)} of {self.experiment.rounds}"
+            self.stage = len(line.times) / self.experiment.rounds
             if isinstance(arithmetic, _Evaluating):
                 k = len(line.times)
                 self.publish(arithmetic.learnt, arithmetic.models[k], k)

@@ -11,18 +11,22 @@ ABOUT = "about.json"  # what the user says of it: name, note, tags
 TASK, HOLDER = "task.json", "holder.json"  # how it is run, and who has it
 # Not one lock that both share: from one alone to one of several there is no way without a gap.
 RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
-STOP = "stop"  # somebody asks it to end
+STOP = "stop"  # somebody asks it to end; in a sweep's folder as well
 # ... while it goes on ...
 CHANGES = "changes.json"  # of scheme, where the plan keeps steering, and what the next stretch has to know
 ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # a row of numbers each round
 CHECKPOINT = "checkpoint.npz"
 # A folder: RANK.i64 of (round, rank, number) for each rank that gathers, in order of arrival.
 ARRIVALS = "arrivals"
+STREAM = (
+    "stream"  # a folder, made by who watches: RANK.f64, events of that rank as they happen; gone with the run
+)
 # ... and once it is over.
 BOOKS, ENDED = "books.npz", "ended.json"
 
 # The folder of a sweep ...
 PLAN, SWEEP_LOCK = "sweep.json", ".lock"  # the sweep and its runs, in order; of who works in it
+FOUND, SWEEP_LOG = "found.json", "sweep.log"  # what a search knows; what a sweep in a process of its own says
 SCRIPT = "plotly.min.js"  # draws the figures of every page, no network needed
 # ... and in it, for each run, a folder of its name: the executed notebook, its page, how it stands (done means that all
 # is there), the run folder, and what the kernel wrote past the notebook, if anything.

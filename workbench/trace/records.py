@@ -6,8 +6,10 @@ model, optimiser's state and round. How it ended is written last, once all else 
 
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from workbench.base.text import read_json
 from workbench.base.types import Array
 from workbench.core.optimisers import State
 from workbench.core.protocol import NOBODY
+from workbench.engines.timeline import EVENT_COLUMNS, Event
 from workbench.trace.layout import (
     ARRIVALS,
     BOOKS,
@@ -36,11 +39,15 @@ from workbench.trace.layout import (
     RANKS_LOCK,
     ROWS,
     STOP,
+    STREAM,
 )
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
 SAVING = 0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
 TURNED = "turned"  # how a stretch ends after which the run goes on with another scheme
+WATCHED = 0.1  # s between looks at whether somebody watches
+PORTION = 20_000  # events that are handed on at once
+EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead")
 KEPT = 0.02  # s for which rounds may wait to be written down together
 
 
@@ -221,6 +228,63 @@ class Arrivals:
             raise unwritable(self.folder, error) from None
 
 
+class Happening:
+    """One rank's events while the run goes on, written down once somebody watches (makes the folder STREAM).
+
+    `events`: the rank's own list, which grows. What cannot be written is left: nobody needs it to go on.
+    """
+
+    def __init__(self, folder: Path, rank: int, events: list[Event]) -> None:
+        self.path, self.events = folder / STREAM / f"{rank}.f64", events
+        self.sent, self.due, self.off = 0, 0.0, False
+        self.deaths: list[Event] = []  # that this rank has heard of
+
+    def keep_up(self, now: float, zero: float | None) -> None:
+        """Append what is new, some times a second. `zero`: when the run began, on this rank's clock."""
+        if now < self.due or zero is None or self.off:
+            return
+        self.due = now + WATCHED
+        own = self.events[self.sent : self.sent + PORTION]
+        new = [*self.deaths, *own]
+        if not new or not self.path.parent.is_dir():
+            return
+        table = np.array([[*row[:2], EVENT_KINDS.index(row[2]), *row[3:]] for row in new], dtype=np.float64)
+        table[:, 3:6] -= zero
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                self.off = file.write(table.tobytes()) != table.nbytes
+        except OSError:
+            self.off = True
+        self.sent += len(own)
+        self.deaths = []
+
+
+class Watcher:
+    """Reads what ranks write while somebody watches; a call gives what is new, as columns of events."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / STREAM
+        self.read: dict[str, int] = {}  # rows, by file
+        with suppress(OSError):  # a folder that may only be read shows what others have asked for
+            self.folder.mkdir(exist_ok=True)
+
+    def __call__(self) -> dict[str, NDArray[Any]]:
+        """Columns of the events that came since the last call."""
+        width, tables = len(EVENT_COLUMNS), []
+        for path in sorted(self.folder.glob("*.f64")):
+            with suppress(OSError):
+                tables.append(_read(path, width, self.read.get(path.name, 0), PORTION))
+                self.read[path.name] = self.read.get(path.name, 0) + len(tables[-1])
+        table = np.concatenate(tables) if tables else np.zeros((0, width))
+        columns: dict[str, NDArray[Any]] = dict(zip(EVENT_COLUMNS, table.T, strict=True))
+        return {**columns, "kind": np.array(EVENT_KINDS)[columns["kind"].astype(int)]}
+
+
+def unwatched(folder: Path) -> None:
+    """Take away what was written for who watched: the run is over."""
+    shutil.rmtree(folder / STREAM, ignore_errors=True)
+
+
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
     """Round -> (rank, number) of the answers, in order."""
     found: dict[int, list[tuple[int, int]]] = {}
@@ -284,6 +348,7 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
         (folder / BOOKS).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
+    unwatched(folder)  # times of another beginning
     return float(read_rows(folder)[-1, LIVE.index("time")]) if rounds else 0.0
 
 

@@ -57,15 +57,15 @@ def host() -> dict[str, Any]:
     return {"name": platform.node(), "platform": platform.platform(), "cores": os.cpu_count()}
 
 
-def write_plan(folder: Path, sweep: dict[str, Any], names: list[str]) -> None:
-    """Note the sweep and its runs; refuses a folder in which another sweep has run."""
+def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: Any) -> None:
+    """Note the sweep, its runs and `more`; refuses a folder in which another sweep has run."""
     known = run_names(folder)
     if known and not set(known) & set(names):
         raise SettingError(
             f"folder = {str(folder)!r}: holds another sweep, of which this one shares no run; choose another folder"
         )
     with atomic_write(folder / PLAN, "w") as out:
-        out.write(json.dumps({"sweep": sweep, "runs": names}, indent=2) + "\n")
+        out.write(json.dumps({"sweep": sweep, "runs": names, **more}, indent=2) + "\n")
 
 
 def read_plan(folder: Path) -> dict[str, Any]:

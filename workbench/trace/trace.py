@@ -73,8 +73,7 @@ class Trace:
         """One row per compute, send, drop, decode and commit."""
         import pandas as pd
 
-        rows = self.event_rows
-        return pd.DataFrame(rows if isinstance(rows, dict) else event_table(rows))
+        return pd.DataFrame(events_as_columns(self.event_rows))
 
     @property
     def changes(self) -> list[Change]:
@@ -200,7 +199,9 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def event_table(events: list[tuple[Any, ...]]) -> dict[str, Any]:
+def events_as_columns(events: list[tuple[Any, ...]] | dict[str, Any]) -> dict[str, Any]:
     """Columns of the events, as arrays."""
+    if isinstance(events, dict):
+        return events
     rows = zip(*events, strict=True) if events else [()] * len(EVENT_COLUMNS)
     return {name: np.array(column) for name, column in zip(EVENT_COLUMNS, rows, strict=True)}

@@ -4,29 +4,61 @@ They only fill an Experiment and draw a Trace; what can be chosen comes from the
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from workbench.base.settings import SettingError
+from workbench.base.settings import SettingError, path_of
+from workbench.batch.background import SweepRun
+from workbench.running.real import attach
 from workbench.running.run import Run
+from workbench.trace.layout import RUN
+from workbench.trace.trace import Trace
 from workbench.widgets.explorer.explorer import Explorer, explore
 from workbench.widgets.explorer.runstable import RunsTable
 from workbench.widgets.forms.form import Form
 from workbench.widgets.plots.liveplot import LivePlot
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Plot
+from workbench.widgets.plots.streamplot import Rounds, StreamPlot
+from workbench.widgets.plots.sweepplot import SweepPlot
 
 
-def watch(runs: Run | Sequence[Run]) -> LivePlot:
-    """Show runs while they go on, on one axis, with a Stop button.
+def watch(runs: Run | Sequence[Run] | SweepRun) -> LivePlot | SweepPlot:
+    """Show runs while they go on, on one axis, with a Stop button; or a sweep, with what came of it so far.
+
+    `runs`: what `wb.start` and `wb.attach` return, a list of such, or what `wb.batch.start` and `wb.batch.attach` do.
 
     >>> import workbench as wb
     >>> plot = wb.watch(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
     >>> plot.wait()
     True
     """
+    if isinstance(runs, SweepRun):
+        return SweepPlot(runs)
     shown = [runs] if isinstance(runs, Run) else runs
     if not isinstance(shown, Sequence) or not all(isinstance(run, Run) for run in shown):
         raise SettingError(f"runs = {runs!r:.60}: give what wb.start returns, or a list of such")
     return LivePlot(shown)
 
 
-__all__ = ["Explorer", "Form", "LivePlot", "Player", "Plot", "RunsTable", "explore", "watch"]
+def stream(run: Run | Trace | str | Path) -> Rounds:
+    """Show what every worker does, round by round, while the run goes on or after it; a click opens a round.
+
+    `run`: what `wb.start`, `wb.attach` or `wb.run` return, or a run folder, of a run that is over or under way.
+
+    Raises `SettingError`: this is no run, or no folder of one.
+
+    >>> import workbench as wb
+    >>> rounds = stream(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> len(rounds.stream.stream)
+    5
+    """
+    if isinstance(run, str | Path):
+        folder = path_of(run, "folder")
+        return Rounds(Trace.load(folder) if (folder / RUN).is_file() else attach(folder))
+    if not isinstance(run, Run | Trace):
+        raise SettingError(f"run = {run!r:.60}: give what wb.start or wb.run returns, or a run folder")
+    return Rounds(run)
+
+
+__all__ = ["Explorer", "Form", "LivePlot", "Player", "Plot", "Rounds", "RunsTable", "StreamPlot"]
+__all__ += ["SweepPlot", "explore", "stream", "watch"]

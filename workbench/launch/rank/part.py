@@ -32,7 +32,7 @@ from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
 from workbench.launch.task import Task, steered, unpacked
-from workbench.trace.records import Arrivals, Record
+from workbench.trace.records import Arrivals, Happening, Record
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
 WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
@@ -129,6 +129,7 @@ class Part:
         if setup.plan.children[rank]:
             self.arrived = Arrivals(Path(task.folder) if shares else None, rank)
         self._listen()
+        self.happening = Happening(Path(task.folder), rank, self.ledger.events) if shares else None
         self.engine = RankEngine(setup, self)
         if rank == MASTER:  # what goes up from others must have been written down before
             self.arrived = self._later(self.arrived)
@@ -170,6 +171,8 @@ class Part:
         self.hear()
         if self.rank != MASTER and MASTER in self.control.dead:
             os.kill(os.getpid(), signal.SIGKILL)  # without rank 0 there is nothing left to do or to say
+        if self.happening is not None:
+            self.happening.keep_up(now, self.zero)
         if self.record is not None:
             self.record.keep_up(now)
             self._heed(self.record, now)
@@ -188,6 +191,9 @@ class Part:
     def _bury(self, rank: int) -> None:
         self.control.dead.add(rank)
         self.post.bury(rank)
+        if self.happening is not None and self.rank == MASTER:
+            now = time.monotonic()
+            self.happening.deaths.append((self.engine.round, rank, "dead", now, now, now, -1, 0, 0))
 
     def _hear(self, sender: int, word: dict[str, Any], data: bytes) -> None:
         if word.get("run") != self.task.run:

@@ -127,14 +127,22 @@ function controls(model, changed) {
 /** What each run is doing, in a table that screen readers are told of. */
 function statusTable(model) {
   const node = element("table", { className: "wb-table wb-status", "aria-label": "runs" });
-  const fill = () =>
-    node.replaceChildren(
-      ...model.get("status").map(({ name, state, note, share }) => {
-        const bar = element("progress", { max: 1, value: share, "aria-label": `progress of ${name}` });
-        const cells = [name, state, bar, note].map((cell) => element("td", {}, cell));
-        return element("tr", { className: `wb-${state}` }, ...cells);
-      }),
-    );
+  const rows = []; // bars stay where they are: one that moves to and fro would begin anew with every word
+  const fill = () => {
+    const status = model.get("status");
+    status.forEach(({ name, state, note, share }, i) => {
+      rows[i] ??= element("tr", {}, element("td"), element("td"), element("td", {}, element("progress", { max: 1 })), element("td"));
+      const [first, second, third, fourth] = rows[i].children, bar = third.firstChild;
+      rows[i].className = `wb-${state}`;
+      bar.setAttribute("aria-label", `progress of ${name}`);
+      if (share === null) bar.removeAttribute("value");
+      else bar.value = share;
+      for (const [cell, words] of [[first, name], [second, state], [fourth, note]]) if (cell.textContent !== words) cell.textContent = words;
+    });
+    if (rows.length === status.length && node.children.length === rows.length) return;
+    rows.length = status.length;
+    node.replaceChildren(...rows);
+  };
   fill();
   return { node, fill };
 }

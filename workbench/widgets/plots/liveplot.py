@@ -219,8 +219,11 @@ class _Sent:
     def status(self, name: str) -> dict[str, Any]:
         """What the table under the curves says."""
         run = self.run
-        share = max(self.rows, 0) / run.experiment.rounds
-        return {"name": name, "state": run.state, "note": run.note, "share": round(share, 3)}
+        share: float | None = max(self.rows, 0) / run.experiment.rounds
+        if not share and run.state == "running":  # before the first round; None: the bar moves to and fro
+            share = run.stage
+        shown = None if share is None else round(share, 3)
+        return {"name": name, "state": run.state, "note": run.note, "share": shown}
 
 
 def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:

@@ -1,0 +1,156 @@
+"""Sweeps in a process of their own: how they stand is read from the folder, by anybody."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import workbench as wb
+from tests.batch.runs import DEATHS, QUICK, wait_for
+from workbench.base.settings import SettingError
+from workbench.batch import Progress, Sweep, SweepRun
+from workbench.cli.batch import watch
+from workbench.cli.main import cli
+from workbench.trace.layout import FOUND, STOP
+from workbench.trace.status import Status, write_plan
+
+LONG = {**QUICK, "rounds": 200_000}
+
+
+def folder_of(root: Path, states: dict[str, str], total: int | None = None, **more: Any) -> SweepRun:
+    """A sweep's folder as a process leaves it."""
+    write_plan(root, {"base": QUICK}, [*states], total=total or len(states), jobs=1, **more)
+    for name, state in states.items():
+        if state != "missing":
+            (root / name).mkdir()
+            Status(state, error="QuorumLost: round 1" if state == "failed" else "").write(root / name)
+    return wb.batch.attach(root)
+
+
+def test_states_counts_and_failures_are_those_of_the_folder(tmp_path: Path) -> None:
+    sweep = folder_of(
+        tmp_path, {"a": "done", "b": "failed", "c": "running", "d": "missing", "e": "interrupted"}
+    )
+    p = sweep.progress()
+    assert p.counts == {"done": 1, "failed": 1, "unfinished": 1, "missing": 1, "interrupted": 1}
+    assert (p.state, p.share) == ("failed", 0.4)
+    assert p.failures == {"b": "QuorumLost: round 1"}
+    assert "b: QuorumLost: round 1" in repr(sweep)
+    assert math.isnan(p.left)
+
+
+@pytest.mark.parametrize(
+    ("found", "state"), [(None, "done"), ({"over": True}, "done"), ({"over": False}, "stopped")]
+)
+def test_a_search_is_done_when_it_says_so(tmp_path: Path, found: dict[str, Any] | None, state: str) -> None:
+    sweep = folder_of(tmp_path, {"a": "done"}, total=40)
+    if found is not None:
+        (tmp_path / FOUND).write_text(json.dumps({**found, "words": "GC up to 0.2"}))
+    assert sweep.state == state
+    if found is not None:
+        assert "1 of at most 40 runs done" in repr(sweep)
+        assert "GC up to 0.2" in repr(sweep)
+
+
+def test_the_time_that_is_left_is_told_by_the_pace_so_far() -> None:
+    from workbench.batch.background import _left
+
+    noted = {"begun": time.time() - 30, "before": 4}
+    assert _left(noted, {"done": 9, "failed": 1}, 20) == pytest.approx(50, abs=1)
+    assert math.isnan(_left(noted, {"done": 4}, 20))
+    assert "about 50 s left" in str(Progress("running", {"done": 10}, 20, 50.2))
+
+
+def test_folders_without_a_sweep_and_plans_that_cannot_run_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="holds no sweep"):
+        wb.batch.attach(tmp_path)
+    with pytest.raises(SettingError, match="workers"):
+        wb.batch.start({"base": {"workers": 0}}, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(SettingError, match=r"seeds: a search chooses its runs itself"):
+        Sweep(
+            seeds=3,
+            search={"kind": "crossing", "field": "x", "span": {"low": 0, "high": 1}, "sides": [{}, {}]},
+        )
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepRun]:
+    """Two runs that are quick, one that fails, one that takes for ever."""
+    cases = [{}, {"seed": 1}, {"faults": DEATHS}, {"rounds": 200_000}]
+    plan = {"base": QUICK, "cases": cases}
+    began = time.monotonic()
+    sweep = wb.batch.start(plan, tmp_path_factory.mktemp("apart") / "sweep", jobs=1, pictures=False)
+    assert time.monotonic() - began < 5
+    yield sweep
+    sweep.stop()
+    sweep.wait(60)
+
+
+def test_it_is_watched_stopped_and_gone_on_with_from_elsewhere(begun: SweepRun) -> None:
+    other = wb.batch.attach(begun.folder)
+    assert other.progress().total == 4  # before anything has run
+    wait_for(lambda: other.progress().counts.get("done", 0) == 2 and other.progress().failures)
+    p = other.progress()
+    assert p.state == "running"
+    assert p.left > 0
+    assert "QuorumLost: round 1" in next(iter(p.failures.values()))
+    with pytest.raises(SettingError, match="the sweep is under way"):
+        other.go_on()
+    with pytest.raises(SettingError, match=r"a sweep is running in it; wb\.batch\.attach"):
+        wb.batch.start(begun.folder)
+    table = other.runs().mean("time")
+    shown = CliRunner().invoke(watch, [str(begun.folder), "--once"])
+    assert "running: 2 of 4 runs done" in shown.output
+    assert "QuorumLost: round 1" in shown.output
+    assert f"{table['mean'].iloc[0]:.5g}" in shown.output  # the same numbers
+    stopped = CliRunner().invoke(cli, ["stop", str(begun.folder)])
+    assert "failed: 2 of 4 runs done, 1 failed, 1 interrupted" in stopped.output
+    assert begun.wait(30)
+    assert (begun.folder / STOP).exists()
+    again = other.go_on(pictures=False)
+    wait_for(lambda: again.progress().state == "running" and again.progress().counts.get("running"))
+    assert not (begun.folder / STOP).exists()
+
+
+def test_a_process_that_is_killed_leaves_what_is_done(begun: SweepRun) -> None:
+    again = wb.batch.attach(begun.folder)
+    again.stop()
+    assert again.wait(60)
+    again.go_on(pictures=False)
+    wait_for(lambda: again.state == "running")
+    assert again._process is not None
+    os.kill(again._process.pid, signal.SIGKILL)
+    assert again.wait(30)
+    assert again.progress().counts["done"] == 2
+    assert again.state in ("stopped", "failed")  # the run that fails was to be tried again
+
+
+def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path) -> None:
+    """Work costs GC twice UMW's samples; the more who straggle, the more it gains."""
+    slow = {"kind": "heterogeneous", "shift": 1e-4, "active_straggles": 0.0, "slow_straggles": 1.0}
+    search = {
+        "kind": "crossing",
+        "field": "delays.factor",
+        "span": {"low": 1.0, "high": 9.0},
+        "tolerance": 0.3,
+    }
+    sides = [{"scheme": "UMW"}, {"scheme": "GC", "scheme_args": {"stragglers": 1}}]
+    base = {"workers": 4, "rounds": 4, "problem": "unit", "delays": {**slow, "slow": 0.25}}
+    plan = {"base": base, "search": {**search, "sides": sides, "most": 8, "budget": 60, "confidence": 0.8}}
+    summary = wb.batch.sweep(plan, tmp_path / "crossing", jobs=2, progress=False)
+    found = wb.batch.attach(tmp_path / "crossing").found
+    assert found["over"]
+    assert str(summary).endswith(found["words"])
+    assert 4 <= len(summary.states) <= 60
+    again = wb.batch.sweep(plan, tmp_path / "crossing", progress=False)
+    assert (again.found, again.states) == (summary.found, {})  # nothing is left to do

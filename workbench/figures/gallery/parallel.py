@@ -1,0 +1,72 @@
+"""All runs of a sweep at once: an axis for each setting that differs, one for the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.base.settings import SettingError
+from workbench.figures.meanings import result, setting, upper
+from workbench.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
+from workbench.trace.table import Runs
+
+_RATIO = 20.0
+
+
+def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
+    """Draw every run as a line over parallel axes: its settings that differ, then a result, whose colour it has.
+
+    `runs`: a table of runs, such as `wb.runs(folder)`. `of`: the result, a column of numbers; where it spans more than
+    a factor of twenty, its logarithm is drawn. `theme`: "light" or "dark". In a page a range of an axis can be chosen.
+
+    Raises `SettingError`: no run has the result.
+
+    >>> import tempfile, workbench as wb
+    >>> folder = tempfile.mkdtemp()
+    >>> for seed, scheme in enumerate(["UMW", "GC"]):
+    ...     _ = wb.run(wb.Experiment(scheme=scheme, rounds=5, seed=seed)).save(f"{folder}/{seed}")
+    >>> [axis.label for axis in parallel(wb.runs(folder)).data[0].dimensions]
+    ['scheme', 'seed', 'time of the whole run']
+    """
+    done = runs.done
+    if of not in done or not len(done) or not pd.api.types.is_numeric_dtype(done[of]):
+        raise SettingError(f"of = {of!r}: is no column of numbers of runs that are done")
+    done = done[np.isfinite(done[of].to_numpy(float))]
+    values = done[of].to_numpy(float)
+    log = bool(log_scale(values, _RATIO)) if len(values) else False
+    shown = np.log10(values) if log else values
+    words = result(of)[0]
+    last: dict[str, Any] = {"label": f"{words}{', log₁₀' * log}", "values": shown}
+    look, low = palette(theme), BLUE if theme == "light" else SKY
+    figure = new_figure(
+        theme, f"{upper(words)} of {len(done)} runs", "a line is a run; drag along an axis to choose"
+    )
+    figure.add_trace(
+        go.Parcoords(
+            dimensions=[*(_axis(name, done[name]) for name in runs.differing), last],
+            line={
+                "color": shown,
+                "colorscale": [[0, low], [0.5, look.muted], [1, ORANGE]],
+            },
+            labelfont={"size": 15, "color": look.text},
+            tickfont={"size": 13, "color": look.text},
+            rangefont={"size": 1, "color": look.background},
+            unselected={"line": {"color": look.grid}},
+        )
+    )
+    return figure.update_layout(height=480, margin={"t": 140, "l": 110, "r": 110})
+
+
+def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
+    if pd.api.types.is_numeric_dtype(column) and column.notna().all():
+        return {"label": setting(name), "values": column.to_numpy(float)}
+    codes, texts = pd.factorize(column.astype(object).where(column.notna(), "none"), sort=False)
+    return {
+        "label": setting(name),
+        "values": codes,
+        "tickvals": list(range(len(texts))),
+        "ticktext": list(map(str, texts)),
+    }

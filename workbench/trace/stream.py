@@ -1,0 +1,238 @@
+"""Rounds as a stream: what every worker did in every round, in a few slices of each round, as events come in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.base.types import Array
+from workbench.engines.timeline import EVENT_COLUMNS
+from workbench.experiment import Experiment
+from workbench.trace.trace import Trace, events_as_columns
+
+STATES = ("waits", "computes", "queues", "sends", "late", "dropped", "dead")
+WAITS, COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(len(STATES))
+SLICES = 8  # of a round, all equally long; fewer where there are many rounds
+MOST = 160_000  # slices of one worker that are kept, as far as a round has two
+AGAIN = 64  # rounds that are drawn again when word of them comes late
+Events = Mapping[str, NDArray[Any]]
+_WHOLE = ("round", "rank", "to", "bytes", "messages")
+
+
+class Stream:
+    """What workers 1 to n did, round by round; `add` events in any order, `grid` is what came of them.
+
+    States of a slice, the last that holds: waits (for a model, for the round's end, not asked), computes, queues (its
+    message is under way or waits at the receiver's port), sends (goes through that port), late (no answer of it was
+    there when the round ended: still computing, or still under way), dropped (its answer came too late and was
+    refused), dead. A round is there once all that commit it have done so.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=3, rounds=4))
+    >>> stream = Stream.of(trace)
+    >>> stream.grid.shape, int((stream.late.sum(axis=1) == 1).sum())
+    ((4, 3, 8), 4)
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.plan = experiment.plan
+        self.workers, self.slices = self.plan.ranks - 1, max(2, min(SLICES, MOST // experiment.rounds))
+        self.dead = {
+            fault.worker: fault.round for fault in experiment.faults
+        }  # worker -> first round without it
+        self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
+        self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, cut off or not
+        self.late = np.zeros((0, self.workers), bool)
+        self.asked = np.zeros((0, self.workers), bool)
+        self.starts, self.ends = np.zeros(0), np.zeros(0)  # s
+        self._rows: dict[str, NDArray[Any]] = _no_events()  # of the newest rounds
+        self._base = -1  # number of the first round; a run that was resumed has no events of those before
+
+    @classmethod
+    def of(cls, trace: Trace) -> Stream:
+        """All of a run that is over; who died unasked is dead from its last event on."""
+        stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
+        for rank in map(int, trace.info.get("dead", ())):
+            mine = (events["rank"] == rank) | (events["to"] == rank)
+            stream.dead.setdefault(rank, int(np.max(events["round"][mine], initial=-1)) + 1)
+        stream.add(events)
+        return stream
+
+    def __len__(self) -> int:
+        """How many rounds are there, counted from the first one that has events."""
+        return len(self.grid)
+
+    @property
+    def first(self) -> int:
+        """Number of the first round."""
+        return max(self._base, 0)
+
+    def add(self, events: Events) -> int | None:
+        """Take in more events; place of the first round that is new or another, None where nothing changed."""
+        if not len(events["round"]):
+            return None
+        for rank, at in _deaths(events):
+            self.dead[rank] = min(at, self.dead.get(rank, at))
+        self._rows = {name: np.concatenate([self._rows[name], events[name]]) for name in EVENT_COLUMNS}
+        before = len(self)
+        oldest = int(events["round"].min())
+        if self._base < 0:
+            self._base = oldest
+        closed = self._closed()
+        if closed <= before and oldest - self._base >= before:
+            return None
+        first = max(0, min(before, oldest - self._base), before - AGAIN)
+        self._grow(closed)
+        self._paint(first)
+        keep = self._rows["round"] >= self._base + len(self) - AGAIN
+        self._rows = {name: column[keep] for name, column in self._rows.items()}
+        return first
+
+    def recent(self) -> tuple[Events, int]:
+        """Events of the newest rounds, for a look into one, and the number of the first of them."""
+        whole = {name: self._rows[name].astype(np.int64) for name in _WHOLE}
+        return {**self._rows, **whole}, max(self.first, self.first + len(self) - AGAIN)
+
+    def _closed(self) -> int:
+        """How many rounds have been committed by all that commit; notes when."""
+        commits = self._rows["kind"] == "commit"
+        rounds = self._rows["round"][commits].astype(int) - self._base
+        last = int(rounds.max(initial=-1)) + 1
+        counts = np.bincount(rounds[rounds >= 0], minlength=last)
+        when = np.full(max(last, len(self)), -np.inf)
+        when[: len(self)] = self.ends
+        np.maximum.at(when, rounds, self._rows["end"][commits].astype(float))
+        alive = sum(1 for rank in self.plan.committers if rank not in self.dead)
+        whole = counts >= max(alive, 1)
+        whole[: len(self)] = True
+        closed = int(np.argmin(whole)) if not whole.all() else last
+        self.ends = when[: max(closed, len(self))]
+        return max(closed, len(self))
+
+    def _grow(self, closed: int) -> None:
+        more = closed - len(self.grid)
+        if more > 0:
+            shapes: dict[str, tuple[int, ...]] = {"grid": (more, self.workers, self.slices)}
+            for name in ("busy", "late", "asked"):
+                shapes[name] = (more, self.workers)
+            for name, shape in shapes.items():
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate([old, np.zeros(shape, old.dtype)]))
+        starts = np.concatenate([[np.nan], self.ends[:-1]]) if closed else np.zeros(0)
+        if closed:
+            mine = self._rows["round"] == self._base
+            first = self._rows["start"][mine].astype(float)
+            starts[0] = first.min() if len(first) else (self.starts[0] if len(self.starts) else 0.0)
+        self.starts = starts
+
+    # ------------------------------------------------------------------ painting
+
+    def _paint(self, first: int) -> None:
+        """Draw the rounds from a place on anew."""
+        for table in (self.grid, self.busy, self.late, self.asked):
+            table[first:] = 0
+        place = self._rows["round"].astype(int) - self._base
+        rows = {name: column[(place >= first) & (place < len(self))] for name, column in self._rows.items()}
+        kind, to, rank = rows["kind"], rows["to"].astype(int), rows["rank"].astype(int)
+        sent = kind == "send"
+        down = sent & (to >= 0) & (self.plan.parent[np.maximum(to, 0)] == rank)
+        down &= rows["bytes"].astype(float) > 0
+        up, dropped, computed = sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute"
+        self._asked(first, rows, to, down)
+        self._bars(rows, computed, "start", "end", COMPUTES)
+        self._cut_off(first, rows, computed, up, dropped)
+        self._bars(rows, up, "start", "begun", QUEUES)
+        self._bars(rows, up, "begun", "end", SENDS)
+        self._bars(rows, dropped, "start", "", DROPPED)
+        for worker, round in self.dead.items():
+            since = max(round - self._base, first)
+            if 1 <= worker <= self.workers and since < len(self):
+                self.grid[since:, worker - 1] = DEAD
+                self.late[since:, worker - 1] = self.asked[since:, worker - 1] = False
+                self.busy[since:, worker - 1] = 0
+
+    def _asked(self, first: int, rows: Events, to: NDArray[Any], down: NDArray[np.bool_]) -> None:
+        """Who had something to compute: who was sent a model, and who needs none."""
+        loads = np.asarray(self.plan.loads)[1:] > 0
+        alone = np.asarray(self.plan.parent)[1:] < 0
+        self.asked[first:] = loads & alone
+        receiver = down & (to > 0)
+        place = rows["round"][receiver].astype(int) - self._base
+        self.asked[place, to[receiver] - 1] = loads[to[receiver] - 1]
+        self._since = np.broadcast_to(self.starts[first:, None], self.asked[first:].shape).copy()
+        self._since[place - first, to[receiver] - 1] = rows["end"][receiver].astype(float)
+
+    def _cut_off(
+        self, first: int, rows: Events, computed: NDArray[np.bool_], up: NDArray[Any], dropped: NDArray[Any]
+    ) -> None:
+        """Who was asked and had not been heard when the round ended: late from where its computing began."""
+        heard, done = (np.zeros_like(self.asked[first:]) for _ in range(2))
+        for table, mask in ((heard, up), (done, computed)):
+            mine = mask & (rows["rank"].astype(int) > 0)
+            table[
+                rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1
+            ] = True
+        self.asked[first:] |= done
+        silent = self.asked[first:] & ~heard
+        self.late[first:] = silent
+        refused = np.zeros_like(silent)
+        mine = dropped & (rows["rank"].astype(int) > 0)
+        refused[rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1] = (
+            True
+        )
+        r, w = np.nonzero(silent & ~done)
+        ends = self.ends[first:][r]
+        since = np.minimum(self._since[r, w], ends)
+        self.busy[first + r, w] += ends - since
+        keep = ~refused[r, w]
+        self._fill(first + r[keep], w[keep], since[keep], ends[keep], LATE)
+        r, w = np.nonzero(silent & done & ~refused)  # computed, but nothing of it was there in time
+        last = np.zeros(silent.shape)
+        mine = computed & (rows["rank"].astype(int) > 0)
+        at = rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1
+        np.maximum.at(last, at, rows["end"][mine].astype(float))
+        self._fill(first + r, w, last[r, w], self.ends[first:][r], LATE)
+
+    def _bars(self, rows: Events, mask: NDArray[np.bool_], since: str, until: str, state: int) -> None:
+        mine = mask & (rows["rank"].astype(int) > 0)
+        r, w = rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
+        start = rows[since][mine].astype(float)
+        end = rows[until][mine].astype(float) if until else self.ends[r]
+        self._fill(r, w, start, end, state)
+        if state == COMPUTES:
+            length = np.clip(end, self.starts[r], self.ends[r]) - np.clip(start, self.starts[r], self.ends[r])
+            np.add.at(self.busy, (r, w), length)
+
+    def _fill(self, r: NDArray[Any], w: NDArray[Any], start: Array, end: Array, state: int) -> None:
+        """Bars of one state; each has at least a slice, but for those outside of their round."""
+        length = np.maximum(self.ends[r] - self.starts[r], 1e-12)
+        a, b = ((moment - self.starts[r]) / length * self.slices for moment in (start, end))
+        inside = (b > 0) & (a < self.slices) & (end > start)
+        low, high = np.floor(a).clip(0, self.slices - 1), np.ceil(b).clip(1, self.slices)
+        for s in range(self.slices):
+            here = inside & (low <= s) & (s < np.maximum(high, low + 1))
+            self.grid[r[here], w[here], s] = state
+
+    # ------------------------------------------------------------------ over the rounds
+
+    def utilisation(self) -> Array:
+        """Of each worker: the share of the time so far in which it computed, whether that was used or not."""
+        total = float(self.ends[-1] - self.starts[0]) if len(self) else 0.0
+        return self.busy.sum(axis=0, dtype=float) / total if total > 0 else np.zeros(self.workers)
+
+    def lateness(self) -> Array:
+        """Of each worker: the share of the rounds it was asked in that ended without its answer."""
+        asked = self.asked.sum(axis=0)
+        return self.late.sum(axis=0) / np.maximum(asked, 1)
+
+
+def _deaths(events: Events) -> list[tuple[int, int]]:
+    dead = events["kind"] == "dead"
+    return [(int(r), int(at)) for r, at in zip(events["rank"][dead], events["round"][dead], strict=True)]
+
+
+def _no_events() -> dict[str, NDArray[Any]]:
+    return {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}

@@ -1,0 +1,61 @@
+"""Rounds as a stream: what every worker does, while a run goes on and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import ipywidgets as w
+
+from workbench.figures.gallery.stream import stream
+from workbench.figures.inputs import labels
+from workbench.running.run import Run
+from workbench.widgets.explorer.tab import Drawing, Tab
+from workbench.widgets.explorer.tabs.running import Running
+from workbench.widgets.guard import guarded
+from workbench.widgets.plots.streamplot import Rounds
+
+
+class Stream(Tab):
+    """Choose a run; its rounds are drawn as they happen."""
+
+    key, title, place = "stream", "Rounds", 1.5
+
+    def parts(self) -> list[w.Widget]:
+        """A menu of the runs, and the stream with the round that was clicked."""
+        self.menu, self.rounds = w.Dropdown(description="Run", options=[]), Rounds()
+        self.runs: list[Run] = []
+        self.rounds.layout.display = "none"
+        self.menu.observe(lambda _: self._show(), "value")
+        self.tell("run something first: what its workers do is shown here, round by round")
+        return [self.menu, self.rounds]
+
+    @guarded
+    def opened(self) -> None:
+        """Offer the runs that are drawn."""
+        runs = self.desk.tab(Running).plot.runs
+        if not runs or runs == self.runs:
+            return
+        self.runs = list(runs)
+        self.menu.options = list(zip(labels(self.runs), range(len(self.runs)), strict=True))
+        self.menu.value = len(self.runs) - 1  # the menu chooses none by itself; this shows it
+        self._show()
+
+    over = opened
+
+    @guarded
+    def _show(self) -> None:
+        if self.menu.value is None or not self.runs:
+            return
+        run = self.runs[self.menu.value]
+        self.tell("")
+        self.rounds.layout.display = ""
+        if run is not self.rounds.stream.run:
+            self.rounds.show(run)
+
+    def figures(self) -> Mapping[str, Drawing]:
+        """The stream of a run that is over."""
+        run = self.rounds.stream.run
+        if run is None or run.state not in ("finished", "stopped"):
+            return {}
+        trace = run.result()
+        return {"rounds": lambda theme: stream(trace, theme=theme)}

@@ -1,0 +1,243 @@
+// Rounds as a stream, on a canvas: a row a worker, a column a round. The kernel sends columns that are new or other.
+
+const LEFT = 52, RIGHT = 150, BOTTOM = 38, TOP = 20; // px around the table
+const SPANS = { 30: "30 rounds", 100: "100 rounds", 300: "300 rounds", 1000: "1000 rounds", 0: "all rounds" };
+
+/** Bytes of all rounds that have come, worker by worker within a round; a gap is asked for again. */
+class Table {
+  constructor(model) {
+    this.model = model;
+    this.forget();
+  }
+  forget() {
+    this.edition = this.model.get("edition");
+    [this.workers, this.slices] = this.model.get("shape");
+    this.rounds = 0;
+    this.bytes = new Uint8Array(1 << 16);
+    this.shares = new Float32Array(2 * this.workers);
+  }
+  get width() {
+    return this.workers * this.slices;
+  }
+  get base() {
+    return this.model.get("shape")[2];
+  }
+  ask = () => this.model.send({ kind: "from", first: this.rounds });
+  take({ edition, first, count }, [columns, shares]) {
+    if (edition !== this.model.get("edition")) return;
+    if (edition !== this.edition) this.forget();
+    if (first > this.rounds) return void this.ask();
+    const end = (first + count) * this.width;
+    if (end > this.bytes.length) {
+      const larger = new Uint8Array(2 * end);
+      larger.set(this.bytes);
+      this.bytes = larger;
+    }
+    this.bytes.set(new Uint8Array(columns.buffer, columns.byteOffset, columns.byteLength), first * this.width);
+    this.rounds = Math.max(this.rounds, first + count);
+    this.shares = new Float32Array(shares.buffer.slice(shares.byteOffset, shares.byteOffset + shares.byteLength));
+  }
+  state = (round, worker, slice) => this.bytes[round * this.width + worker * this.slices + slice];
+}
+
+const rgb = (color) => [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16));
+const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+
+/** Round numbers for so many rows or columns that labels do not touch. */
+function stride(count, most) {
+  for (let unit = 1; ; unit *= 10) for (const step of [unit, 2 * unit, 5 * unit]) if (count / step <= most) return step;
+}
+
+/** The part of the table that is looked at, a pixel a slice; where there are more rounds than pixels, every k-th. */
+function picture(table, first, count, palette, most) {
+  const every = Math.max(1, Math.ceil((count * table.slices) / most)); // slices of a pixel
+  const width = Math.max(1, Math.ceil((count * table.slices) / every));
+  const image = new ImageData(width, Math.max(1, table.workers));
+  const out = new Uint32Array(image.data.buffer);
+  for (let x = 0; x < width; x++) {
+    const slice = x * every, round = first + Math.floor(slice / table.slices);
+    for (let w = 0; w < table.workers; w++) {
+      let state = -1; // of the slices in a pixel what a reader looks for: late, dropped, dead before the others
+      for (let k = 0; k < every && round < table.rounds; k++) {
+        const at = slice + k, r = first + Math.floor(at / table.slices);
+        if (r < table.rounds && r < first + count) state = Math.max(state, table.state(r, w, at % table.slices));
+      }
+      out[w * width + x] = state < 0 ? 0 : palette[state];
+    }
+  }
+  return image;
+}
+
+function render({ model, el }) {
+  const table = new Table(model);
+  const view = { span: 100, end: null, round: -1, worker: 0 }; // end null: the newest; round, worker: the cursor
+  let gone = false, frames = 0;
+  const canvas = element("canvas", { tabIndex: 0, role: "application", "aria-roledescription": "rounds as a stream" });
+  const sheet = document.createElement("canvas");
+  const read = element("div", { className: "wb-read", "aria-live": "polite" });
+  const status = element("div", { className: "wb-note", role: "status" });
+
+  const id = unique("stream"), slide = unique("stream");
+  const options = Object.entries(SPANS).map(([value, words]) => element("option", { value, selected: value === "100" }, words));
+  const span = element("select", { id, onchange: () => ((view.span = Number(span.value)), draw()) }, ...options);
+  const last = element("input", { id: slide, type: "range", min: 1, max: 1, value: 1 });
+  last.oninput = () => ((view.end = Number(last.value) >= table.rounds ? null : Number(last.value)), draw());
+  const stop = element("button", { className: "wb-stop", type: "button", onclick: () => model.send({ kind: "stop" }) }, "Stop");
+  const pair = (label, control) => element("span", { className: "wb-pair" }, element("label", { for: control.id }, label), control);
+  const bar = element("div", { className: "wb-bar" }, pair("show", span), pair("up to round", last), stop);
+  const legend = element("div", { className: "wb-legend", "aria-hidden": true });
+
+  const shown = () => {
+    const count = Math.max(1, Math.min(view.span || table.rounds, Math.max(table.rounds, 1)));
+    const end = Math.min(Math.max(view.end ?? table.rounds, count), Math.max(table.rounds, count));
+    return { first: end - count, count };
+  };
+  const look = () => model.get("looks")[theme()];
+
+  const draw = perFrame(() => {
+    if (gone || !visible(canvas)) return;
+    const scale = devicePixelRatio || 1, width = canvas.clientWidth;
+    const height = TOP + BOTTOM + Math.round(Math.min(520, Math.max(160, 14 * table.workers)));
+    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+      Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(height * scale) });
+      canvas.style.height = `${height}px`;
+    }
+    const box = { x: LEFT, y: TOP, w: width - LEFT - RIGHT, h: height - TOP - BOTTOM };
+    const pen = canvas.getContext("2d"), colors = look();
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.fillStyle = colors.ground;
+    pen.fillRect(0, 0, width, height);
+    const { first, count } = shown();
+    const palette = model.get("states").map((name) => {
+      const [r, g, b] = rgb(colors[name]);
+      return (255 << 24) | (b << 16) | (g << 8) | r;
+    });
+    const image = picture(table, first, count, palette, Math.round(box.w * scale));
+    Object.assign(sheet, { width: image.width, height: image.height });
+    sheet.getContext("2d").putImageData(image, 0, 0);
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(sheet, box.x, box.y, box.w, box.h);
+    axes(pen, box, colors, first, count);
+    sides(pen, box, colors);
+    cursor(pen, box, colors, first, count);
+    Object.assign(last, { min: 1, max: Math.max(1, table.rounds), value: view.end ?? table.rounds });
+    canvas.dataset.frames = ++frames;
+    canvas.dataset.rounds = table.rounds;
+  });
+
+  const axes = (pen, { x, y, w, h }, colors, first, count) => {
+    Object.assign(pen, { fillStyle: colors.soft, font: "12px system-ui, sans-serif", textAlign: "right", textBaseline: "middle" });
+    const rows = stride(table.workers, Math.floor(h / 18)), row = h / Math.max(table.workers, 1);
+    for (let k = 1; k <= table.workers; k++) if (k === 1 || k % rows === 0) pen.fillText(k, x - 6, y + (k - 0.5) * row);
+    Object.assign(pen, { textAlign: "center", textBaseline: "top" });
+    const step = stride(count, Math.floor(w / 64)), column = w / count;
+    for (let r = first; r < first + count; r++) if ((r + table.base) % step === 0) pen.fillText(r + table.base, x + (r - first + 0.5) * column, y + h + 5);
+    pen.fillText("round", x + w / 2, y + h + 21);
+    Object.assign(pen, { strokeStyle: colors.ground, lineWidth: 1 });
+    if (column > 24) for (let r = 1; r < count; r++) pen.strokeRect(x + r * column, y, 0, h);
+    pen.save();
+    pen.translate(12, y + h / 2);
+    pen.rotate(-Math.PI / 2);
+    pen.fillText("worker", 0, -6);
+    pen.restore();
+  };
+
+  /** Utilisation and lateness of every worker, in its row. */
+  const sides = (pen, { x, y, w, h }, colors) => {
+    const row = h / Math.max(table.workers, 1), room = (RIGHT - 30) / 2;
+    for (const [k, [words, color]] of [["computing", colors.computes], ["late", colors.late]].entries()) {
+      const left = x + w + 14 + k * (room + 10);
+      const values = [...table.shares.subarray(k * table.workers, (k + 1) * table.workers)];
+      const top = Math.max(0.01, ...values);
+      Object.assign(pen, { fillStyle: colors.soft, textAlign: "left", textBaseline: "bottom" });
+      pen.fillText(words, left, y - 3);
+      Object.assign(pen, { textAlign: "right", textBaseline: "top" });
+      pen.fillText(percent(top), left + room, y + h + 5);
+      pen.fillStyle = color;
+      values.forEach((value, i) => pen.fillRect(left, y + i * row + row * 0.1, (room * value) / top, Math.max(0.8, row * 0.8)));
+    }
+  };
+
+  const cursor = (pen, { x, y, w, h }, colors, first, count) => {
+    if (view.round < first || view.round >= first + count) return;
+    const row = h / table.workers, column = w / count;
+    Object.assign(pen, { strokeStyle: colors.ink, lineWidth: 1.5 });
+    pen.strokeRect(x + (view.round - first) * column, y, Math.max(column, 2), h);
+    pen.strokeRect(x, y + view.worker * row, w, Math.max(row, 2));
+  };
+
+  /** Say what is under the cursor. */
+  const tell = () => {
+    if (view.round < 0 || view.round >= table.rounds) return;
+    const counts = new Map();
+    for (let s = 0; s < table.slices; s++) {
+      const name = model.get("states")[table.state(view.round, view.worker, s)];
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+    }
+    const parts = [...counts].map(([name, n]) => `${name} ${percent(n / table.slices)}`);
+    const [busy, late] = [0, 1].map((k) => table.shares[k * table.workers + view.worker]);
+    const sum = `computing ${percent(busy)} of all time, late in ${percent(late)} of its rounds`;
+    read.textContent = `round ${view.round + table.base}, worker ${view.worker + 1}: ${parts.join(", ")}; ${sum}; Enter or a click opens the round`;
+  };
+  const move = (round, worker) => {
+    view.round = Math.min(Math.max(round, 0), table.rounds - 1);
+    view.worker = Math.min(Math.max(worker, 0), table.workers - 1);
+    const { first, count } = shown();
+    if (view.round < first) view.end = view.round + count;
+    else if (view.round >= first + count) view.end = view.round + 1;
+    tell();
+    draw();
+  };
+  const pick = () => view.round >= 0 && model.send({ kind: "pick", round: view.round + table.base, worker: view.worker + 1 });
+  const under = (event) => {
+    const { left, top, width, height } = canvas.getBoundingClientRect();
+    const { first, count } = shown();
+    const x = (event.clientX - left - LEFT) / (width - LEFT - RIGHT), y = (event.clientY - top - TOP) / (height - TOP - BOTTOM);
+    return x < 0 || x >= 1 || y < 0 || y >= 1 ? null : [first + Math.floor(x * count), Math.floor(y * table.workers)];
+  };
+  canvas.onpointermove = (event) => {
+    const at = under(event);
+    if (at && (at[0] !== view.round || at[1] !== view.worker) && at[0] < table.rounds) ([view.round, view.worker] = at), tell(), draw();
+  };
+  canvas.onclick = (event) => under(event) && (move(...under(event)), pick());
+  canvas.onkeydown = (event) => {
+    const now = view.round < 0 ? table.rounds - 1 : view.round;
+    const to = { ArrowLeft: [now - 1, view.worker], ArrowRight: [now + 1, view.worker], ArrowUp: [now, view.worker - 1], ArrowDown: [now, view.worker + 1], PageUp: [now - 10, view.worker], PageDown: [now + 10, view.worker], Home: [0, view.worker], End: [table.rounds - 1, view.worker] }[event.key];
+    if (to) move(...to);
+    else if (event.key === "Enter") pick();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  const words = () => {
+    canvas.setAttribute("aria-label", `${model.get("label")}; arrow keys move, Enter opens a round`);
+    el.setAttribute("aria-label", model.get("label"));
+    status.textContent = model.get("status");
+    stop.hidden = !model.get("active");
+    const swatch = (name) => element("span", {}, Object.assign(element("i"), { style: `background:${look()[name]}` }), name);
+    legend.replaceChildren(...model.get("states").map(swatch));
+  };
+  ours(el, "wb-stream");
+  el.setAttribute("role", "figure");
+  el.append(bar, legend, canvas, read, status);
+  const message = (content, buffers) => content.kind === "columns" && (table.take(content, buffers), draw());
+  const anew = () => (table.forget(), Object.assign(view, { round: -1, end: null }), table.ask(), draw());
+  const traits = { "msg:custom": message, "change:edition": anew, "change:shape": draw };
+  for (const name of ["label", "status", "active"]) traits[`change:${name}`] = words;
+  for (const [event, call] of Object.entries(traits)) model.on(event, call);
+  const observer = new ResizeObserver(draw);
+  observer.observe(canvas);
+  const quiet = onTheme(() => (words(), draw()));
+  words();
+  table.ask();
+  return () => {
+    gone = true;
+    quiet();
+    observer.disconnect();
+    draw.cancel();
+    for (const [event, call] of Object.entries(traits)) model.off(event, call);
+  };
+}
+
+export default { render };

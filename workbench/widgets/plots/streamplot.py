@@ -1,0 +1,215 @@
+"""Rounds as a stream: a row for every worker, a column for every round, drawn while the run goes on.
+
+Plotly redraws a whole heat map for every new column. Here the page keeps a table of bytes, a canvas draws the part that
+is looked at, and the kernel sends the columns that are new or other, ten times a second at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import RLock, Thread
+from typing import Any
+
+import numpy as np
+import traitlets as t
+
+from workbench.base.settings import SettingError
+from workbench.figures.gallery.stream import colors
+from workbench.running.run import Run, recorded
+from workbench.trace.stream import AGAIN, STATES, Stream
+from workbench.trace.trace import Trace
+from workbench.widgets.assets import script, style
+from workbench.widgets.guard import Pane, guarded
+from workbench.widgets.plots.player import Player
+from workbench.widgets.plots.plot import Drawn
+
+PAUSE = 0.1  # s between looks at the run
+PIECE = 2**20  # bytes in one message at most
+OVER = ("finished", "stopped", "failed")
+
+
+class StreamPlot(Drawn):
+    """The canvas; `show` a run, under way or over. A click, or Enter, tells `on_pick` round and worker.
+
+    >>> import workbench as wb
+    >>> plot = StreamPlot(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> plot.wait()
+    True
+    >>> plot.stream.grid.shape
+    (5, 4, 8)
+    """
+
+    _esm = t.Unicode(script("stream")).tag(sync=True)
+    _css = t.Unicode(style("stream")).tag(sync=True)
+    edition = t.Int().tag(sync=True)  # another number: another table
+    shape = t.List([0, 0, 0]).tag(sync=True)  # workers, slices of a round, number of the first round
+    label = t.Unicode("no run yet").tag(sync=True)
+    status = t.Unicode().tag(sync=True)
+    active = t.Bool().tag(sync=True)
+    looks = t.Dict({theme: colors(theme) for theme in ("light", "dark")}).tag(sync=True)
+    states = t.List(list(STATES)).tag(sync=True)
+
+    def __init__(self, run: Run | None = None, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.run: Run | None = None
+        self._whole = False
+        self._lock = RLock()
+        self._thread: Thread | None = None
+        self._picked: list[Callable[[int, int], None]] = []
+        if run is not None:
+            self.show(run)
+
+    def show(self, run: Run) -> None:
+        """Show another run; returns at once."""
+        with self._lock:
+            self.run, self.stream, self._new = run, Stream(run.experiment), run.watcher()
+            self._whole = False  # does it show the run's own trace?
+            with self.hold_sync():
+                self.label = (
+                    f"{run.label} on {run.engine}: what {run.experiment.workers} workers do, round by round"
+                )
+                self._begin(self.stream)
+                self.active = run.state not in OVER
+            if not self.active:
+                self._conclude()
+                return
+            self._thread = Thread(target=self._follow, args=(run,), name="workbench-stream", daemon=True)
+            self._thread.start()
+
+    def _begin(self, table: Stream) -> None:
+        self.stream, self.shape = table, [table.workers, table.slices, table.first]
+        self.edition += 1
+
+    def on_pick(self, listener: Callable[[int, int], None]) -> None:
+        """Call back with the round and the worker that the user wants to look into."""
+        self._picked.append(listener)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the run is over; says whether it is. All of it is shown then."""
+        if (thread := self._thread) is not None:
+            thread.join(timeout)
+        return not self.active
+
+    def trace(self) -> Trace | None:
+        """What is known of the run: its trace, or, while it goes on, the events of its newest rounds."""
+        run = self.run
+        if run is None or self._whole:
+            return None if run is None else run.result()
+        with self._lock:
+            events, _ = self.stream.recent()
+            missing = np.full(self.stream.first, np.nan)
+            ends = np.concatenate([missing, self.stream.ends])
+            times = {"round": np.arange(len(ends)), "time": ends}
+            return Trace(run.experiment, run.engine, times, dict(events), np.zeros(0))
+
+    def can_open(self, round: int) -> bool:
+        """Are the round's events at hand?"""
+        return self._whole or round >= self.stream.recent()[1]
+
+    # ---------------------------------------------------------------- following the run
+
+    def _follow(self, run: Run) -> None:
+        over = False
+        while not over:
+            time.sleep(PAUSE)
+            with self._lock:
+                if self.run is not run:
+                    return
+                over = run.state in OVER
+                if over:
+                    self._conclude()
+                else:
+                    self._look()
+
+    def _look(self) -> None:
+        """Send what is new."""
+        assert self.run is not None
+        first = self.stream.add(self._new())
+        if self.shape[2] != self.stream.first:
+            self.shape = [*self.shape[:2], self.stream.first]
+        if first is not None:
+            self._columns(first)
+        if self.status != self.run.note:
+            self.status = self.run.note
+
+    def _conclude(self) -> None:
+        """The run is over: show what its trace has, which is all, unless it was stopped before it had learnt."""
+        assert self.run is not None
+        whole = None if self.run.state == "failed" else Stream.of(self.run.result())
+        if whole is not None and len(whole) >= len(self.stream):
+            self._whole = True
+            self._begin(whole)
+            self._columns(0)
+        else:
+            self._look()
+        self.status, self.active = f"{self.run.state}: {self.run.note}", False
+
+    def _columns(self, first: int) -> None:
+        """Columns from a place on, and the shares of each worker. In pieces, where there are many."""
+        table = self.stream
+        shares = np.stack([table.utilisation(), table.lateness()]).astype(np.float32).tobytes()
+        step = max(1, PIECE // max(1, table.workers * table.slices))
+        for start in range(first, max(len(table), first + 1), step):
+            columns = table.grid[start : start + step]
+            head = {"kind": "columns", "edition": self.edition, "first": start, "count": len(columns)}
+            self.send(head, buffers=[columns.tobytes(), shares])
+
+    def stop(self) -> None:
+        """Ask the run to end after the round that it is in."""
+        if self.run is not None:
+            self.run.stop()
+
+    def hear(self, content: dict[str, Any]) -> None:
+        """A view wants what it lacks, or the user wants to stop, or to look into a round."""
+        kind = content.get("kind")
+        if kind == "stop":
+            self.stop()
+        elif kind == "from" and self.run is not None:
+            with self._lock:
+                self._columns(min(max(int(content["first"]), 0), len(self.stream)))
+        elif kind == "pick":
+            for listener in self._picked:
+                listener(int(content["round"]), int(content["worker"]))
+
+
+class Rounds(Pane):
+    """The stream with the round that was clicked below it, as a Gantt chart in slow motion.
+
+    >>> import workbench as wb
+    >>> rounds = Rounds(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> rounds.look_into(3, 1)
+    >>> rounds.player.drawn
+    True
+    """
+
+    def __init__(self, run: Run | Trace | None = None) -> None:
+        self.stream, self.player = StreamPlot(), Player()
+        self.stream.on_pick(self.look_into)
+        self.player.layout.display = "none"
+        self.round = 0
+        super().__init__([self.stream, self.player])
+        if run is not None:
+            self.show(run)
+
+    def show(self, run: Run | Trace) -> None:
+        """Show a run, under way or over."""
+        self.stream.show(recorded(run) if isinstance(run, Trace) else run)
+        self.player.layout.display = "none"
+
+    @guarded
+    def look_into(self, round: int, worker: int = 0) -> None:
+        """Look into a round; while the run goes on, into one of the newest."""
+        trace = self.stream.trace()
+        if trace is None:
+            return
+        if not self.stream.can_open(round):
+            last = len(trace.columns["time"]) - 1
+            why = (
+                f"before its end only rounds {max(last - AGAIN + 1, 0)} to {last} can be opened; wait for it"
+            )
+            raise SettingError(f"round = {round}: {why}")
+        self.round = round
+        self.player.play(trace, round)
+        self.player.layout.display = ""
+        self.tell("")

@@ -1,0 +1,147 @@
+"""A sweep that one watches: means and bands that fill in, the time left, failures in words, Stop and Go on."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from threading import Event, Thread
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from workbench.base.settings import SettingError
+from workbench.batch.background import Progress, SweepRun
+from workbench.figures.gallery.bands import bands
+from workbench.figures.gallery.importance import importance
+from workbench.figures.gallery.parallel import parallel
+from workbench.figures.meanings import result
+from workbench.figures.style import Theme
+from workbench.trace.status import read_plan
+from workbench.trace.table import Runs
+from workbench.widgets.guard import Pane, guarded, offered, row, sentence
+from workbench.widgets.plots.plot import Plot
+
+PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
+VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
+OVER = ("done", "failed", "stopped")
+MOST = 8  # failures that are told
+
+
+class SweepPlot(Pane):
+    """The live figure of a sweep; from any kernel, under way or over.
+
+    >>> import tempfile, workbench as wb
+    >>> plan = {"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}
+    >>> plot = SweepPlot(wb.batch.start(plan, tempfile.mkdtemp() + "/two", pictures=False))
+    >>> plot.wait(300), plot.progress.counts, plot.plot.drawn
+    (True, {'done': 2}, True)
+    """
+
+    def __init__(self, sweep: SweepRun) -> None:
+        self.sweep = sweep
+        self.table: Runs | None = None
+        self.progress: Progress = sweep.progress()
+        search = read_plan(sweep.folder).get("sweep", {}).get("search") or {}
+        self._target, self._metric = search.get("target"), search.get("metric", "loss")
+        self.plot = Plot()
+        self.bar, self.failures = w.HTML(), w.HTML()
+        self.stop_button = w.Button(description="Stop", tooltip="end the sweep; what is done stays")
+        self.go_button = w.Button(description="Go on", tooltip="do what is missing, interrupted or failed")
+        self.of = w.Dropdown(description="Result", options=[search.get("of", "time")])
+        self.view = w.Dropdown(description="Picture", options=list(VIEWS.items()))
+        self.along = w.Dropdown(description="Along", options=[""])
+        self.stop_button.add_class("wb-stop")
+        self.stop_button.on_click(lambda _: self.sweep.stop())
+        self.go_button.on_click(lambda _: self._go_on())
+        for menu in (self.of, self.view, self.along):
+            menu.observe(lambda _: self._draw(), "value")
+        buttons = row(self.stop_button, self.go_button, self.view, self.of, self.along)
+        super().__init__([self.bar, buttons, self.plot, self.failures])
+        self.add_class("wb")
+        self._over, self._read, self._took = Event(), -1, 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._over.clear()
+        self._thread = Thread(target=self._follow, name="workbench-sweep", daemon=True)
+        self._thread.start()
+
+    @guarded
+    def _go_on(self) -> None:
+        self.sweep.go_on()
+        self.tell("")
+        if not self._thread.is_alive():
+            self._begin()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the sweep is over and drawn; says whether it is."""
+        return self._over.wait(timeout)
+
+    def _follow(self) -> None:
+        while True:
+            self.look()
+            if self.progress.state in OVER:
+                break
+            time.sleep(PAUSE)
+        self._over.set()
+
+    @guarded
+    def look(self) -> None:
+        """Show how it stands now; read the table where there are more runs, if there is time for it."""
+        self.progress = p = self.sweep.progress()
+        self.bar.value = _words(p)
+        self.failures.value = _failures(p)
+        over = p.state in OVER
+        self.stop_button.disabled, self.go_button.disabled = (
+            over or p.state == "stopping",
+            not over or p.state == "done",
+        )
+        done, now = p.counts.get("done", 0), time.monotonic()
+        if done != self._read and (over or now - self._took > 0):
+            self._read = done
+            self.table = self.sweep.runs(self._target, self._metric)
+            self._menus(self.table)
+            self._draw()
+            self._took = time.monotonic() + (time.monotonic() - now) * (1 / SHARE - 1)
+
+    def _menus(self, table: Runs) -> None:
+        numbers = table.done.select_dtypes("number").columns
+        results = [name for name in map(str, numbers) if name not in table.settings]
+        offered(self.of, list(dict.fromkeys([self.of.value, *results])))
+        offered(self.along, ["", *(name for name in table.differing if name != "seed")])
+
+    def _drawn(self, theme: Theme) -> go.Figure:
+        assert self.table is not None
+        if self.view.value == "parallel":
+            return parallel(self.table, self.of.value, theme)
+        if self.view.value == "importance":
+            return importance(self.table, self.of.value, theme)
+        means = self.table.mean(self.of.value)
+        if not means.attrs["by"]:
+            means = self.table.mean(self.of.value, by=["scheme"])
+        x = self.along.value if self.along.value in means.attrs["by"] else None
+        return bands(means, x, theme)
+
+    @guarded
+    def _draw(self) -> None:
+        self.along.layout.display = "" if self.view.value == "bands" else "none"
+        if self.table is None or not len(self.table.done):
+            return
+        self.tell("")
+        try:
+            self.plot.show(self._drawn)
+        except SettingError as error:
+            self.tell(f"{result(self.of.value)[0]}: {error}")
+
+
+def _words(p: Progress) -> str:
+    moves = "" if p.state in ("starting", "stopping") else f' value="{p.share:.4f}"'
+    bar = f'<progress max="1"{moves} aria-label="progress of the sweep" style="width:220px"></progress>'
+    found = f"<br><b>{escape(p.found)}</b>" if p.found else ""
+    return f'<div class="wb" role="status">{bar} {escape(str(p))}{found}</div>'
+
+
+def _failures(p: Progress) -> str:
+    lines = [sentence(f"{name}: {why}", bad=True) for name, why in list(p.failures.items())[:MOST]]
+    more = len(p.failures) - MOST
+    return "".join(lines) + (sentence(f"and {more} others") if more > 0 else "")
