@@ -87,4 +87,3 @@ def pytest_configure(config: pytest.Config) -> None:
     """Only where results come together: the workers' own names must stay as xdist made them."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(PlainNames())
-        config.option.loadscopereorder = False  # by the number of tests, of which the longest groups have few
