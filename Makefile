@@ -51,13 +51,14 @@ test test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # Tests with real processes and browsers wait for them on cores that all share. What fails is tried once more, alone.
 PYTEST := $(BIN)/python -m pytest
+GROUPS := --dist loadgroup --no-loadscope-reorder # in the order of tests/conftest.py, not by how many tests a group has
 ALONE := --last-failed --last-failed-no-failures none
 
 test: env lint ## Lint, then all tests but the slow ones
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow" || $(PYTEST) $(ALONE) -m "not slow"
+	$(PYTEST) -n $(WORKERS) $(GROUPS) -m "not slow" || $(PYTEST) $(ALONE) -m "not slow"
 
 test-all: env lint ## Lint, then every test, with 1000 examples for each property
-	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) --dist loadgroup
+	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) $(GROUPS)
 
 format: env ## Format the code, mend what can be mended, strip notebooks, renew the table of schemes and the picture of the rooms
 	$(BIN)/ruff check --fix

@@ -46,11 +46,11 @@ LONGEST = ("mpi", "hosts", "browser", "site", "wheel", "additions")
 def group(item: pytest.Item) -> str:
     """What one worker runs from end to end: what shares browsers, ports or addresses; else a file's tests, for which
     what they share is then made once."""
-    for mark in item.iter_markers("xdist_group"):
-        return str(mark.args[0])
-    return (
-        "browser" if item.get_closest_marker("browser") else re.sub(r"\W", "_", item.nodeid.split(".py")[0])
-    )
+    if marked := item.get_closest_marker("xdist_group"):
+        return str(marked.args[0])
+    if item.get_closest_marker("browser"):
+        return "browser"
+    return re.sub(r"\W", "_", item.nodeid.split(".py")[0])
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist makes names of the marks
@@ -87,4 +87,3 @@ def pytest_configure(config: pytest.Config) -> None:
     """Only where results come together: the workers' own names must stay as xdist made them."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(PlainNames())
-        config.option.loadscopereorder = False  # by the number of tests, of which the longest groups have few

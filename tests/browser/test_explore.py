@@ -88,9 +88,8 @@ class User:
 def user(page: Page, server: Server, root: Path) -> tuple[Lab, User]:
     notebook = nbformat.read(NOTEBOOKS / NOTEBOOK, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(PACED))
-    nbformat.write(
-        notebook, root / "paced.ipynb"
-    )  # anew: what a test saved asks for the widgets of its kernel
+    # Anew for each test: a notebook that was saved asks for the widgets of a kernel that has ended.
+    nbformat.write(notebook, root / "paced.ipynb")
     lab = Lab(page, server, "paced.ipynb")
     lab.run_all()
     user = User(page)

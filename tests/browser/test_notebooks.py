@@ -14,11 +14,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
 # Executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).
-LATER = ("04-plan", "06-who-is-late", "07-coding-or-not", "run")
+LATER = ("01-straight-line", "04-plan", "06-who-is-late", "07-coding-or-not", "run")
 ELSEWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in LATER]
 
 
-@pytest.mark.parametrize("name", ["01-straight-line", "03-look-inside", *ELSEWHERE])
+@pytest.mark.parametrize("name", ["03-look-inside", *ELSEWHERE])
 def test_a_notebook_runs_in_jupyterlab(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

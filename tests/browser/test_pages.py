@@ -120,6 +120,7 @@ def test_figures_in_jupyterlab_have_no_button_that_uploads_and_follow_its_theme(
     page.wait_for_function(f"() => ({GROUNDS})().every(ground => ground === '{PALETTES['dark'].background}')")
     picture("figures-dark")
     lab.save()
+    assert noise.errors == []
     lab.reload()  # now there are stills of figures, and later the figures themselves
     still = page.locator(".jp-RenderedPlotly .plot-img").first
     still.wait_for()
@@ -127,7 +128,8 @@ def test_figures_in_jupyterlab_have_no_button_that_uploads_and_follow_its_theme(
     picture("figures-dark-stills")
     lab.dark(False)
     assert still.evaluate("still => getComputedStyle(still).filter") == "none"
-    assert noise.errors == []
+    # A page gives the models of its widgets two seconds; on a loaded machine they come later than the stills.
+    assert [error for error in noise.errors if "widget model not found" not in error] == []
 
 
 def grounds(page: Page) -> Any:

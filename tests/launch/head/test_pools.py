@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from workbench.base.errors import ClusterError
 from workbench.base.files import private_folder
 from workbench.clusters.warm import Pools
 from workbench.launch import poolfolder
@@ -106,6 +108,35 @@ def test_processes_that_the_system_hides_are_there(dead: int, monkeypatch: pytes
     monkeypatch.setattr(Path, "read_text", hidden)
     assert is_alive(os.getpid())
     assert not is_alive(dead)
+
+
+@pytest.mark.parametrize("come", [0, 4])
+def test_a_start_is_given_up_once_no_further_process_comes(
+    come: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of four comes within the patience, all together in twice that time."""
+    monkeypatch.setattr(pools.FolderPool, "start_patience", 0.6)
+    monkeypatch.setattr(pools.ChildPool, "close", lambda _: None)
+    folder = pools.make_folder(4, lambda _: [], os.getpid(), within=tmp_path)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as supervisor:
+        pool = pools.ChildPool({}, folder, 4, supervisor=supervisor)
+
+        def slowly(note: str, up: int, ranks: int) -> None:
+            time.sleep(0.3)
+            if up < come:
+                pool.files.count(up + 1)
+            elif come:
+                pool.files.begin([here()] * 4)
+
+        try:
+            if come:
+                pool.await_ready(slowly)
+                assert len(pool.places) == 4
+            else:
+                with pytest.raises(ClusterError, match="4 processes: not up in time"):
+                    pool.await_ready(slowly)
+        finally:
+            supervisor.kill()
 
 
 @pytest.mark.mpi

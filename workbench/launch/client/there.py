@@ -200,10 +200,12 @@ class RemotePool(Pool):
     def await_ready(self, said: Said = quiet) -> None:
         """See `Pool.await_ready`; what is broken off leaves nothing, a job in a queue least of all."""
         try:
-            until = time.monotonic() + self._state()["patience"]
+            up, until = -1, 0.0
             while not (state := self._state())["places"]:
                 if not state["alive"]:
                     raise ClusterError(f"{self.site.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
+                if state["up"] > up:
+                    up, until = state["up"], time.monotonic() + state["patience"]
                 if time.monotonic() > until:
                     raise ClusterError(f"{self.site.name}: {self.ranks} processes: not up in time")
                 said(state["note"], state["up"], self.ranks)

@@ -77,7 +77,7 @@ class FolderPool(Pool, Holder):
     @property
     def start_patience(self) -> float:
         """Seconds without a further process after which a start is given up; a queue may need more."""
-        return 30.0 + SECONDS_PER_RANK * self.ranks
+        return 60.0 + SECONDS_PER_RANK * self.ranks
 
     @property
     def up_note(self) -> str:
