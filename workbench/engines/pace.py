@@ -29,6 +29,8 @@ class Pace:
             self.draw(draw)
         held, seconds = self.computing[draw]
         own = held.work[r]
+        if effect.work is own and effect.batch is held.batch is None:  # a whole load, as nearly always
+            return now + seconds[r - 1]
         if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
             several = isinstance(effect.model, tuple)
             first, stretch = (0, False) if several else self._place(effect.work, own)

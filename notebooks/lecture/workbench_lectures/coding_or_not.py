@@ -20,7 +20,6 @@ from workbench.figures.style import (
     GREY,
     ORANGE,
     PINK,
-    SKY,
     VERMILLION,
     Theme,
     fade,
@@ -47,7 +46,8 @@ from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 
-COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, SKY), strict=True))
+PURPLE = "#5D3A9B"  # faded unlike all others
+COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, PURPLE), strict=True))
 ACROSS = {
     "bursts": "a worker that is held up takes so many times longer",
     "tail": "mean of what is added at random to a share",

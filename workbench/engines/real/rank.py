@@ -329,9 +329,7 @@ class RankEngine:
             place = self._poll(check, RUNG if self.rung else self._naps(match), end)
             if place is None:
                 self.reach(until)
-                if (
-                    self.setup.plan.versions > 1
-                ):  # answers of several rounds stand in a row: where one ends is noted
+                if self.setup.plan.versions > 1:  # whose rounds' ends the answers do not tell
                     self.answers.append((self.round, NOBODY, 0))
                 return None
         message, through = self._taken(place)

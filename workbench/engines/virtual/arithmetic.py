@@ -44,6 +44,7 @@ class Coefficients:
         """Go on with another plan."""
         self.plan = plan
         self._rows: dict[int, tuple[Work, Array]] = {}
+        self._own = plan.versions == 1  # every message is of its round's own model
         self._thin = plan.ranks * plan.parts > MANY and plan.versions == plan.coordinates == 1
         self._residual = 0.0  # of the newest round
         m = plan.coordinates
@@ -56,9 +57,11 @@ class Coefficients:
     def compute(self, rank: int, effect: Compute) -> Any:
         """Row (or rows) of the encoding matrix."""
         work = effect.work
+        known = self._rows.get(id(work))
+        if known is not None and self._own:  # as nearly always
+            return known[1]
         if self._thin and work.coefficients.ndim == 1:
             return Few(work.parts, work.coefficients)
-        known = self._rows.get(id(work))
         if known is None:
             weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
             if work.coefficients.ndim == 1:
@@ -72,7 +75,7 @@ class Coefficients:
         if isinstance(models := effect.model, tuple):
             place = np.array(models).reshape(-1, *[1] * (known[1].ndim - 1))
             return Mixed({version: known[1] * (place == version) for version in set(models)})
-        return known[1] if self.plan.versions == 1 else Mixed({models: known[1]})
+        return known[1] if self._own else Mixed({models: known[1]})
 
     def _spread(self, weights: Array) -> Array:
         """Weights (..., parts) as a value of p numbers; see the module's docstring."""

@@ -228,8 +228,10 @@ class _Simulation:
         if rank.inbox and effect.unless and rank.inbox.find(effect.unless) is not None:
             return None
         rank.unless = effect.unless
-        samples = min(effect.batch or effect.work.samples, effect.work.samples)
-        self.line.started[effect.round if effect.round < self.last else self.last] += samples
+        round, samples = effect.round, effect.work.samples
+        if effect.batch:
+            samples = min(effect.batch, samples)
+        self.line.started[round if round < self.last else self.last] += samples
         end = self.pace.end(self.now, r, effect, samples)
         self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
         return _BLOCKED
@@ -240,9 +242,11 @@ class _Simulation:
             return
         rank.ticket += 1
         rank.unless = None
-        self.line.handled += 1
-        round = effect.round if effect.round < self.last else self.last
-        self.line.samples[round] += samples
+        line, round = self.line, effect.round
+        if round > self.last:
+            round = self.last
+        line.handled += 1
+        line.samples[round] += samples
         self.log((round, r, "compute", start, start, self.now, -1, 0, 0))
         if self.world.steering is not None:
             self.world.steering.took(round, r, self.now - start, samples)
