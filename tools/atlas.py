@@ -46,7 +46,7 @@ def card(recording: Recording, static: Path) -> str:
     kept = recording.replays().round(3).to_html(border=0)
     words = escape(str(recording.card()))
     links = f'<p><a href="_static/{file}">Metadata as Croissant</a></p>'
-    body = f"{html}<pre>{words}</pre><p>What replays keep:</p>{kept}{links}"
+    body = f"{html}<pre style='white-space: pre-wrap'>{words}</pre><p>What replays keep:</p>{kept}{links}"
     told = recording.source.get("title", "")
     return f"\n## {name}\n\n{told}.\n\n```{{raw}} html\n{body}\n```\n"
 
@@ -54,7 +54,7 @@ def card(recording: Recording, static: Path) -> str:
 def page(static: Path) -> str:
     """The page; metadata files are written into the folder of static files."""
     rows = [
-        f"| {source.title} | `{source.files}` | {source.where} | {source.licence} |"
+        f"| {source.title} | `{source.files}` | {source.where.replace('*', chr(92) + '*')} | {source.licence} |"
         for source in known().values()
         if source.files
     ]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench.base.types import Array
 from workbench.core.delays import DelayStream, ShiftedExponential, TwoPart
 from workbench.core.links import Link
 from workbench.core.optimisers import GradientDescent
@@ -25,10 +26,10 @@ class Explicit(RAR):
     """RAR whose slices are messages of their own."""
 
     def program(self, node: Node) -> Program:
-        model = node.model
+        model, came = node.model, dict[tuple[int, int], Array]()
         for r in range(node.rounds if node.rank != MASTER else 0):
             value = yield Compute(node.work, model, r)
-            total = yield from ring_steps(node, value, r)
+            total = yield from ring_steps(node, value, r, came)
             model = yield Commit(total, r)
 
 

@@ -37,6 +37,7 @@ def test_public_recordings(name: str, workers: int, steps: int, source: str) -> 
 
 def test_a_name_without_a_file_says_where_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("WORKBENCH_RECORDINGS", raising=False)
     with pytest.raises(
         SettingError, match=r"is not here; get it from public repository alibaba/clusterdata.*put it at"
     ):

@@ -30,7 +30,7 @@ def recorded(**phases: Array) -> Recording:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(TIMES, TIMES, TIMES, TIMES)
 def test_shares_add_up_to_what_is_lost(compute: Array, send: Array, wait: Array, decode: Array) -> None:
     parts = Parts.of(recorded(compute=compute, send=send, wait=wait, decode=decode))

@@ -65,22 +65,25 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     return ready.copy(), port
 
 
-def ring_steps(node: Node, value: Array, round: int) -> Generator[Any, Any, Array]:
-    """Explicit messages of the ring for one worker; ranks 1..n stand in the ring in order."""
+def ring_steps(
+    node: Node, value: Array, round: int, came: dict[tuple[int, int], Array]
+) -> Generator[Any, Any, Array]:
+    """Explicit messages of the ring for one worker; ranks 1..n stand in the ring in order.
+
+    `came`: slices by round and step, kept from round to round: where a message's time is drawn by its length, a later
+    one may overtake those before it.
+    """
     n = node.plan.workers
     i = node.rank - 1
     after = 1 + (i + 1) % n
     bounds = np.concatenate([[0], np.cumsum(slice_sizes(node.floats, n))]).astype(int)
     slices = [value[a:b] for a, b in itertools.pairwise(bounds)]
-    came: dict[
-        int, Array
-    ] = {}  # by step: where a link's time is drawn, a short slice may overtake a longer one
     for k in range(2 * (n - 1)):
         mine = slices[(i - k) % n]
         yield Send(after, SLICE, round, mine, floats=len(mine), number=k)
-        while k not in came:
+        while (round, k) not in came:
             message = yield Recv({SLICE: round})
-            came[message.number] = message.value
-        j = (i - 1 - k) % n
-        slices[j] = came[k] + slices[j] if k < n - 1 else came[k]
+            came[message.round, message.number] = message.value
+        j, new = (i - 1 - k) % n, came.pop((round, k))
+        slices[j] = new + slices[j] if k < n - 1 else new
     return np.concatenate(slices)

@@ -147,6 +147,7 @@ class RankEngine:
         self.begun = (self.logical, 0.0)  # when the newest model was sent, and how far behind the node was, s
         self.round = setup.first
         self.known_dead: set[int] = set()
+        self.slices: dict[tuple[int, int], Any] = {}  # of the explicit ring, that came before their turn
         self.due: list[Callable[[], None]] = []  # what is done when this node waits: nobody waits for it
         self.handlers: dict[type, Callable[[Any], Any]] = {
             Compute: self._compute,
@@ -485,7 +486,7 @@ class RankEngine:
     def _all_reduce(self, effect: AllReduce) -> Any:
         if effect.algorithm == "ring":
             node = Node(self.rank, self.setup.plan, self.setup.rounds, self.setup.floats, None, lambda: 0.0)
-            return self.drive(ring_steps(node, effect.value, effect.round))
+            return self.drive(ring_steps(node, effect.value, effect.round, self.slices))
         assert self.around.reduce is not None
         return self.around.reduce(self, effect)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import GREY, VERMILLION, Theme, new_figure
+from workbench.figures.style import GREY, VERMILLION, Theme, new_figure, palette
 from workbench.recordings.doctor import Diagnosis
 
 MOST = 24  # bars
@@ -40,7 +40,14 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
         y=shown,
         orientation="h",
         marker={"color": [VERMILLION if who in found else GREY for who in shown], "line": {"width": 0}},
-        error_x={"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": up,
+            "arrayminus": down,
+            "thickness": 1.5,
+            "color": palette(theme).muted,
+        },
         hovertemplate="%{y}<br>%{x:.2%} of the time<extra></extra>",
     )
     figure.update_xaxes(title_text="share of the steps' time", tickformat=".0%", rangemode="tozero")
