@@ -179,9 +179,9 @@ class Judge:
 class Steering:
     """Sees every round's times and says when to change.
 
-    `ways`: the candidates, of which the run begins with number `at`; `held`: what the workers have; `link`, `floats` (p),
-    `decode_rate`: as the run has them; `row`: bytes of a sample; `restart`: s that any change takes; `memory`: what an
-    earlier stretch of the run left (see `words`).
+    `ways`: the candidates, of which the run begins with the first, whose samples the workers hold; `link`, `floats`
+    (p), `decode_rate`: as the run has them; `row`: bytes of a sample; `restart`: s that any change takes;
+    `memory`: what an earlier stretch of the run left (see `words`).
     """
 
     def __init__(
@@ -201,7 +201,9 @@ class Steering:
         self.taken = [self.ways[0]]  # what the run was with so far
         self.held = Held(self.ways[0].plan)
         self.times = Times(self.workers)
-        self.sends: Array = np.zeros(self.workers)  # s that sending a whole model takes each worker, as last seen
+        self.sends: Array = np.zeros(
+            self.workers
+        )  # s that sending a whole model takes each worker, as last seen
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds, samples done in them
         self.began: dict[int, tuple[float, float]] = {}  # round -> when it began and ended
         self.free = 0.0  # when the port was through with what it had last
@@ -319,9 +321,7 @@ class Steering:
         way, move = self.ways[to], self.move(self.ways[to])
         reason = self._reason(to, self.rounds - round - 1, move)
         names, size = (str(self.now), str(way)), move.samples * self.row_bytes
-        change = Change(
-            round + 1, time, *names, way.name, dict(way.numbers), move.seconds, size, reason
-        )
+        change = Change(round + 1, time, *names, way.name, dict(way.numbers), move.seconds, size, reason)
         self.times.turn(self.now.plan.loads[1:])
         self._take(way)
         self.at, self.changes = to, self.changes + 1

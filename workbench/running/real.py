@@ -194,7 +194,11 @@ class RealRun(Run):
         self._planned = self._planned or e.steering()
         ways = [[way.name, way.numbers] for way in self._planned.ways]
         known = {"ways": ways, "row": self._planned.row_bytes, "restart": RESTART, "left": left}
-        return {**known, "memory": last and last["memory"], "pause": last["seconds"] if last and left else 0.0}
+        return {
+            **known,
+            "memory": last and last["memory"],
+            "pause": last["seconds"] if last and left else 0.0,
+        }
 
     def _without(self, lost: Sequence[str], task: Task, error: ClusterError) -> Task:
         """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
@@ -228,7 +232,9 @@ class RealRun(Run):
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
         e = self.experiment
         if changes:
-            e = e.replace(scheme=changes[-1]["scheme"], scheme_args=changes[-1]["scheme_args"], adaptive=False)
+            e = e.replace(
+                scheme=changes[-1]["scheme"], scheme_args=changes[-1]["scheme_args"], adaptive=False
+            )
             options["begun"] = begun
         options["steering"] = self.steering(changes, left)
         return task_of(e, self.home, model, state, data=self.data(), **options)
@@ -239,7 +245,9 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code", "steering")})
+        write_json(
+            self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code", "steering")}
+        )
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
