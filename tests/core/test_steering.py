@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from workbench.core.steering import HISTORIES, Judge
 from workbench.core.ways import Held, Way
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.running.simulated import timeline
@@ -19,14 +20,14 @@ SLOW = {
     "kind": "changing",
     "before": FAST,
     "after": {"kind": "constant", "shift": 1e-3},
-    "at": 40,
+    "at": 80,
     "worker": 2,
 }
 CODED: dict[str, Any] = {"scheme": "GC", "scheme_args": {"stragglers": 1}}
 
 
 def experiment(**fields: Any) -> wb.Experiment:
-    spec = {"workers": 6, "rounds": 90, "problem": "least_squares", "problem_args": {"samples": 120}}
+    spec = {"workers": 6, "rounds": 160, "problem": "least_squares", "problem_args": {"samples": 120}}
     return wb.Experiment(**{**spec, "delays": SLOW, **fields})
 
 
@@ -41,8 +42,8 @@ def test_it_is_off_by_default() -> None:
 
 
 def test_it_changes_and_is_quicker_than_each_of_its_candidates(steered: wb.Trace) -> None:
-    assert [change.after for change in steered.changes][0] == "UMW"
-    assert any(40 < change.round < 60 for change in steered.changes)
+    assert steered.changes[0].after == "UMW"
+    assert any(80 < change.round < 100 for change in steered.changes)
     for way in steered.experiment.steering().ways:
         fixed = experiment(scheme=way.name, scheme_args=way.numbers)
         assert steered.columns["time"][-1] < wb.forecast(fixed).seconds.sum()
@@ -78,10 +79,9 @@ def test_a_stretch_ends_between_rounds() -> None:
     np.testing.assert_allclose(took, np.where(np.arange(20) < change.round, 0.04, 0.02))
 
 
-@settings(max_examples=5, deadline=None)
-@given(bandwidth=st.sampled_from([1e3, 1e5, 1e7]), seed=st.integers(0, 1000))
-def test_what_workers_lack_takes_its_time(bandwidth: float, seed: int) -> None:
-    e = experiment(scheme="UMW", link={"bandwidth": bandwidth, "latency": 1e-4}, adaptive=True, seed=seed)
+@pytest.mark.parametrize("bandwidth", [1e4, 1e6])
+def test_what_workers_lack_takes_its_time(bandwidth: float) -> None:
+    e = experiment(scheme="UMW", link={"bandwidth": bandwidth, "latency": 1e-4}, adaptive=True)
     line = timeline(e, Coefficients(e.plan), events=True)
     held = Held(e.plan)
     row = e.line.width * (e.problem_spec.known()[1] + 1)  # type: ignore[attr-defined]
@@ -97,13 +97,15 @@ def test_what_workers_lack_takes_its_time(bandwidth: float, seed: int) -> None:
         held.add(way.plan)
 
 
-def test_a_move_that_does_not_pay_is_not_made() -> None:
-    line = timeline(
-        (e := experiment(scheme="UMW", link={"bandwidth": 1e2}, adaptive=True)),
-        Coefficients(e.plan),
-        events=False,
-    )
-    assert not any(change.bytes for change in line.changes)
+@given(st.data())
+def test_a_move_that_does_not_pay_is_not_made(data: st.DataObject) -> None:
+    seconds = st.floats(0.0, 10.0)
+    costs = np.array(data.draw(st.lists(st.tuples(seconds, seconds), min_size=3, max_size=20)))
+    move, left = data.draw(seconds), data.draw(st.integers(1, 50))
+    history = data.draw(st.sampled_from(HISTORIES))
+    if Judge(history, 0).better(costs, np.array([0.0, move]), left) == 1:
+        seen = costs[-history:]
+        assert (seen[:, 0] - seen[:, 1]).mean() * left > move
 
 
 def healthy(seed: int) -> int:
@@ -140,8 +142,8 @@ def test_times_that_do_not_follow_the_load_are_learnt() -> None:
         ({"scheme": "ASGD"}, "reach into one another"),
         ({"scheme": "RAR"}, "has no master"),
         ({"scheme": "CADA"}, "earlier rounds' numbers"),
-        ({"faults": [{"worker": 1, "round": 2}]}, "faults"),
-        ({"problem": "unit", "problem_args": {}}, "unit"),
+        ({"scheme": "UMW", "faults": [{"worker": 1, "round": 2}]}, "faults"),
+        ({"scheme": "UMW", "problem": "unit", "problem_args": {}}, "unit"),
     ],
 )
 def test_what_does_not_go_together_is_refused(fields: dict[str, Any], why: str) -> None:

@@ -37,6 +37,7 @@ MARGIN = 1.0  # rounds that a change must save besides what it costs, and that a
 LEAST = 3  # rounds that must have been seen
 AGAIN, LOOKS = 200, (3, 12)  # rounds that are judged again once a stretch has lasted so many rounds
 LONGEST = 2000  # rounds that are remembered
+LEAST_MOVE = 1e-12  # s a sample: of two that are as quick, the one that moves less
 KEPT = 64  # full times of a worker that are remembered
 FEW = 4  # of them, the newest, that say how slow a worker is that was not waited for
 AROUND = 8  # rounds before and after a change of load, to see how times follow the load
@@ -116,8 +117,8 @@ class Times:
         return float(np.mean(others)) if others else bound
 
     def typical(self) -> Array:
-        """Median seconds per sample of each worker over its last full times, (workers,); NaN: never seen."""
-        return np.array([np.median(list(own)[-AROUND:]) if own else np.nan for own in self.full])
+        """Median seconds per sample of each worker over its newest full times, (workers,); NaN: never seen."""
+        return np.array([np.median(list(own)[-FEW:]) if own else np.nan for own in self.full])
 
     def turn(self, loads: NDArray[np.int64]) -> None:
         """The loads are about to change."""
@@ -314,7 +315,8 @@ class Steering:
     def begin(self) -> None:
         """Begin a stretch with the candidate that the run is with."""
         self.start, self.seen, self.began, self.stretch = 0.0, {}, {}, 0
-        self.moves = np.array([self.move(way).seconds + self.restart for way in self.ways])
+        moves = [self.move(way) for way in self.ways]
+        self.moves = np.array([move.seconds + self.restart + LEAST_MOVE * move.samples for move in moves])
         self.moves[self.at] = 0.0
 
     def _change(self, to: int, round: int, time: float) -> Change:
