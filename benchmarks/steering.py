@@ -109,10 +109,10 @@ def show(name: str, found: list[tuple[float, int, str]]) -> None:
 
 def real() -> None:
     """One worker of four becomes slow; and nothing happens. Seconds of the run's own clock, changes included."""
-    slow = changing({"kind": "constant", "shift": 2e-4}, {"kind": "constant", "shift": 2e-3}, 100, worker=3)
+    slow = changing({"kind": "constant", "shift": 2e-4}, {"kind": "constant", "shift": 2e-3}, 200, worker=3)
     code = {"scheme": "GC", "scheme_args": {"stragglers": 1}}
     uncoded = {"scheme": "UMW"}
-    common = {"workers": 4, "rounds": 260, "problem": "least_squares", "problem_args": {"samples": 400}}
+    common = {"workers": 4, "rounds": 300, "problem": "least_squares", "problem_args": {"samples": 400}}
     for name, delays, begin in (("worker 3 slow", slow, code), ("nothing happens", slow["before"], uncoded)):
         found = {}
         for label, plan in (("adaptive", {**begin, "adaptive": True}), ("GC", code), ("UMW", uncoded)):
