@@ -198,7 +198,8 @@ class Experiment(Settings):
     def steering(self, emulated: bool = True, **more: Any) -> Steering:
         """What re-plans a run of it, from the scheme that it names on.
 
-        `emulated`: links are as the experiment has them; else what messages take is measured only. `more`: see `Steering`.
+        `emulated`: links are as the experiment has them; else what messages take is only measured. `more`: see
+        `Steering`.
         """
         samples, floats = self.shape()
         self._steerable(samples)

@@ -37,6 +37,7 @@ MARGIN = 1.0  # rounds that a change must save besides what it costs, and that a
 LEAST = 3  # rounds that must have been seen
 AGAIN, LOOKS = 200, (3, 12)  # rounds that are judged again once a stretch has lasted so many rounds
 LONGEST = 2000  # rounds that are remembered
+LEAST_MOVE = 1e-12  # s a sample: of two that are as quick, the one that moves less
 KEPT = 64  # full times of a worker that are remembered
 FEW = 4  # of them, the newest, that say how slow a worker is that was not waited for
 AROUND = 8  # rounds before and after a change of load, to see how times follow the load
@@ -116,8 +117,8 @@ class Times:
         return float(np.mean(others)) if others else bound
 
     def typical(self) -> Array:
-        """Median seconds per sample of each worker over its last full times, (workers,); NaN: never seen."""
-        return np.array([np.median(list(own)[-AROUND:]) if own else np.nan for own in self.full])
+        """Median seconds per sample of each worker over its newest full times, (workers,); NaN: never seen."""
+        return np.array([np.median(list(own)[-FEW:]) if own else np.nan for own in self.full])
 
     def turn(self, loads: NDArray[np.int64]) -> None:
         """The loads are about to change."""
@@ -179,9 +180,9 @@ class Judge:
 class Steering:
     """Sees every round's times and says when to change.
 
-    `ways`: the candidates, of which the run begins with number `at`; `held`: what the workers have; `link`, `floats` (p),
-    `decode_rate`: as the run has them; `row`: bytes of a sample; `restart`: s that any change takes; `memory`: what an
-    earlier stretch of the run left (see `words`).
+    `ways`: the candidates, of which the run begins with the first, whose samples the workers hold; `link`, `floats`
+    (p), `decode_rate`: as the run has them; `row`: bytes of a sample; `restart`: s that any change takes;
+    `memory`: what an earlier stretch of the run left (see `words`).
     """
 
     def __init__(
@@ -201,7 +202,9 @@ class Steering:
         self.taken = [self.ways[0]]  # what the run was with so far
         self.held = Held(self.ways[0].plan)
         self.times = Times(self.workers)
-        self.sends: Array = np.zeros(self.workers)  # s that sending a whole model takes each worker, as last seen
+        self.sends: Array = np.zeros(
+            self.workers
+        )  # s that sending a whole model takes each worker, as last seen
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds, samples done in them
         self.began: dict[int, tuple[float, float]] = {}  # round -> when it began and ended
         self.free = 0.0  # when the port was through with what it had last
@@ -312,16 +315,15 @@ class Steering:
     def begin(self) -> None:
         """Begin a stretch with the candidate that the run is with."""
         self.start, self.seen, self.began, self.stretch = 0.0, {}, {}, 0
-        self.moves = np.array([self.move(way).seconds + self.restart for way in self.ways])
+        moves = [self.move(way) for way in self.ways]
+        self.moves = np.array([move.seconds + self.restart + LEAST_MOVE * move.samples for move in moves])
         self.moves[self.at] = 0.0
 
     def _change(self, to: int, round: int, time: float) -> Change:
         way, move = self.ways[to], self.move(self.ways[to])
         reason = self._reason(to, self.rounds - round - 1, move)
         names, size = (str(self.now), str(way)), move.samples * self.row_bytes
-        change = Change(
-            round + 1, time, *names, way.name, dict(way.numbers), move.seconds, size, reason
-        )
+        change = Change(round + 1, time, *names, way.name, dict(way.numbers), move.seconds, size, reason)
         self.times.turn(self.now.plan.loads[1:])
         self._take(way)
         self.at, self.changes = to, self.changes + 1

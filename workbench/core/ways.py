@@ -105,7 +105,8 @@ def why_not(scheme: Scheme, plan: Plan) -> str:
 def ways_of(own: Way, problem: str) -> list[Way]:
     """What a run may change to, itself first: for an exact scheme every exact one, which makes the same steps.
 
-    For another only the same scheme with other numbers of answers (or deadlines): what a step is worth stays comparable.
+    For another only the same scheme with other numbers of answers (or deadlines): what a step is worth stays
+    comparable.
     """
     found, several = [own], set[str]()
     for name, numbers in _candidates(own):
@@ -114,7 +115,9 @@ def ways_of(own: Way, problem: str) -> list[Way]:
             if _fits(way, own, problem) and way not in found:
                 found.append(way)
             if way.plan.answers > 1:
-                several.add(name)  # those that answer once are a coded star by another name, and slow to forecast
+                several.add(
+                    name
+                )  # those that answer once are a coded star by another name, and slow to forecast
         except SettingError:
             continue
     return [way for way in found if way is own or way.name not in several]

@@ -3,7 +3,7 @@
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from workbench.problems import OnData, problem_from
 from workbench.problems.data import PREPARED, catalogue
 from workbench.trace.definitions import definitions_of
 from workbench.trace.layout import SPEC, TASK
+
+RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,23 @@ def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
     held = from_bytes(arrays)
     plan, state = _of(held, "plan_"), _of(held, "state_")
     return Plan(**{**plan, "committers": tuple(plan["committers"].tolist())}), held["model"], state
+
+
+def steering_of(
+    planned: Steering, changes: Sequence[Mapping[str, Any]], left: float | None = None
+) -> dict[str, Any]:
+    """What a task says of a plan that keeps steering, after these changes.
+
+    `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
+    """
+    last = changes[-1] if changes else None
+    known = {
+        "ways": [[way.name, way.numbers] for way in planned.ways],
+        "row": planned.row_bytes,
+        "left": left,
+    }
+    pause = last["seconds"] if last and left else 0.0
+    return {**known, "restart": RESTART, "memory": last and last["memory"], "pause": pause}
 
 
 def steered(task: Task, setup: Setup) -> Steering | None:

@@ -33,7 +33,7 @@ from workbench.engines.real.rank import Emulate
 from workbench.experiment import Experiment
 from workbench.launch.errors import not_finite, rebuilt
 from workbench.launch.site import Holder, Pool
-from workbench.launch.task import Task, check_begun, data_of, task_of
+from workbench.launch.task import Task, check_begun, data_of, steering_of, task_of
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
 from workbench.running.bar import Bar
@@ -49,7 +49,6 @@ from workbench.trace.trace import Trace
 
 LOOK_EVERY = 0.03  # s between looks into the run folder
 SHARE = 0.1  # of the time goes into losses while a run is under way
-RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
 ATTEMPTS = 3  # pools that a run is given to
 
 _turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
@@ -187,18 +186,11 @@ class RealRun(Run):
         return changes_of(self.home)
 
     def steering(self, changes: Sequence[Mapping[str, Any]], left: float | None = None) -> Any:
-        """What the master's rank needs to re-plan after these changes; None where the plan does not steer.
-
-        `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
-        """
-        e = self.experiment
-        if not e.adaptive:
+        """What the master's rank needs to re-plan after these changes; None where the plan does not steer."""
+        if not self.experiment.adaptive:
             return None
-        last = changes[-1] if changes else None
-        self._planned = self._planned or e.steering()
-        ways = [[way.name, way.numbers] for way in self._planned.ways]
-        known = {"ways": ways, "row": self._planned.row_bytes, "restart": RESTART, "left": left}
-        return {**known, "memory": last and last["memory"], "pause": last["seconds"] if last and left else 0.0}
+        self._planned = self._planned or self.experiment.steering()
+        return steering_of(self._planned, changes, left)
 
     def _without(self, lost: Sequence[str], task: Task, error: ClusterError) -> Task:
         """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
@@ -232,7 +224,9 @@ class RealRun(Run):
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
         e = self.experiment
         if changes:
-            e = e.replace(scheme=changes[-1]["scheme"], scheme_args=changes[-1]["scheme_args"], adaptive=False)
+            e = e.replace(
+                scheme=changes[-1]["scheme"], scheme_args=changes[-1]["scheme_args"], adaptive=False
+            )
             options["begun"] = begun
         options["steering"] = self.steering(changes, left)
         return task_of(e, self.home, model, state, data=self.data(), **options)
@@ -243,7 +237,9 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code", "steering")})
+        write_json(
+            self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code", "steering")}
+        )
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance

@@ -59,7 +59,7 @@ class _Again:
         """Drive the masters of all stretches; what they ask for is computed then."""
         for e, first, end in self.stretches:
             self.begin(e, first)
-            self.node(MASTER).until(lambda end=end: len(self.found) == end, first)  # type: ignore[misc]
+            self.node(MASTER).until(lambda end=end: len(self.found) == end, first)
         return self.found
 
     def begin(self, e: Experiment, first: int) -> None:

@@ -71,7 +71,7 @@ def timeline(
     def look(now: Timeline) -> None:
         if watch is not None:
             watch(now)
-        change = steering and steering.committed(len(now.times) - 1, now.times[-1])
+        change = None if steering is None else steering.committed(len(now.times) - 1, now.times[-1])
         if change is not None:
             raise _Turn(change)
 

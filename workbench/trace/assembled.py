@@ -78,7 +78,11 @@ def _with_earlier(
     """Events of all stretches of a run that changed its scheme; their counts are put into the columns."""
     parts = []
     for change in records.read_changes(folder):
-        books, first, end = Books(records.read_books(folder, change["books"])), change["first"], change["round"]
+        books, first, end = (
+            Books(records.read_books(folder, change["books"])),
+            change["first"],
+            change["round"],
+        )
         parts.append(books.events((change["zero"] or 0.0) - change["offset"]))
         for name in TALLIES:
             if name in columns:

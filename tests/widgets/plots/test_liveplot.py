@@ -199,3 +199,18 @@ def test_metrics_are_offered_as_they_appear() -> None:
 def test_unknown_axes_are_refused(name: str) -> None:
     with pytest.raises(Exception, match=name):
         setattr(LivePlot(), name, "sideways")
+
+
+def test_changes_of_scheme_are_marked_where_they_happened() -> None:
+    law = {"kind": "constant", "shift": 1e-3}
+    e = wb.Experiment(
+        scheme="GC", workers=4, rounds=12, problem_args={"samples": 40}, delays=law, adaptive=True
+    )
+    run = wb.start(e)
+    plot = LivePlot([run])
+    assert plot.wait()
+    (change,) = run.result().changes
+    (mark,) = plot.changes
+    assert (mark["curve"], mark["round"]) == (0, change.round)
+    assert "would have saved" in mark["words"].replace("<br>", " ")
+    assert plot.status[0]["note"].endswith(f"now {change.after}")

@@ -18,6 +18,6 @@ from workbench.core.delays.replay import Replay, recorded
 from workbench.core.delays.two_state import Heterogeneous, Markov
 
 __all__ = [
-    "KEPT", "Changing", "Constant", "DelayModel", "DelayStream", "Delays", "Exponential", "Heterogeneous", "Keyed", "Markov",
-    "Pareto", "Replay", "ShiftedExponential", "TwoPart", "delay_models", "law_of", "recorded",
+    "KEPT", "Changing", "Constant", "DelayModel", "DelayStream", "Delays", "Exponential", "Heterogeneous", "Keyed",
+    "Markov", "Pareto", "Replay", "ShiftedExponential", "TwoPart", "delay_models", "law_of", "recorded",
 ]  # fmt: skip

@@ -41,8 +41,7 @@ class Changing(DelayModel):
 
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Draws of both laws, one above the other, and in the first row which of them counts for whom."""
-        split = None if before is None else int(before[1, 0])
-        own = [None, None] if before is None else [before[2 : 2 + split], before[2 + split :]]
+        _, *own = (None, None, None) if before is None else self._each(before)
         one = self.before.draw(keyed, round, workers, slot, own[0])
         other = self.after.draw(keyed, round, workers, slot, own[1])
         changed = np.full(workers, float(round >= self.at))

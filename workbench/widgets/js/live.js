@@ -64,6 +64,17 @@ function scale(choice, axis, spans, before) {
 
 const extent = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
 
+/** Where a run changed its scheme: a mark on its curve, which tells why. */
+function marks(changes, curves, rows, x, y) {
+  const placed = changes.filter(({ curve, round }) => Number.isFinite(rows[curve]?.[y]?.[round - 1]));
+  const at = (name) => placed.map(({ curve, round }) => rows[curve][name][round - 1]);
+  return {
+    x: at(x), y: at(y), type: "scatter", mode: "markers", name: "changes", showlegend: false, text: placed.map(({ words }) => words),
+    marker: { color: placed.map(({ curve }) => curves[curve].color), symbol: "diamond-open", size: 14, line: { width: 3 } },
+    hovertemplate: "%{text}<extra></extra>",
+  };
+}
+
 function traces(curves, drawn) {
   const lines = curves.map(({ name, color, dash, width }, i) => ({
     ...drawn[i], name, type: "scatter", mode: "lines", line: { color, dash, width }, legendgroup: name,
@@ -188,7 +199,8 @@ function render({ model, el }) {
     for (const axis of ["x", "y"]) spans[axis] = extent(some.flatMap((d) => extent(d[axis].filter((value) => value > 0))));
     types.y = RISING.includes(y) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
     const first = !plot.box.data;
-    await plot.Plotly.react(plot.box, traces(model.get("curves"), drawn), layout(), { ...CONFIG, edits: { shapePosition: true } });
+    const marked = marks(model.get("changes"), model.get("curves"), store.curves, x, y);
+    await plot.Plotly.react(plot.box, [...traces(model.get("curves"), drawn), marked], layout(), { ...CONFIG, edits: { shapePosition: true } });
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
@@ -213,7 +225,7 @@ function render({ model, el }) {
 
   const message = (content, buffers) => content.kind === "rows" && (store.take(content, buffers), draw());
   const traits = { "change:status": table.fill, "msg:custom": message };
-  for (const name of ["curves", "x", "y", "scale_x", "scale_y", "target", "metrics", "active"])
+  for (const name of ["curves", "changes", "x", "y", "scale_x", "scale_y", "target", "metrics", "active"])
     traits[`change:${name}`] = () => (bar.refill(), draw());
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   const edition = () => (store.forget(), store.ask(), draw());

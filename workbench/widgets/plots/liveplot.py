@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import fill
 from threading import RLock, Thread
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ class LivePlot(Drawn):
     _esm = t.Unicode(script("live")).tag(sync=True)
     _css = t.Unicode(style()).tag(sync=True)
     curves: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, color, dash, symbol, width of each
+    changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # of scheme: curve, first round with it, words
     status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share of each
     edition = t.Int().tag(sync=True)  # another number: other runs
     active = t.Bool().tag(sync=True)  # is there something to stop?
@@ -131,6 +133,17 @@ class LivePlot(Drawn):
         found = {i: part for i, sent in enumerate(self._sent) if (part := sent.news()) is not None}
         self._name_metrics(found)
         self._frame(found)
+        changes = [
+            {
+                "curve": i,
+                "round": each.round,
+                "words": f"{each.before} → {each.after}<br>{wrapped(each.reason)}",
+            }
+            for i, run in enumerate(self.runs)
+            for each in run.changes
+        ]
+        if changes != self.changes:
+            self.changes = changes
         status = [sent.status(curve["name"]) for sent, curve in zip(self._sent, self.curves, strict=True)]
         if status != self.status:
             self.status = status
@@ -223,7 +236,8 @@ class _Sent:
         if not share and run.state == "running":  # before the first round; None: the bar moves to and fro
             share = run.stage
         shown = None if share is None else round(share, 3)
-        return {"name": name, "state": run.state, "note": run.note, "share": shown}
+        note = f"{run.note}; now {changes[-1].after}" if (changes := run.changes) else run.note
+        return {"name": name, "state": run.state, "note": note, "share": shown}
 
 
 def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
@@ -233,6 +247,11 @@ def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
     added = {name: sums.get(name, 0.0) + np.cumsum(shown[name]) for name in _SUMS if name in shown}
     rounds = {"round": shown["round"] + 1.0} if "round" in shown else {}
     return {**shown, **added, **rounds}
+
+
+def wrapped(text: str) -> str:
+    """A sentence in lines that fit beside a curve."""
+    return "<br>".join(fill(part, 60).replace("\n", "<br>") for part in text.split("; "))
 
 
 def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
