@@ -90,10 +90,9 @@ class RunsTable(Pane):
         self.text = w.Textarea(description="Text", disabled=True, rows=8, layout={"width": "auto"})
         self.round = w.BoundedIntText(description="Round", value=0, max=0)
         self.round.observe(lambda _: self._play(), "value")
-        parts = [self._choices(), self._actions(), self._words()]
-        grid, columns = self._grid(), self._columns()
-        self.children = [self.message, self.note, columns, grid, *parts, self.found, self.text, self.plot]
-        self.children += (self.round, self.player, self.live)
+        grid, columns, actions, words = self._grid(), self._columns(), self._actions(), self._words()
+        below = [self.found, self.text, self.plot, self.round, self.player, self.live]
+        self.children = [self.message, self.note, columns, grid, actions, *below, words, self._choices()]
         self._hide()
         self.fill()
 
@@ -125,7 +124,7 @@ class RunsTable(Pane):
     @guarded
     def fill(self) -> None:
         """Show the table as it was read."""
-        names = [str(name) for name in self.runs.table if name != "folder"]
+        names = [str(name) for name in self.runs.table]
         wanted = dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN))
         held = {name for name in names if not _blank(self.runs.table[name])}
         usual = [name for name in wanted if name in held]
