@@ -77,6 +77,7 @@ class RunsTable(Pane):
     ) -> None:
         super().__init__()
         self.runs = _read(runs)
+        self._filling = False
         self._usual: tuple[str, ...] = ()  # columns, where nobody has chosen others
         self.shown: list[int] = []  # rows of the table, as they stand in the grid
         self._show = show or self._below
@@ -129,6 +130,7 @@ class RunsTable(Pane):
         held = {name for name in names if not _blank(self.runs.table[name])}
         usual = [name for name in wanted if name in held]
         chosen = usual if self.columns.value in ((), self._usual) else self.columns.value
+        self._filling = True  # all columns at once: every table that is drawn is sent
         self.columns.value = ()
         self.columns.options = names
         self.columns.value = [name for name in names if name in chosen]
@@ -140,9 +142,12 @@ class RunsTable(Pane):
         offered(self.of, results)
         if list(self.by.options) != list(self.runs.settings):
             self.by.options = self.runs.settings
+        self._filling = False
         self._draw()
 
     def _draw(self) -> None:
+        if self._filling:
+            return
         table = self.runs.table
         seen = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
         self.shown = list(seen.index)
