@@ -45,10 +45,10 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
     "select": {"style": "multi", "keys": True, "headerCheckbox": False},
     "layout": {
         "topStart": "search",
-        "topEnd": {"buttons": ["searchBuilder"]},
+        "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn anew
         "bottomStart": ["info", "pageLength"],
     },
-    "language": {"searchBuilder": {"button": {"0": "Conditions", "_": "Conditions (%d)"}, "title": ""}},
+    "language": {"searchBuilder": {"title": {"0": "", "_": "Conditions (%d)"}, "add": "Add a condition"}},
     "text_in_header_can_be_selected": False,
     "format_floats_in_python": False,  # they are rounded before; text would be sent twice
 }
@@ -57,7 +57,7 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
 class RunsTable(Pane):
     """The table of runs, one row each; marked rows are plotted on one axis at once.
 
-    Search takes words; Conditions takes ranges and texts for any column. What is written goes into the runs' folders.
+    Search takes words; conditions take ranges and texts for any column. What is written goes into the runs' folders.
 
     runs: what `wb.runs` answers, or a folder. show: shows runs that are started here; default: a live plot below.
 
