@@ -49,6 +49,9 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     page.wait_for_function(
         "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn] .legendtext').length === 2"
     )
+    page.get_by_label("Tags", exact=True).fill("together")
+    page.get_by_role("button", name="Write", exact=True).click()
+    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn anew
     picture("runs-light")
     lab.dark()
     picture("runs-dark")

@@ -156,13 +156,19 @@ class Runs:
         if not len(self):
             return "no runs"
         return self.short().to_string(
-            index=False, float_format=lambda x: f"{x:.5g}", max_rows=_PRINTED, show_dimensions=True
+            index=False,
+            float_format=lambda x: f"{x:.5g}",
+            max_rows=_PRINTED,
+            show_dimensions=len(self) > _PRINTED,
         )
 
     def _repr_html_(self) -> str:
         """The short table, for readers without a kernel."""
         html: str = self.short().to_html(
-            index=False, float_format=lambda x: f"{x:.5g}", max_rows=_PRINTED, show_dimensions=True
+            index=False,
+            float_format=lambda x: f"{x:.5g}",
+            max_rows=_PRINTED,
+            show_dimensions=len(self) > _PRINTED,
         )
         return html
 

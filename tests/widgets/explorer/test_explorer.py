@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import workbench as wb
 from tests.widgets.page import receives, types
+from workbench.base.files import cache_folder
 from workbench.figures.decoding import decode_weights
 from workbench.running.start import ENGINES
 from workbench.widgets.explorer.explorer import EXAMPLE, Explorer, explore
@@ -352,3 +354,20 @@ def test_the_life_of_a_kept_run(explorer: Explorer) -> None:
     assert len(explorer.traces) == 6  # beside those that were run
     assert explorer.traces[5].same(traces[4])
     assert explorer.running.plot.status[5]["note"] == "recorded"
+
+
+def test_real_runs_of_late_are_offered_to_go_on_with(explorer: Explorer, cache: Path) -> None:
+    begun = cache_folder("runs") / "begun"
+    begun.mkdir(parents=True, exist_ok=True)
+    SMALL[0].write(begun / "spec.json")
+    (begun / "task.json").write_text("{}")
+    try:
+        explorer.tabs.selected_index = explorer.tabs.titles.index("Runs")
+        history = explorer.history
+        history.where.value = cache_folder("runs")
+        rows = history.table.runs.table.set_index("run")
+        assert (rows.loc["begun", "state"], rows.loc["begun", "scheme"]) == ("unfinished", "UMW")
+        assert str(cache_folder("runs")) in history.table.note.value
+        assert str(begun) == rows.loc["begun", "folder"]
+    finally:
+        shutil.rmtree(begun)

@@ -25,7 +25,7 @@ class Handle:
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
 
-    def display(what: Any, raw: bool = False, display_id: bool = False) -> Handle:
+    def display(what: Any, raw: bool = False, **options: bool) -> Handle:
         found.append(what if raw else what.data)
         return Handle(found)
 

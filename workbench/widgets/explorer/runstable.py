@@ -45,10 +45,10 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
     "select": {"style": "multi", "keys": True, "headerCheckbox": False},
     "layout": {
         "topStart": "search",
-        "topEnd": {"buttons": ["searchBuilder"]},
+        "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn anew
         "bottomStart": ["info", "pageLength"],
     },
-    "language": {"searchBuilder": {"button": {"0": "Conditions", "_": "Conditions (%d)"}, "title": ""}},
+    "language": {"searchBuilder": {"title": {"0": "", "_": "Conditions (%d)"}, "add": "Add a condition"}},
     "text_in_header_can_be_selected": False,
     "format_floats_in_python": False,  # they are rounded before; text would be sent twice
 }
@@ -57,7 +57,7 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
 class RunsTable(Pane):
     """The table of runs, one row each; marked rows are plotted on one axis at once.
 
-    Search takes words; Conditions takes ranges and texts for any column. What is written goes into the runs' folders.
+    Search takes words; conditions take ranges and texts for any column. What is written goes into the runs' folders.
 
     runs: what `wb.runs` answers, or a folder. show: shows runs that are started here; default: a live plot below.
 
@@ -77,6 +77,7 @@ class RunsTable(Pane):
     ) -> None:
         super().__init__()
         self.runs = _read(runs)
+        self._filling = False
         self._usual: tuple[str, ...] = ()  # columns, where nobody has chosen others
         self.shown: list[int] = []  # rows of the table, as they stand in the grid
         self._show = show or self._below
@@ -90,10 +91,9 @@ class RunsTable(Pane):
         self.text = w.Textarea(description="Text", disabled=True, rows=8, layout={"width": "auto"})
         self.round = w.BoundedIntText(description="Round", value=0, max=0)
         self.round.observe(lambda _: self._play(), "value")
-        parts = [self._choices(), self._actions(), self._words()]
-        grid, columns = self._grid(), self._columns()
-        self.children = [self.message, self.note, columns, grid, *parts, self.found, self.text, self.plot]
-        self.children += (self.round, self.player, self.live)
+        grid, columns, actions, words = self._grid(), self._columns(), self._actions(), self._words()
+        below = [self.found, self.text, self.plot, self.round, self.player, self.live]
+        self.children = [self.message, self.note, columns, grid, actions, *below, words, self._choices()]
         self._hide()
         self.fill()
 
@@ -125,11 +125,12 @@ class RunsTable(Pane):
     @guarded
     def fill(self) -> None:
         """Show the table as it was read."""
-        names = [str(name) for name in self.runs.table if name != "folder"]
+        names = [str(name) for name in self.runs.table]
         wanted = dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN))
         held = {name for name in names if not _blank(self.runs.table[name])}
         usual = [name for name in wanted if name in held]
         chosen = usual if self.columns.value in ((), self._usual) else self.columns.value
+        self._filling = True  # all columns at once: every table that is drawn is sent
         self.columns.value = ()
         self.columns.options = names
         self.columns.value = [name for name in names if name in chosen]
@@ -141,9 +142,12 @@ class RunsTable(Pane):
         offered(self.of, results)
         if list(self.by.options) != list(self.runs.settings):
             self.by.options = self.runs.settings
+        self._filling = False
         self._draw()
 
     def _draw(self) -> None:
+        if self._filling:
+            return
         table = self.runs.table
         seen = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
         self.shown = list(seen.index)

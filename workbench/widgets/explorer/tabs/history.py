@@ -1,4 +1,4 @@
-"""What runs, what ran and is kept: the table of all runs below the folder, which goes on with the others' plots."""
+"""What runs, what ran and is kept: the table of all runs below a folder, to go on with and to compare."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import ipywidgets as w
 
+from workbench.base.files import cache_folder
 from workbench.running.run import Run
 from workbench.trace.table import Runs, runs
 from workbench.widgets.explorer.runstable import RunsTable
@@ -20,10 +21,13 @@ class History(Tab):
     key, title, place = "history", "Runs", 2.5
 
     def parts(self) -> list[w.Widget]:
-        """The table, once there is one."""
+        """Which folder, and the table, once there is one."""
         self.box = w.VBox()
         self.table: RunsTable | None = None
-        return [self.box]
+        places = [("kept ones, and sweeps", self.desk.folder), ("real runs of late", cache_folder("runs"))]
+        self.where = w.Dropdown(description="Runs", options=places)
+        self.where.observe(lambda _: self.opened(), "value")
+        return [self.where, self.box]
 
     @guarded
     def opened(self) -> None:
@@ -38,8 +42,8 @@ class History(Tab):
             self.table.fill()
 
     def _read(self) -> Runs:
-        self.desk.folder.mkdir(parents=True, exist_ok=True)
-        return runs(self.desk.folder)
+        self.where.value.mkdir(parents=True, exist_ok=True)
+        return runs(self.where.value)
 
     def _show(self, shown: Sequence[Run]) -> None:
         """Beside the runs that are on the live plot, or instead of them."""
