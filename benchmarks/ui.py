@@ -67,7 +67,7 @@ DRAWN = """(seconds) => new Promise((resolve) => {
     resolve(now().map((value, i) => (value - first[i]) / passed));
   }, 1000 * seconds);
 })"""
-# Waits for the first round; the longest time for which nothing moved: neither the bar nor its words, nor a bar to and fro.
+# Waits for the first round; the longest time for which nothing moved: neither bar nor words, and no bar to and fro.
 FIRST = """() => new Promise((resolve) => {
   const began = performance.now();
   let known = "", since = began, longest = 0;
@@ -188,21 +188,23 @@ def stream(page: Page, server: Server, root: Path, tries: int) -> None:
     print("rounds as a stream, 156 workers simulated; goal 10 pictures a second")
     (root / "stream.ipynb").write_text(nbformat.writes(notebook(STREAM)))
     Lab(page, server, "stream.ipynb").run_all()
-    page.wait_for_function(
-        "() => Number(document.querySelector('.wb-stream canvas')?.dataset.rounds) > 20"
-    )
+    page.wait_for_function("() => Number(document.querySelector('.wb-stream canvas')?.dataset.rounds) > 20")
     frames, rounds = page.evaluate(DRAWN, max(3, tries // 3))
     print(f"  {'pictures a second':46s} {frames:.1f}, while {rounds:.1f} rounds a second came", flush=True)
 
 
 def many(page: Page, server: Server, root: Path, _: int) -> None:
     """84 real workers: the first round on screen, whether something moves all the time, Stop."""
-    print("84 real workers, no warm ranks; goals: first round within 8 s, something moves all the time, Stop 0.5 s")
+    print(
+        "84 real workers, no warm ranks; goals: first round within 8 s, something moves all the time, Stop 0.5 s"
+    )
     (root / "many.ipynb").write_text(nbformat.writes(notebook(MANY)))
     lab = Lab(page, server, "many.ipynb")
     lab.run_all(wait=False)
     first, still = page.evaluate(FIRST)
-    print(f"  {'first round on screen after Run All':46s} {first:.1f} s, nothing moved for {still:.2f} s at most")
+    print(
+        f"  {'first round on screen after Run All':46s} {first:.1f} s, nothing moved for {still:.2f} s at most"
+    )
     print(f"  {'Stop':46s} {page.evaluate(STOP):.0f} ms", flush=True)
 
 
