@@ -1,6 +1,6 @@
 """How quickly the notebooks answer, as a user in a browser feels it: measured in the page, by the page's own clock.
 
-    python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [live] [runs]
+    python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [live] [runs] [stream] [many]
 
 JupyterLab and Voila run headless on this machine in an installed Chromium; nothing is printed without one. Times are
 from the event of the slider or the button to the change that it makes in the page. Goals: a slider's answer within
@@ -48,6 +48,41 @@ SLIDE = """([slider, value, plot]) => new Promise((resolve, reject) => {
   seen.observe(plot, { attributes: true });
   slider.value = value;
   slider.dispatchEvent(new Event("input", { bubbles: true }));
+})"""
+STREAM = """import workbench as wb
+tree = {"children": 12, "layers": 2, "stragglers": 2}
+e = wb.Experiment(scheme="CR", workers=156, scheme_args=tree, rounds=20_000, problem="unit",
+                  delays={"kind": "heterogeneous"}, link={"latency": 1e-3, "bandwidth": 1e6})
+wb.stream(wb.start(e))"""
+REAL = """import workbench as wb
+tree = {"children": 4, "layers": 3, "stragglers": 1}
+e = wb.Experiment(scheme="CR", scheme_args=tree, workers=84, rounds=20_000)
+run = wb.start(e, engine="mpi")
+wb.watch(run)"""
+DRAWN = """(seconds) => new Promise((resolve) => {
+  const canvas = document.querySelector(".wb-stream canvas");
+  const now = () => ["frames", "rounds"].map((name) => Number(canvas.dataset[name] ?? 0));
+  const first = now(), began = performance.now();
+  setTimeout(() => {
+    const passed = (performance.now() - began) / 1000;
+    resolve(now().map((value, i) => (value - first[i]) / passed));
+  }, 1000 * seconds);
+})"""
+# Waits for the first round; the longest time for which nothing moved: neither bar nor words, and no bar to and fro.
+FIRST = """() => new Promise((resolve) => {
+  const began = performance.now();
+  let known = "", since = began, longest = 0;
+  const timer = setInterval(() => {
+    const now = performance.now(), row = document.querySelector(".wb-status tr"), bar = row?.querySelector("progress");
+    const shown = row ? `${bar.position} ${row.innerText}` : "";
+    const moves = shown !== known || (bar && bar.position === -1);
+    longest = Math.max(longest, now - since);
+    if (moves) [known, since] = [shown, now];
+    if (/round \\d+ of/.test(row?.innerText ?? "") && Number(document.querySelector(".wb-plot")?.dataset.points) > 0) {
+      clearInterval(timer);
+      resolve([(now - began) / 1000, longest / 1000]);
+    }
+  }, 20);
 })"""
 FRAMES = """(seconds) => new Promise((resolve) => {
   const plot = document.querySelector(".wb-plot[data-frames]"), first = Number(plot.dataset.frames);
@@ -179,6 +214,31 @@ def runs(page: Page, server: Server, root: Path, tries: int) -> None:
     told("filtered by text", [float(page.evaluate(FILTER, word)) for word in words][1:])
 
 
+def stream(page: Page, server: Server, root: Path, tries: int) -> None:
+    """Rounds as a stream, 156 workers."""
+    print("rounds as a stream, 156 workers simulated; goal 10 pictures a second")
+    (root / "stream.ipynb").write_text(nbformat.writes(notebook(STREAM)))
+    Lab(page, server, "stream.ipynb").run_all()
+    page.wait_for_function("() => Number(document.querySelector('.wb-stream canvas')?.dataset.rounds) > 20")
+    frames, rounds = page.evaluate(DRAWN, max(3, tries // 3))
+    print(f"  {'pictures a second':46s} {frames:.1f}, while {rounds:.1f} rounds a second came", flush=True)
+
+
+def many(page: Page, server: Server, root: Path, _: int) -> None:
+    """84 real workers: the first round on screen, whether something moves all the time, Stop."""
+    print(
+        "84 real workers, no warm ranks; goals: first round within 8 s, something moves all the time, Stop 0.5 s"
+    )
+    (root / "many.ipynb").write_text(nbformat.writes(notebook(REAL)))
+    lab = Lab(page, server, "many.ipynb")
+    lab.run_all(wait=False)
+    first, still = page.evaluate(FIRST)
+    print(
+        f"  {'first round on screen after Run All':46s} {first:.1f} s, nothing moved for {still:.2f} s at most"
+    )
+    print(f"  {'Stop':46s} {page.evaluate(STOP):.0f} ms", flush=True)
+
+
 def alternating(first: int, second: int, tries: int) -> list[int]:
     """Two values in turn, one more than is counted; the first must not be where the slider stands."""
     return [(first, second)[i % 2] for i in range(tries + 1)]
@@ -198,6 +258,8 @@ PARTS: dict[str, Callable[[Page, Server, Path, int], None]] = {
     "lectures": lectures,
     "live": live,
     "runs": runs,
+    "stream": stream,
+    "many": many,
 }
 
 

@@ -14,7 +14,7 @@ from workbench.experiment import Experiment
 from workbench.trace.trace import Trace, events_as_columns
 
 STATES = ("waits", "computes", "queues", "sends", "late", "dropped", "dead")
-WAITS, COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(len(STATES))
+COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(1, len(STATES))
 SLICES = 8  # of a round, all equally long; fewer where there are many rounds
 MOST = 160_000  # slices of one worker that are kept, as far as a round has two
 AGAIN = 64  # rounds that are drawn again when word of them comes late

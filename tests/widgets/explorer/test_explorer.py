@@ -306,6 +306,7 @@ def test_every_figure_that_is_shown_can_be_kept(explorer: Explorer) -> None:
         "forecast of round times",
         "Who holds what",
         "what a worker holds",
+        "rounds",
         "one round",
         "decode weights of the master",
     )

@@ -46,7 +46,10 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     )
     figure.add_trace(
         go.Parcoords(
-            dimensions=[*(_axis(name, done[name]) for name in runs.differing), last],
+            dimensions=[
+                *(_axis(name, done[name]) for name in runs.differing if done[name].nunique(dropna=False) > 1),
+                last,
+            ],
             line={
                 "color": shown,
                 "colorscale": [[0, low], [0.5, look.muted], [1, ORANGE]],

@@ -55,9 +55,10 @@ class SweepPlot(Pane):
         self.go_button.on_click(lambda _: self._go_on())
         for menu in (self.of, self.view, self.along):
             menu.observe(lambda _: self._draw(), "value")
-        buttons = row(self.stop_button, self.go_button, self.view, self.of, self.along)
-        super().__init__([self.bar, buttons, self.plot, self.failures])
-        self.add_class("wb")
+        buttons = w.HBox([self.stop_button, self.go_button])
+        buttons.add_class("wb")  # menus keep the page's own look
+        every = row(buttons, self.view, self.of, self.along)
+        super().__init__([self.bar, every, self.plot, self.failures])
         self._over, self._read, self._took = Event(), -1, 0.0
         self._begin()
 

@@ -1,0 +1,30 @@
+"""The static picture of a stream of rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.base.settings import SettingError
+from workbench.figures import stream
+from workbench.trace.stream import STATES, Stream
+
+E = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=9, problem="unit")
+
+
+def test_rows_are_workers_and_columns_slices_of_the_newest_rounds() -> None:
+    trace = wb.run(E)
+    table = Stream.of(trace)
+    figure = stream(trace, rounds=4)
+    z = np.asarray(figure.data[0].z)
+    np.testing.assert_array_equal(z.reshape(6, 4, 8).transpose(1, 0, 2), table.grid[5:])
+    assert figure.data[0].x[0] == pytest.approx(5 + 0.5 / 8)
+    assert [trace.name for trace in figure.data[1:8]] == list(STATES)
+    np.testing.assert_allclose(figure.data[8].x, table.utilisation())
+    np.testing.assert_allclose(figure.data[9].x, table.lateness())
+
+
+def test_without_events_there_is_nothing_to_draw() -> None:
+    with pytest.raises(SettingError, match="kept no events; run with events=True"):
+        stream(wb.run(E, events=False))
