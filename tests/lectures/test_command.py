@@ -26,7 +26,7 @@ def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:
 
 def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(cli_lectures.subprocess, "call", lambda words, env: called.append(words) or 0)
+    monkeypatch.setattr(cli_lectures.subprocess, "call", lambda words, **_: called.append(words) or 0)
     assert CliRunner().invoke(lectures, ["--no-browser", "--port", "0"]).exit_code == 0
     (words,) = called
     (folder,) = [Path(word) for word in words if word.endswith("lecture")]
