@@ -32,6 +32,7 @@ lectures: env ## Serve the lectures as pages without code, on this machine only
 
 site: env ## Build the site in dist/site/html (QUICK=1: notebooks not executed, and no reproduction book)
 	$(BIN)/python -m tools.build_site $(if $(filter-out 0,$(QUICK)),--quick)
+	$(if $(filter-out 0,$(QUICK)),,$(BIN)/workbench lectures --static dist/site/html/lectures-to-project)
 
 wheel: env ## Build the wheel, which also carries the notebooks and the examples, in dist
 	$(BIN)/python -m hatchling build -t wheel

@@ -22,6 +22,7 @@ DECORATORS = [
 ]
 NAMES = {
     "our own messages": ["do_*", "job_*", "sit"],
+    "one for each kind of Python's syntax": ["s_*", "x_*"],
     "python": ["__getattr__", "__dir__", "__signature__", "showwarning", "category", "filename", "lineno"],
     "its libraries": ["log_message", "handle_starttag", "find_class"],
     "click": ["list_commands", "get_command", "format_commands", "ctx"],

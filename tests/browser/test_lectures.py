@@ -14,7 +14,7 @@ import nbformat
 import psutil
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from workbench_lectures.command import command
+from workbench_lectures.command import command, templates
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.lecture import Script
 
@@ -311,18 +311,17 @@ def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
     """What `workbench lectures` starts, and the address that it prints."""
     words = command(NOTEBOOKS / "lecture", free_port(), browser=False, token=True, dark=False)
     log = tmp_path / "voila.log"
-    with log.open("w") as out:
-        server = subprocess.Popen(
-            words, stdout=out, stderr=out, env={**os.environ, "WORKBENCH_CACHE": str(cache)}
-        )
-    try:
-        while (address := re.search(r"http://\S+token=\w+", log.read_text())) is None:
-            assert server.poll() is None, log.read_text()
-            time.sleep(0.1)
-        yield psutil.Process(server.pid), address.group()
-    finally:
-        server.terminate()
-        server.wait(30)
+    with log.open("w") as out, templates(NOTEBOOKS / "lecture") as shared:
+        settings = {**os.environ, "WORKBENCH_CACHE": str(cache), "JUPYTER_PATH": shared}
+        server = subprocess.Popen(words, stdout=out, stderr=out, env=settings)
+        try:
+            while (address := re.search(r"http://\S+token=\w+", log.read_text())) is None:
+                assert server.poll() is None, log.read_text()
+                time.sleep(0.1)
+            yield psutil.Process(server.pid), address.group()
+        finally:
+            server.terminate()
+            server.wait(30)
 
 
 def test_the_command_serves_pages_to_who_has_the_token(
@@ -335,7 +334,7 @@ def test_the_command_serves_pages_to_who_has_the_token(
     lecture = f"voila/render/{NAMES[1]}.ipynb"
     assert "/login" in page.request.get(root + lecture).url  # without the token
     page.goto(address)
-    links = page.get_by_role("link").filter(has_text=".ipynb")
+    links = page.get_by_role("link").filter(has_text=re.compile(r"^Lecture \d: "))
     expect(links).to_have_count(len(NAMES))
     picture("lectures-list")
     assert page.request.get(f"{root}voila/files/{NAMES[1]}.ipynb").status == 403

@@ -175,7 +175,7 @@ def said(exercise: Exercise[Any], knobs: Knobs) -> list[Any]:
 
 
 def different(here: Any, there: Any, path: str = "") -> list[str]:
-    """Where two figures differ, numbers by more than 1e-8; unset fields count as missing."""
+    """Where two figures differ, numbers by more than 1e-7; unset fields count as missing."""
     here = here.tolist() if isinstance(here, np.ndarray | np.generic) else here
     if isinstance(here, dict):
         mine = {name: value for name, value in here.items() if value is not None}
@@ -193,5 +193,5 @@ def different(here: Any, there: Any, path: str = "") -> list[str]:
     if isinstance(here, float) and not math.isfinite(here):
         return [] if there is None else [f"{path}: {there}"]
     if isinstance(here, int | float) and isinstance(there, int | float):
-        return [] if math.isclose(here, there, rel_tol=1e-8, abs_tol=1e-9) else [f"{path}: {here} {there}"]
+        return [] if math.isclose(here, there, rel_tol=1e-7, abs_tol=1e-9) else [f"{path}: {here} {there}"]
     return [] if here == there else [f"{path}: {json.dumps(here)} {json.dumps(there)}"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from workbench_lectures import command as cli_lectures
 from workbench_lectures import scripts
-from workbench_lectures.command import command, lectures
+from workbench_lectures.command import command, lectures, templates
 
 from workbench.base import notebooks
 
@@ -25,7 +26,7 @@ def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:
 
 def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(cli_lectures.subprocess, "call", lambda words: called.append(words) or 0)
+    monkeypatch.setattr(cli_lectures.subprocess, "call", lambda words, **_: called.append(words) or 0)
     assert CliRunner().invoke(lectures, ["--no-browser", "--port", "0"]).exit_code == 0
     (words,) = called
     (folder,) = [Path(word) for word in words if word.endswith("lecture")]
@@ -40,3 +41,26 @@ def test_an_installation_without_a_clone_is_told_so(monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(lectures, [])
     assert "no such folder" in str(result.exception)
     assert CliRunner().invoke(lectures, ["--port", "99999"]).exit_code == 2
+
+
+def test_its_list_of_lectures_has_titles_and_asks_the_internet_for_nothing() -> None:
+    with templates(notebooks.shipped("notebooks/lecture")) as shared:
+        folder = Path(shared.split(os.pathsep)[0]) / "voila" / "templates" / "lectures"
+        assert "Lecture 1: stragglers and the tail" in (folder / "titles.html").read_text()
+        for page in folder.glob("*.html*"):
+            text = page.read_text()
+            assert "Content-Security-Policy" in text or page.name == "titles.html"
+            assert "//" not in text.replace("https://cdn.jsdelivr.net", "")
+    assert not folder.exists()
+
+
+def test_pages_without_a_server_are_written_and_nothing_is_served(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one = {"2-by-hand": scripts()["2-by-hand"]}
+    monkeypatch.setattr(cli_lectures, "scripts", lambda: one)
+    result = CliRunner().invoke(lectures, ["--static", str(tmp_path / "site")])
+    assert result.exit_code == 0
+    found = sorted(path.name for path in (tmp_path / "site").iterdir())
+    assert found == ["2-by-hand.html", "index.html", "plotly.js"]
+    assert "index.html" in result.output

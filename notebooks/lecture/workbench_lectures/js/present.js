@@ -18,7 +18,7 @@ function follow() {
 /** To the next heading, figure with its sliders, or exercises: down (1) or up (-1). */
 function step(way) {
   const stops = [...document.querySelectorAll(STOPS)].filter((e) => e.offsetParent), top = (e) => e.getBoundingClientRect().top;
-  const found = way > 0 ? stops.find((e) => top(e) > 16) : (stops.findLast((e) => top(e) < -4) ?? stops[0]);
+  const found = way > 0 ? stops.find((e) => top(e) > 60) : (stops.findLast((e) => top(e) < -4) ?? stops[0]);
   found?.scrollIntoView({ block: "start" }); // Voila and a page of ours scroll different elements
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -69,7 +70,7 @@ def data(of: set[str]) -> dict[str, Any]:
         "palettes": {theme: vars(colors) for theme, colors in PALETTES.items()},
         "quadrature": {"nodes": NODES.tolist(), "weights": WEIGHTS.tolist()},
     }
-    parts = {
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
         "workbench_lectures.by_hand.code_of": codes,
         "workbench_lectures.approximate.Approximate.slow_ones": uniforms,
         "workbench.theory._residuals.mean_errors": residuals,

@@ -51,7 +51,8 @@ def write(
     _put(written[0], index(all_told))
     for name, script in scripts.items():
         written.append(folder / f"{name}.html")
-        cells = nbformat.read(notebooks / f"{name}.ipynb", as_version=4).cells
+        text = (notebooks / f"{name}.ipynb").read_text(encoding="utf-8")
+        cells = nbformat.reads(text, as_version=4).cells  # type: ignore[no-untyped-call]
         _put(written[-1], page(script, cells, all_told[name].title))
         say(f"{written[-1].name}: {written[-1].stat().st_size / 1e6:.2f} MB")
     return written

@@ -227,7 +227,7 @@ class _Scope:
     # ------------------------------------------------------------ statements
 
     def statement(self, node: ast.stmt) -> str:
-        make = getattr(self, f"_{type(node).__name__.lower()}", None)
+        make = getattr(self, f"s_{type(node).__name__.lower()}", None)
         if make is None:
             raise self.refuse(node)
         return str(make(node))
@@ -235,37 +235,37 @@ class _Scope:
     def block(self, body: list[ast.stmt]) -> str:
         return "{ " + " ".join(map(self.statement, body)) + " }"
 
-    def _return(self, node: ast.Return) -> str:
+    def s_return(self, node: ast.Return) -> str:
         return f"return {self.expr(node.value) if node.value else 'null'};"
 
-    def _expr(self, node: ast.Expr) -> str:
+    def s_expr(self, node: ast.Expr) -> str:
         return "" if isinstance(node.value, ast.Constant) else f"{self.expr(node.value)};"
 
-    def _pass(self, _: ast.Pass) -> str:
+    def s_pass(self, _: ast.Pass) -> str:
         return ""
 
-    def _continue(self, _: ast.Continue) -> str:
+    def s_continue(self, _: ast.Continue) -> str:
         return "continue;"
 
-    def _break(self, _: ast.Break) -> str:
+    def s_break(self, _: ast.Break) -> str:
         return "break;"
 
-    def _raise(self, node: ast.Raise) -> str:
+    def s_raise(self, node: ast.Raise) -> str:
         return f"throw new Error({json.dumps(ast.unparse(node))});"
 
-    def _assert(self, _: ast.Assert) -> str:
+    def s_assert(self, _: ast.Assert) -> str:
         return ""
 
-    def _functiondef(self, node: ast.FunctionDef) -> str:
+    def s_functiondef(self, node: ast.FunctionDef) -> str:
         return f"{_safe(node.name)} = {self.function(node)};"
 
-    def _assign(self, node: ast.Assign) -> str:
+    def s_assign(self, node: ast.Assign) -> str:
         return " ".join(self._put(target, self.expr(node.value)) for target in node.targets)
 
-    def _annassign(self, node: ast.AnnAssign) -> str:
+    def s_annassign(self, node: ast.AnnAssign) -> str:
         return self._put(node.target, self.expr(node.value)) if node.value else ""
 
-    def _augassign(self, node: ast.AugAssign) -> str:
+    def s_augassign(self, node: ast.AugAssign) -> str:
         return self._put(
             node.target, f"py.{OPERATORS[type(node.op)]}({self.expr(node.target)}, {self.expr(node.value)})"
         )
@@ -288,17 +288,17 @@ class _Scope:
             return _safe(node.id)
         raise self.refuse(node)
 
-    def _if(self, node: ast.If) -> str:
+    def s_if(self, node: ast.If) -> str:
         other = f" else {self.block(node.orelse)}" if node.orelse else ""
         return f"if (py.bool({self.expr(node.test)})) {self.block(node.body)}{other}"
 
-    def _for(self, node: ast.For) -> str:
+    def s_for(self, node: ast.For) -> str:
         return f"for ({self.target(node.target)} of py.iter({self.expr(node.iter)})) {self.block(node.body)}"
 
-    def _while(self, node: ast.While) -> str:
+    def s_while(self, node: ast.While) -> str:
         return f"while (py.bool({self.expr(node.test)})) {self.block(node.body)}"
 
-    def _with(self, node: ast.With) -> str:
+    def s_with(self, node: ast.With) -> str:
         if "errstate" not in ast.unparse(node.items[0]):
             raise self.refuse(node)
         return self.block(node.body)  # no warnings there

@@ -68,7 +68,7 @@ N[`${T}_quadrature.mean_time`] = native(([survival, start = 0]) => {
     });
   };
   let ends = edges.slice(1).map((b, i) => [edges[i], b]), coarse = panels(ends), total = 0;
-  const tolerance = 1e-11 * (start + edges[0] + coarse.reduce((a, b) => a + b, 0)), split = 0.5 * (3 - Math.sqrt(5));
+  const tolerance = 1e-10 * (start + edges[0] + coarse.reduce((a, b) => a + b, 0)), split = 0.5 * (3 - Math.sqrt(5));
   for (let depth = 0; depth < 70 && ends.length; depth++) {
     const halves = ends.flatMap(([a, b]) => [[a, a + split * (b - a)], [a + split * (b - a), b]]), pieces = panels(halves);
     const again = [], known = [];
