@@ -40,7 +40,14 @@ def test_a_new_tab_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     try:
         explorer = Explorer([wb.Experiment(scheme="UMW", workers=3, rounds=2)], folder=tmp_path)
         assert explorer.tabs.titles == (
-            "Before a run", "Run", "Rounds", "Counts", "One round", "Who is late?", "Runs", "Keep",
+            "Before a run",
+            "Run",
+            "Rounds",
+            "Counts",
+            "One round",
+            "Who is late?",
+            "Runs",
+            "Keep",
         )
         explorer.run(60)
         explorer.tabs.selected_index = 3
@@ -55,6 +62,14 @@ def test_a_new_tab_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_tabs_stand_where_they_always_did(tmp_path: Path) -> None:
     explorer = Explorer([wb.Experiment(scheme="UMW", workers=3, rounds=2)], folder=tmp_path)
-    assert explorer.tabs.titles == ("Before a run", "Run", "Rounds", "One round", "Who is late?", "Runs", "Keep")
+    assert explorer.tabs.titles == (
+        "Before a run",
+        "Run",
+        "Rounds",
+        "One round",
+        "Who is late?",
+        "Runs",
+        "Keep",
+    )
     keys = ["preview", "running", "stream", "round", "lateness", "history", "keeping"]
     assert [tab.key for tab in explorer.desk.tabs] == keys

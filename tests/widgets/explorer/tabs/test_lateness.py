@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from workbench.widgets.explorer.kept import keep
+
 import workbench as wb
 from workbench.widgets.explorer.explorer import Explorer
-from workbench.widgets.explorer.kept import keep
 from workbench.widgets.explorer.tabs.lateness import Lateness
 
 SLOW = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9}
