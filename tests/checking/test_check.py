@@ -52,7 +52,8 @@ def test_delay_laws_keep_theirs_and_follow_what_they_declare(name: str) -> None:
     checked = wb.check(name, examples=20)
     assert checked.ok, checked
     verdicts = {row.law: row.verdict for row in checked.rows}
-    assert (verdicts["mean"], verdicts["quantiles"]) == ("holds", "holds")
+    told = "does not apply" if name == "changing" else "holds"  # its mean hangs on how many rounds there are
+    assert (verdicts["mean"], verdicts["quantiles"]) == (told, told)
 
 
 def test_a_tail_without_variance_declares_no_mean() -> None:

@@ -11,13 +11,14 @@ from pydantic import model_validator
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.core.delays.base import DelayModel, Delays, Keyed
-from workbench.core.delays.independent import Constant
+from workbench.core.delays.independent import ShiftedExponential
 
 
 class Changing(DelayModel):
     """One law up to a round, another from then on, for all workers or for one; either may change again.
 
-    >>> law = Changing(after=Constant(shift=2e-4), at=3, worker=2)
+    >>> from workbench.core.delays import Constant
+    >>> law = Changing(before=Constant(), after=Constant(shift=2e-4), at=3, worker=2)
     >>> [law.compute(law.draw(Keyed(0), r, 3, 0, None), np.full(3, 10)).round(6).tolist() for r in (2, 3)]
     [[0.0005, 0.0005, 0.0005], [0.0005, 0.002, 0.0005]]
     """
@@ -25,8 +26,8 @@ class Changing(DelayModel):
     memory: ClassVar[bool] = True  # the laws may have one
     lasting: ClassVar[bool] = True
     kind: Literal["changing"] = "changing"
-    before: Delays = setting(Constant(), "law of the first rounds")
-    after: Delays = setting(Constant(shift=1e-4), "law of the others")
+    before: Delays = setting(ShiftedExponential(), "law of the first rounds")
+    after: Delays = setting(ShiftedExponential(shift=2e-4, rate=5e3), "law of the others")
     at: int = setting(50, "first round of the others", ge=0)
     worker: int | None = setting(None, "rank of the only worker that changes, from 1; empty = all do", ge=1)
 
