@@ -168,7 +168,7 @@ class SweepRun:
         return not self._alive()
 
     def runs(self, target: float | None = None, metric: str = "loss") -> Runs:
-        """The table of all runs, as far as they are done; see `wb.runs`."""
+        """The table of all runs, as far as they are done, as `wb.runs` reads it."""
         return runs(self.folder, target=target, metric=metric)
 
     def __repr__(self) -> str:
