@@ -69,10 +69,9 @@ class SweepRun:
 
     `folder`: the sweep's. Every method may be called from any kernel that sees the folder.
 
-    >>> attach("no-sweep-here")
-    Traceback (most recent call last):
-    ...
-    workbench.base.settings.SettingError: folder = 'no-sweep-here': holds no sweep; give the folder of one
+    >>> import tempfile
+    >>> SweepRun(Path(tempfile.mkdtemp())).state
+    'done'
     """
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes] | None = None) -> None:
@@ -168,7 +167,7 @@ class SweepRun:
         return not self._alive()
 
     def runs(self, target: float | None = None, metric: str = "loss") -> Runs:
-        """The table of all runs, as far as they are done; see `wb.runs`."""
+        """The table of all runs, as far as they are done, as `wb.runs` reads it."""
         return runs(self.folder, target=target, metric=metric)
 
     def __repr__(self) -> str:
@@ -246,6 +245,11 @@ def attach(folder: str | Path) -> SweepRun:
     """Watch a sweep by its folder, wherever it was started, under way or not.
 
     Raises `SettingError` where the folder holds no sweep.
+
+    >>> attach("no-sweep-here")
+    Traceback (most recent call last):
+    ...
+    workbench.base.settings.SettingError: folder = 'no-sweep-here': holds no sweep; give the folder of one
     """
     path = path_of(folder, "folder")
     if not (path / PLAN).is_file() and not is_running(path):

@@ -32,7 +32,7 @@ def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Th
 
     `trace`: a run with events. `first`: the first round that is drawn; default: so that the last ones are. `rounds`:
     how many at most. Every round is as wide as another, however long it took. Beside the rows: the share of the time
-    in which a worker computed, and of the rounds that ended without it.
+    in which a worker computed, and of the rounds that ended without it. `theme`: "light" or "dark".
 
     Raises `SettingError`: the trace kept no events.
 
