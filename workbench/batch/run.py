@@ -227,12 +227,12 @@ class Values:
             if not _done(self.folder, item):
                 return None
             s = self.search
-            place = Place(item.name, Status("done"), self.folder / item.name / TRACE)
-            _, results = read(place, s.target, s.metric)
-            if s.of not in results:
-                why = results.get("error") or f"it has {', '.join(results)}"
+            home = self.folder / item.name
+            row = read(Place(item.name, home, home / TRACE), s.target, s.metric)
+            if s.of not in row.results:
+                why = row.error or f"it has {', '.join(row.results)}"
                 raise SettingError(f"search.of = {s.of!r}: {item.name} has no such result; {why}")
-            self._known[item.key] = float(results[s.of])
+            self._known[item.key] = float(row.results[s.of])
         return self._known[item.key]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.widgets.explorer.kept import keep
-
 import workbench as wb
+from workbench.trace.about import keep
 from workbench.widgets.explorer.explorer import Explorer
 from workbench.widgets.explorer.tabs.lateness import Lateness
 

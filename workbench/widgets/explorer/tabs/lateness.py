@@ -15,8 +15,10 @@ from workbench.recordings.doctor import diagnose
 from workbench.recordings.loading import load
 from workbench.recordings.recording import Recording
 from workbench.recordings.sources import bytedance, runs
+from workbench.trace.about import About
+from workbench.trace.layout import RUN
+from workbench.trace.rows import places
 from workbench.trace.trace import Trace
-from workbench.widgets.explorer.kept import kept_runs
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.guard import guarded, offered, row, sentence, sides
@@ -48,7 +50,11 @@ class Lateness(Tab):
         """Offer the runs that there are now."""
         traces = self.desk.tab(Running).traces
         self.traces = dict(zip(labels(traces), traces, strict=True))
-        self.kept = {f"kept: {run.name}": run.folder for run in kept_runs(self.desk.folder)}
+        self.kept = {
+            f"kept: {About.read(place.about).name or place.name}": place.folder
+            for place in places(self.desk.folder)
+            if (place.folder / RUN).is_file()
+        }
         offered(self.run, [*self.traces, *self.kept])
 
     def over(self) -> None:
