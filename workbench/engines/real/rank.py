@@ -354,8 +354,7 @@ class RankEngine:
         return until + behind if behind > HIDDEN * (until - start) else until
 
     def _naps(self, match: Match) -> Naps:
-        gathers = any(kind not in (MODEL, LOST) for kind in match)
-        return GATHERING if gathers else self.listening
+        return GATHERING if any(kind not in (MODEL, LOST) for kind in match) else self.listening
 
     def _taken(self, place: int) -> tuple[Message, float]:
         """Hand a message of the inbox to the program; what came over a real link is in the books from now on."""

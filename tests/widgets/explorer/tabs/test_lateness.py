@@ -23,7 +23,7 @@ def test_a_kept_run_and_a_file_are_looked_at_and_what_is_wrong_is_said(tmp_path:
     assert list(tab.run.options) == ["kept: slow ones"]
     tab.run.value = "kept: slow ones"
     tab.look()
-    (worst, *_) = wb.diagnose(run.folder).culprits
+    (worst, *_) = wb.diagnose(run).culprits
     assert worst.who in tab.words.value
     assert "would save" in tab.words.value
     assert set(tab.figures()) == {"who was late when", "who makes the steps long"}
