@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Script
@@ -23,7 +23,7 @@ from workbench_lectures.offline.pages import index, write
 from workbench_lectures.titles import told
 
 from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import Noise, browser
+from tests.browser.lab import Noise
 from tests.browser.test_lectures import NAMELESS, OVERFLOW, Student, first_slider
 from tests.lectures.drawn import SCRIPTS
 
@@ -48,14 +48,15 @@ def put(folder: Path, name: str) -> None:
     write(folder, NOTEBOOKS / "lecture", {name: replace(script, places=HEAVY.get(name, script.places))})
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[tuple[Page, Noise, list[str]]]:
-    """One page for all, 1280 x 720, without a network; and what it asked for."""
-    with browser(height=720) as (page, noise):
-        asked: list[str] = []
-        page.context.set_offline(True)
-        page.on("request", lambda request: asked.append(request.url))
-        yield page, noise, asked
+@pytest.fixture
+def shared(context: BrowserContext, page: Page, noise: Noise) -> Iterator[tuple[Page, Noise, list[str]]]:
+    """A page, 1280 x 720, without a network; and what it asked for."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": 1280, "height": 720})
+    context.set_offline(True)
+    yield page, noise, asked
+    context.set_offline(False)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -85,7 +85,9 @@ def test_a_new_kernel_stands_where_the_old_one_stood(name: str) -> None:
     asks(first.quiz.questions[1], kind="check", given="123456")
     asks(first.quiz.questions[2], kind="why")
     second = SCRIPTS[name]()
-    second.memory.set_state({"recalled": first.memory.kept})
+    kept = json.loads(first.memory.kept)  # an address has made numbers of all that looks like one
+    kept["knobs"] = {n: int(v) if str(v).isdigit() else v for n, v in kept["knobs"].items()}
+    second.memory.set_state({"recalled": json.dumps(kept)})
     assert second.desk.knobs == first.desk.knobs
     assert answered(second) == answered(first)
     assert answered(second)[0][0] == "right"

@@ -76,7 +76,10 @@ class Lecture(w.VBox, Generic[K]):
 
     def recall(self, state: Mapping[str, Any]) -> None:
         """Stand as another page stood; raises `SettingError` or `KeyError` where that was another lecture."""
-        self.desk.move(**state["knobs"])
+        now = self.desk.knobs.model_dump()
+        asked = {name: value for name, value in state["knobs"].items() if name in now}
+        # An address does not tell the text "1" from the number.
+        self.desk.move(**{name: str(v) if isinstance(now[name], str) else v for name, v in asked.items()})
         self.quiz.recall(state["quiz"])
         self.race.recall(state["race"])
         self.keep()

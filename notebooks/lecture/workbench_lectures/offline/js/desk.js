@@ -105,7 +105,7 @@ class Desk {
       if (!text.trim()) reasons[name] = `${name}: is empty; write a value, e.g. ${this.fields[name].default}`;
       else if (kind === "choice" ? !choices.includes(text) : Number.isNaN(value)) reasons[name] = `${name} = ${text}: is no number`;
       else if (kind === "whole" && !Number.isInteger(value)) reasons[name] = `${name} = ${text}: take a whole number`;
-      else if (value < low || value > high) reasons[name] = `${name} = ${text}: take ${low} to ${high}, the nearest is ${value < low ? low : high}`;
+      else if (kind !== "choice" && (value < low || value > high)) reasons[name] = `${name} = ${text}: take ${low} to ${high}, the nearest is ${value < low ? low : high}`;
       else values[name] = value;
     }
     return [values, reasons];
@@ -211,7 +211,7 @@ function race(el) {
   const { curves, columns, metrics, titles, looks, x, y, target, table } = HERE.race;
   const seconds = { 10: "10 seconds", 30: "half a minute", 120: "two minutes" };
   const idle = curves.map(({ name }) => ({ name, state: "waiting", note: "", share: 0 }));
-  const model = new Model({ curves: [], status: [], edition: 0, active: false, x, y, scale_x: "auto", scale_y: "auto", target: null, metrics, titles, looks, page: "" }, (content) => {
+  const model = new Model({ curves: [], changes: [], status: [], edition: 0, active: false, x, y, scale_x: "auto", scale_y: "auto", target: null, metrics, titles, looks, page: "" }, (content) => {
     if (giveLibrary(content, model)) return;
     if (content.kind === "from") send(content.rows);
     if (content.kind === "stop") stop();
