@@ -152,8 +152,8 @@ def test_sliders_begin_where_they_are_put_or_at_the_nearest_that_works(
 def test_one_more_file_is_one_more_lecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(
         "from dataclasses import replace\nfrom workbench_lectures import stragglers\n"
-        "lecture = replace(stragglers.lecture, notebook='7-mine')\n"
+        "lecture = replace(stragglers.lecture, notebook='9-mine')\n"
     )
     monkeypatch.setattr(workbench_lectures, "__path__", [*workbench_lectures.__path__, str(tmp_path)])
-    assert list(scripts()) == [*SCRIPTS, "7-mine"]
-    assert len(scripts()["7-mine"]().quiz.questions) == 3
+    assert list(scripts()) == [*SCRIPTS, "9-mine"]
+    assert len(scripts()["9-mine"]().quiz.questions) == 3
