@@ -18,7 +18,7 @@ from workbench.widgets.guard import guarded
 class History(Tab):
     """The table is read when the tab is opened: a folder may hold thousands of runs."""
 
-    key, title, place = "history", "Runs", 2.5
+    key, title, place = "history", "Runs", 2.7
 
     def parts(self) -> list[w.Widget]:
         """Which folder, and the table, once there is one."""
