@@ -28,7 +28,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
     """What a test defines of its own (schemes, delay laws, optimisers, problems) is forgotten after it."""
     families = (Scheme, DelayModel, Optimiser, ProblemArgs)

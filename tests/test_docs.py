@@ -93,7 +93,6 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-@pytest.mark.usefixtures("forgetful")
 def test_the_page_on_schemes_of_ones_own_runs_and_all_it_checks_holds() -> None:
     text, space, checked = (ROOT / "docs" / "yours.md").read_text(), {"__name__": "own_page"}, []
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):

@@ -128,7 +128,6 @@ def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
     return words, [wb.Trace.load(path.parent) for path in sorted(out.glob("*/trace/spec.json"))]
 
 
-@pytest.mark.usefixtures("forgetful")
 def test_the_notebook_on_yours_goes_on_without_pytorch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +142,6 @@ def test_the_notebook_on_yours_goes_on_without_pytorch(
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-@pytest.mark.usefixtures("forgetful")
 def test_the_notebook_on_yours_with_a_network_on_real_processes(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     define(YOURS)

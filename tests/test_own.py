@@ -16,8 +16,6 @@ from workbench import batch
 from workbench.cli.main import main
 from workbench.planning.measuring import simulated
 
-pytestmark = pytest.mark.usefixtures("forgetful")
-
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -101,7 +101,9 @@ def _odds() -> tuple[str, ...]:
 
 
 def _delays() -> tuple[str, ...]:
-    return _names("workbench.core.delays", "DelayModel") + _of(*delay_models().values())
+    return _names("workbench.core.delays", "DelayModel") + _of(
+        *(law for law in delay_models().values() if law.__module__.startswith("workbench."))
+    )
 
 
 def _optimisers() -> tuple[str, ...]:

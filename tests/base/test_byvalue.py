@@ -13,8 +13,6 @@ from workbench.base import byvalue
 from workbench.base.byvalue import received, sent
 from workbench.base.settings import SettingError
 
-pytestmark = pytest.mark.usefixtures("forgetful")
-
 
 def test_a_file_by_value_in_another_process(tmp_path: Path) -> None:
     half = module_of(tmp_path / "mine.py").Half

@@ -14,8 +14,6 @@ import pytest
 from workbench.base import own
 from workbench.base.own import is_own
 
-pytestmark = pytest.mark.usefixtures("forgetful")
-
 FILE = '''
 """A user's file."""
 import numpy as np

@@ -190,7 +190,6 @@ def test_a_class_of_numbers_alone_is_found_in_the_newest_cell(cells: Cells) -> N
     assert "share = 2" in source_of(module.Half).text
 
 
-@pytest.mark.usefixtures("forgetful")
 def test_the_source_comes_along_by_value(cells: Cells) -> None:
     cells(
         "DEFAULT = 0.5\nfrom workbench.base.settings import setting\nfrom workbench.schemes.uncoded import UMW"

@@ -33,9 +33,6 @@ from workbench.schemes.uncoded import UMW
 FEW = 25  # cases a law: what is wrong here is wrong nearly always
 
 
-pytestmark = pytest.mark.usefixtures("forgetful")
-
-
 def broken(what: Any) -> set[str]:
     return {row.law for row in wb.check(what, examples=FEW).broken}
 

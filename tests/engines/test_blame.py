@@ -17,8 +17,6 @@ import workbench as wb
 from workbench.base.errors import RunError
 from workbench.launch.processes import is_alive
 
-pytestmark = pytest.mark.usefixtures("forgetful")
-
 FILE = """
 from workbench.core.plan import MASTER
 from workbench.core.programs import worker_program

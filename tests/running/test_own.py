@@ -12,7 +12,7 @@ import workbench as wb
 from tests.cells import THROUGH, good, program
 from workbench.base.settings import SettingError
 
-pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi"), pytest.mark.usefixtures("forgetful")]
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
 FILE = """
 import numpy as np

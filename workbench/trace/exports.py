@@ -13,11 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 import workbench as wb
 from workbench.base.files import atomic_folder, atomic_write
 from workbench.base.settings import SettingError, check_writable, path_of
+from workbench.base.text import dump
 from workbench.trace.layout import EVENTS, MODEL, ROUNDS, RUN, SPEC
 from workbench.trace.trace import Trace
 
@@ -155,7 +154,7 @@ def _key(name: str) -> str:
 
 
 def _meta(folder: Path, words: Mapping[str, Any]) -> None:
-    _write(folder / "meta.yaml", yaml.safe_dump(dict(words)))
+    _write(folder / "meta.yaml", dump(dict(words)))
 
 
 def _write(path: Path, text: str) -> None:

@@ -24,7 +24,6 @@ from workbench.problems.linear import LeastSquares
 from workbench.schemes.uncoded import UMW
 from workbench.widgets.explorer.explorer import Explorer, explore
 
-pytestmark = pytest.mark.usefixtures("forgetful")
 SMALL = wb.Experiment(scheme="UMW", workers=4, rounds=6, problem_args={"samples": 40, "features": 3})
 
 

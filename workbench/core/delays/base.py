@@ -35,7 +35,7 @@ class DelayModel(Family):
     """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds.
 
     >>> sorted(delay_models())[:3]
-    ['constant', 'exponential', 'heterogeneous']
+    ['changing', 'constant', 'exponential']
     """
 
     catalogue: ClassVar[Catalogue[DelayModel]] = Catalogue(
@@ -119,7 +119,7 @@ def delay_models() -> Catalogue[DelayModel]:
     """All delay models by their kind.
 
     >>> sorted(delay_models())[:2]
-    ['constant', 'exponential']
+    ['changing', 'constant']
     """
     return DelayModel.catalogue
 

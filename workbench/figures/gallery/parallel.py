@@ -26,10 +26,10 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()
-    >>> for seed, scheme in enumerate(["UMW", "GC"]):
-    ...     _ = wb.run(wb.Experiment(scheme=scheme, rounds=5, seed=seed)).save(f"{folder}/{seed}")
+    >>> for scheme in ["UMW", "GC"]:
+    ...     _ = wb.run(wb.Experiment(scheme=scheme, rounds=5)).save(f"{folder}/{scheme}")
     >>> [axis.label for axis in parallel(wb.runs(folder)).data[0].dimensions]
-    ['scheme', 'seed', 'time of the whole run']
+    ['scheme', 'time of the whole run']
     """
     done = runs.done
     if of not in done or not len(done) or not pd.api.types.is_numeric_dtype(done[of]):
@@ -56,7 +56,7 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
             },
             labelfont={"size": 15, "color": look.text},
             tickfont={"size": 13, "color": look.text},
-            rangefont={"size": 1, "color": look.background},
+            rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
             unselected={"line": {"color": look.grid}},
         )
     )
