@@ -114,11 +114,12 @@ def dark_style() -> str:
         f" {{{paint}: {getattr(dark, name)} !important}}"
         for paint, element, name in paints
     ]
+    shadows = f"{ours} .highlight-shadow {{stroke: {dark.background} !important}}"  # of parallel axes
     buttons = (
         f"{ours} .modebar-group {{background: none !important}}"
         f" {ours} .modebar-btn .icon path {{fill: {dark.muted} !important}}"
     )
-    return f"<style class='wb-dark'>{' '.join(rules)} {buttons} {_of_stills(page)}</style>"
+    return f"<style class='wb-dark'>{' '.join(rules)} {shadows} {buttons} {_of_stills(page)}</style>"
 
 
 def _of_stills(page: str) -> str:

@@ -39,6 +39,7 @@ def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[A
     {'draw': range(0, 10)}
     """
     found: dict[str, Sequence[Any]] = {}
+    first = script.knobs()
     for line in script.knobs.lines():
         if line.name not in names:
             continue
@@ -50,7 +51,8 @@ def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[A
             found[line.name] = range(int(line.low or 0), int(line.high or 0) + 1)
         else:
             spread = np.geomspace if line.log else np.linspace
-            found[line.name] = [float(f"{x:.3g}") for x in spread(line.low or 0.0, line.high or 0.0, FEW)]
+            spaced = [float(f"{x:.3g}") for x in spread(line.low or 0.0, line.high or 0.0, FEW)]
+            found[line.name] = sorted({*spaced, getattr(first, line.name)})  # it stands there at first
     return found
 
 
