@@ -283,7 +283,12 @@ class Steering:
     def odds(self, way: Way, rates: Array) -> Odds:
         """Rounds of a candidate with workers as quick as this, in seconds per sample (rounds, workers)."""
         seconds = rates * (way.plan.loads[1:] + self.times.fixed)
-        draws = _measured(seconds, self.sends, way.samples, self.link, self.floats, self.decode_rate)
+
+        def send(length: float) -> Array | float:
+            on_way = self.sends * (length / self.floats)
+            return np.broadcast_to(on_way, seconds.shape) if on_way.any() else 0.0
+
+        draws = Draws.measured(seconds, send, self.link, self.floats, way.samples, self.decode_rate)
         return way.scheme.odds(draws, self.workers)
 
     def _better(self, round: int) -> int | None:
@@ -384,24 +389,6 @@ class Steering:
 
 def _plain(column: Array) -> list[float | None]:
     return [None if np.isnan(x) else float(x) for x in column]
-
-
-def _measured(
-    seconds: Array, sends: Array, samples: int, link: Link, floats: int, decode_rate: float | None
-) -> Draws:
-    """Measured times as a scheme's `odds` takes drawn ones; within a load time goes evenly, lower ranks come first."""
-
-    def progress(portions: NDArray[np.int64], which: slice) -> Array:
-        done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
-        return np.asarray(seconds[which][:, :, None] * done)
-
-    def ties(which: NDArray[np.int64]) -> Array:
-        return np.tile(np.arange(seconds.shape[1], dtype=float), (len(which), 1))
-
-    def send(length: float) -> Array | float:
-        return np.broadcast_to(sends * (length / floats), seconds.shape) if sends.any() else 0.0
-
-    return Draws(seconds, send, link, floats, ties, decode_rate, None, samples, progress)
 
 
 __all__ = ["Change", "Steering"]

@@ -160,15 +160,8 @@ def played(
     workers = seconds.shape[1]
     ring = 0 not in scheme.plan(workers, samples).committers
 
-    def progress(portions: NDArray[np.int64], which: slice) -> Array:
-        done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
-        return np.asarray(seconds[which][:, :, None] * done)
-
-    def ties(which: NDArray[np.int64]) -> Array:
-        return np.tile(np.arange(workers, dtype=float), (len(which), 1))
-
     sent: Callable[[float], Array | float] = (lambda length: 0.0) if send is None or ring else send
-    draws = Draws(seconds, sent, link, floats, ties, decode_rate, None, samples, progress)
+    draws = Draws.measured(seconds, sent, link, floats, samples, decode_rate)
     found = scheme.odds(draws, workers).seconds
     return found if send is None or not ring else found + send(floats).max(axis=1)  # of the slowest link
 
