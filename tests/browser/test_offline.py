@@ -88,6 +88,7 @@ def test_a_lecture_works_from_a_folder(
     expect(page.locator(".wb-score")).to_have_text("3 of 3 right")
     label = next(line.label for line in student.knobs.lines() if line.name == slider)
     assert page.get_by_label(label, exact=True).first.input_value() == f"{value:g}"
+    page.locator(".wb-plot[data-drawn]").first.wait_for()
     page.screenshot(path=screens / f"offline-{name}.png", full_page=True)
     assert noise.errors == []
     assert {url.split(":")[0] for url in asked} <= {"file", "blob", "data"}
