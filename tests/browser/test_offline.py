@@ -30,7 +30,10 @@ from tests.lectures.drawn import SCRIPTS
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 SETTINGS = int(os.environ.get("WORKBENCH_SETTINGS", "8"))  # for each lecture; more: docs/decisions/0028
-HEAVY = {"6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)}}  # every place there is a run
+HEAVY = {  # every place there is a run
+    "6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)},
+    "8-who-is-late": {"workers": (6, 8), "late": (2,), "factor": (1.6,), "often": (0.5,)},
+}
 ASK = """(jobs) => jobs.map((values) => {
   const knobs = LECTURE.knobs.of(values), ask = (f) => plain(py.call(f, [knobs]));
   const drawn = Object.entries(LECTURE.figures).filter(([, f]) => f).map(([name, f]) => {

@@ -180,4 +180,9 @@ lecture: Script[WhoIsLate] = Script(
     entries,
     ("late", "factor", "often"),
     EXERCISES,
+    places={  # every place is a job that is looked at
+        "workers": (4, 8, 12),
+        "factor": (1.05, 1.2, 1.6, 3.0),
+        "often": (0.05, 0.5, 1.0),
+    },
 )
