@@ -8,6 +8,7 @@ and the folder says all.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Self
 
@@ -47,9 +48,9 @@ class Search(Settings):
             raise SettingError(f"target: is missing; of = {self.of!r} needs one, such as 0.3")
         return self
 
+    @abstractmethod
     def step(self, value: Values, first: int = 0) -> Step:
         """What is wanted and known, given those values; `first`: the base's seed."""
-        raise NotImplementedError
 
 
 class Crossing(Search):
