@@ -24,7 +24,7 @@ run: env ## One experiment from start to figure
 
 # Jupyter refuses to start as root, the usual user of a container, unless told; it listens on this machine only.
 lab: env ## Open the first notebook in JupyterLab
-	$(BIN)/jupyter lab --ip=127.0.0.1 $(if $(filter 0,$(shell id -u)),--allow-root) \
+	$(BIN)/python -m jupyterlab --ip=127.0.0.1 $(if $(filter 0,$(shell id -u)),--allow-root) \
 		--LabApp.default_url=/lab/tree/notebooks/01-straight-line.ipynb
 
 lectures: env ## Serve the lectures as pages without code, on this machine only

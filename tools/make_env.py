@@ -5,6 +5,7 @@ and uv the rest. Where uv fails, for example behind a mirror that only pip can r
 """
 
 import ast
+import fcntl
 import os
 import re
 import subprocess
@@ -23,6 +24,13 @@ PROJECT = ["--no-deps", "--no-build-isolation", "-e", "."]  # the build backend 
 
 def run(*command, **options):
     subprocess.run(command, cwd=ROOT, check=True, **options)
+
+
+def one_at_a_time():
+    """Wait for another `make env` here: one that emptied .venv under the other would let it fill the Python behind it."""
+    os.environ["PIP_REQUIRE_VIRTUALENV"] = "1"
+    lock = os.open(ROOT, os.O_RDONLY)  # the system lets go of it when this process ends
+    fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def uv_environment():
@@ -81,4 +89,5 @@ if __name__ == "__main__":
     if sys.version_info < (3, 11):  # noqa: UP036 - any Python may start this file
         found = sys.version.split()[0]
         sys.exit(f"workbench needs Python 3.11 or newer, this is {found}: try make PYTHON=python3.12 env")
+    one_at_a_time()
     make_lock() if sys.argv[1:] == ["--lock"] else make_env()
