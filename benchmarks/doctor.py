@@ -1,16 +1,18 @@
 """Does the doctor name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
 
-    python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour] [--count 100] [--keep DIR]
+    python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
+                                [neighbour-healthy] [--count 100] [--keep DIR]
 
 What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
 tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" those of both workers of one host (four
 ranks of this machine that are called two hosts); "link" makes one worker's messages take 50 % longer, which else take
 10 ms and more. Ranks keep the clock of the emulated cluster (`emulate="all"`), so that what else this machine is doing
 is not taken for a fault; "raw-rank", "raw-host" and "raw-healthy" take the machine's own clock: there, who is late by
-what nobody has injected counts against the doctor. "neighbour" is real altogether: four workers that compute, two on
-each of two cores, and a busy process beside those of one core. Stars and all-reduces (the MPI library's own, or with
-links an explicit ring) take turns. Healthy runs are the same without a fault. `--keep` leaves the run folders there,
-and judges those that are there already.
+what nobody has injected counts against the doctor. "neighbour" is real altogether: four workers that compute for
+some tens of milliseconds, two on each of two cores, and a busy process beside those of one core; it says something
+only where nothing else keeps the cores busy. Stars and all-reduces (the MPI library's own, or with links an explicit
+ring) take turns. Healthy runs are the same without a fault. `--keep` leaves the run folders there, and judges those
+that are there already.
 """
 
 from __future__ import annotations
@@ -70,6 +72,14 @@ class Injected(DelayModel):
         return np.asarray(self.message * draw[1] * share) if self.message else None
 
 
+def toil(model: Array, X: Array, y: Array) -> tuple[float, Array]:
+    """Least squares the long way, some tens of milliseconds: longer than a core leaves a process alone."""
+    for _ in range(3000):
+        residual = X @ model - y
+        gradient = X.T @ residual / len(y)
+    return float(residual @ residual / (2 * len(y))), gradient
+
+
 @dataclass(frozen=True)
 class Case:
     """A run, and who is to be named."""
@@ -91,10 +101,12 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
     law: dict[str, Any] = {"kind": f"{Path(__file__).resolve()}:Injected"}
     law["victims"] = [2 * host, 2 * host + 1] if kind == "host" else [victim]
     law |= {"message": 0.01, "message_factor": 1.5} if kind == "link" else {"task_factor": 1.2}
-    ring, sizes = number % 2 == 1, {"samples": 40, "features": 20}
+    ring = number % 2 == 1
+    sizes: dict[str, Any] = {"samples": 40, "features": 20}
     args = {"algorithm": "ring"} if ring and kind == "link" else {}
     if kind == "neighbour":
-        law, ring, args, sizes = {"kind": "constant"}, False, {}, {"samples": 4000, "features": 1000}
+        law, ring, args = {"kind": "constant"}, False, {}
+        sizes = {"loss_and_gradient": f"{Path(__file__).resolve()}:toil", "data": "diabetes"}
     if healthy:
         law |= {"victims": []} if "victims" in law else {}
     e = wb.Experiment(
@@ -103,7 +115,7 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
         workers=WORKERS,
         rounds=ROUNDS,
         seed=int(rng.integers(2**31)),
-        problem="least_squares",
+        problem="numpy" if kind == "neighbour" else "least_squares",
         problem_args=sizes,
         delays=law,
         optimiser_args={"step": 1e-4},
@@ -179,8 +191,11 @@ def faults(kind: str, count: int, seed: int, keep: Path) -> None:
 
 def healthy(what: str, count: int, seed: int, keep: Path) -> None:
     """No fault: kinds take turns."""
-    kinds = ("raw-rank", "raw-rank") if what.startswith("raw") else ("rank", "link")
-    found = [traced(kinds[number % 2], number // 2, seed, keep, True) for number in range(count)]
+    kinds = {"healthy": ("rank", "link"), "raw-healthy": ("raw-rank",), "neighbour-healthy": ("neighbour",)}[
+        what
+    ]
+    turns = [divmod(number, len(kinds)) for number in range(count)]
+    found = [traced(kinds[kind], number, seed, keep, True) for number, kind in turns]
     print(tally(what, found), flush=True)
 
 
