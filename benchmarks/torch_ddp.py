@@ -1,11 +1,13 @@
 """Rounds a second of a network in PyTorch beside PyTorch's own DistributedDataParallel: with a sleeper, with a death.
 
     python benchmarks/torch_ddp.py [speed] [sleeper] [death] [--rounds 30] [--repeats 3] [--samples 256]
+                                   [--network transformer | digits]
 
-Both sides have eight ranks that train, the same transformer of a million parameters in float32, the same samples, the
-same cores, and one thread a rank; DDP goes over gloo. Nothing is emulated: one rank of eight really sleeps 200 ms a
-step. The sides take turns. (The file is not called torch.py: a script's folder comes first where modules are looked
-for, so it would import itself.)
+Both sides have eight ranks that train, the same transformer of a million parameters (or the small convolutional
+network on the digits) in float32, the same samples, the same cores, and one thread a rank; DDP goes over gloo. Nothing
+is emulated: one rank of eight really sleeps 200 ms a step, and leaves its share of the cores to the others meanwhile.
+The sides take turns. (The file is not called torch.py: a script's folder comes first where modules are looked for, so
+it would import itself.)
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from statistics import mean, median
 from typing import Any
 
 import torch
+from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 RANKS, WARM, NAP = 8, 4, 0.2  # ranks that train; rounds that do not count; s
@@ -40,11 +43,16 @@ def rank() -> int:
 
 
 def network() -> nn.Module:
-    """The transformer of the examples, with a million parameters."""
+    """The transformer of the examples, with a million parameters, or their network for the digits."""
     sys.path.insert(0, str(NETWORKS.parent))
     import networks
 
-    return networks.million()
+    return networks.DigitsNet() if digits() else networks.million()
+
+
+def digits() -> bool:
+    """Is it the small network?"""
+    return os.environ.get("DDP_NETWORK") == "digits"
 
 
 class Sleepy(nn.Module):
@@ -65,11 +73,15 @@ class Sleepy(nn.Module):
 
 
 def samples() -> tuple[Tensor, Tensor]:
-    """Text, as many stretches as the environment says."""
+    """Stretches of text or digits, as many as the environment says."""
     sys.path.insert(0, str(NETWORKS.parent))
     import networks
 
-    return networks.text(int(os.environ.get("DDP_SAMPLES", "256")))
+    count = int(os.environ.get("DDP_SAMPLES", "256"))
+    if digits():
+        X, y = load_digits(return_X_y=True)
+        return torch.tensor(X[:count] / 16, dtype=torch.float32), torch.tensor(y[:count])
+    return networks.text(count)
 
 
 # ---------------------------------------------------------------- DistributedDataParallel
@@ -224,6 +236,7 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=["speed", "sleeper", "death"])
     for name, number in (("rounds", 30), ("repeats", 3), ("samples", 256)):
         parser.add_argument(f"--{name}", type=int, default=number)
+    parser.add_argument("--network", choices=["transformer", "digits"], default="transformer")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)  # be a rank of DDP
     parser.add_argument("--sleepy", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--death", type=int, help=argparse.SUPPRESS)
@@ -231,7 +244,7 @@ def main() -> None:
     if args.train:
         train(args.rounds, args.sleepy, args.death, args.train)
         return
-    os.environ["DDP_SAMPLES"] = str(args.samples)
+    os.environ |= {"DDP_SAMPLES": str(args.samples), "DDP_NETWORK": args.network}
     for what in args.what:
         {"speed": speed, "sleeper": sleeper, "death": death}[what](args.rounds, args.repeats)
 
