@@ -101,6 +101,8 @@ def experiments(draw: st.DrawFn, names: list[str], rounds: int = 4, **fields: An
     """Fields of a valid experiment of one of the named schemes."""
     name = draw(st.sampled_from(sorted(names)))
     args, workers = draw(CASES[name])
+    least = workers * max(args.get("pieces", 1), args.get("micro_batches", 1))  # none of these may be empty
+    least = 1 if least == workers else least
     return {
         "scheme": name,
         "scheme_args": args,
@@ -110,6 +112,6 @@ def experiments(draw: st.DrawFn, names: list[str], rounds: int = 4, **fields: An
         "delays": draw(DELAYS),
         "link": draw(LINKS),
         "problem": "unit",
-        "problem_args": {"samples": draw(st.integers(1, 300))},
+        "problem_args": {"samples": draw(st.integers(least, 300))},
         **fields,
     }

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.core.delays import DelayModel, DelayStream, Keyed, delay_models, law_of, recorded
+from workbench.planning.profile import scaled
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "data" / "ec2_traces.csv"
 ALIBABA = TRACES.with_name("traces") / "alibaba_job_1.csv"
@@ -169,6 +170,19 @@ def test_as_recorded_workers_take_their_own_times_whatever_the_load(tmp_path: Pa
     parts = stream.progress(1, np.array([[1, 3], [2, 2], [0, 0]]))
     np.testing.assert_allclose(parts, [[11 / 4, 11], [10, 20], [0, 21]])
     assert stream.piece(1, 2, 0, 40) == 21
+
+
+@given(samples=st.integers(0, 50), base=st.integers(1, 20), slope=st.floats(0, 2), factor=st.floats(0.5, 8))
+def test_what_is_taken_as_recorded_may_follow_the_load(
+    tmp_path_factory: pytest.TempPathFactory, samples: int, base: int, slope: float, factor: float
+) -> None:
+    """delays + (load - base load) * slope (Krishnan et al.'s search); the same where samples are more work each."""
+    path = table(tmp_path_factory.mktemp("slope"), "worker,iteration,seconds\n0,0,3\n1,0,5\n")
+    law = build({"kind": "replay", "path": path, "as_recorded": True, "samples": base, "slope": slope})
+    wanted = np.maximum([3 + slope * (samples - base), 5 + slope * (samples - base)], 0)
+    np.testing.assert_allclose(DelayStream(law, 0, 2).whole(0, np.array([samples, samples])), wanted)
+    fewer = DelayStream(scaled(law, factor), 0, 2)
+    np.testing.assert_allclose(fewer.whole(0, np.full(2, samples / factor)), wanted, atol=1e-9)
 
 
 def test_as_recorded_takes_no_more_workers_than_were_recorded(tmp_path: Path) -> None:

@@ -49,6 +49,17 @@ def test_nobody_begins_a_micro_batch_after_the_threshold() -> None:
     assert 40 < left_out < N * M * 40 * 0.5
 
 
+def test_what_was_computed_counts_by_its_samples() -> None:
+    """Micro-batches are of one and of two samples; those computed stand for all 43."""
+    e = experiment(threshold=3.5).replace(problem_args={"samples": 43})
+    commits = simulated(e)[1]
+    sizes = e.plan.sizes
+    assert set(sizes) == {1, 2}
+    for weights in filter(lambda w: w is not None, commits.weights):
+        computed = np.asarray(weights) > 0
+        np.testing.assert_allclose(np.asarray(weights)[computed], 43 / sizes[computed].sum())
+
+
 def test_without_a_threshold_it_is_the_uncoded_scheme() -> None:
     e = experiment(9).replace(delays={"kind": "exponential", "mean": 1.0})
     line, commits = simulated(e)
@@ -92,7 +103,8 @@ def test_a_threshold_is_chosen_from_measured_times_as_the_authors_program_does(k
     best = max(effective(e, 20, threshold) for threshold in others if threshold >= 0.6)
     assert effective(e, 20, chosen) >= 0.98 * best
     assert effective(e, 20, chosen) > 1
-    assert settled(e.replace(scheme_args={"threshold": 3.0})).scheme_args == {"threshold": 3.0}
+    given = {"micro_batches": M, "threshold": 3.0}
+    assert settled(e.replace(scheme_args=given)).scheme_args == given
     even = e.replace(delays={"kind": "constant", "shift": 0.1})
     assert simulated(settled(even))[1].weights == [None] * even.rounds
 
@@ -102,3 +114,7 @@ def test_wrong_numbers_are_one_sentence() -> None:
         experiment(threshold=0.0)
     with pytest.raises(wb.SettingError, match="micro_batches"):
         experiment(micro_batches=0)
+    with pytest.raises(
+        wb.SettingError, match=r"micro_batches = 7: a worker's part has 6 of 30 .* take 1 to 6"
+    ):
+        experiment(micro_batches=7)

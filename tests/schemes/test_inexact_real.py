@@ -18,7 +18,7 @@ CASES: list[
 ] = [  # numbers that leave some behind, and that wait for all if any do
     ("AdaptiveK", {"threshold": 1, "burn_in": 1}, {"start": 6}),
     ("DBW", {}, None),
-    ("DropCompute", {"threshold": 1e-3}, {"micro_batches": 5}),
+    ("DropCompute", {"threshold": 1e-3, "micro_batches": 10}, {"micro_batches": 5}),
     ("GGC", {"replication": 3, "wait_for": 4}, {"replication": 3, "wait_for": 6}),
     ("IS-GC", {"replication": 2, "wait_for": 3}, {"replication": 2, "wait_for": 6}),
     ("PGC", {"stragglers": 2}, {"stragglers": 0}),

@@ -377,7 +377,7 @@ def scaled(law: Delays, factor: float) -> Delays:
         for name, field in type(law).model_fields.items()
         if (unit := unit_of(field)) in powers
     }
-    if isinstance(law, Replay):
+    if isinstance(law, Replay) and not law.as_recorded:
         changes |= {"scale": law.scale * factor, "samples": law.samples}
     # All fields set: an experiment that is changed must know the kind.
     return type(law)(**{**law.model_dump(), **changes})

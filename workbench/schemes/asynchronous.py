@@ -7,7 +7,9 @@ updates with the mean of every K arrivals, weighted 1 / sqrt(1 + t).
 
 Workers hold a part of the data each. An answer is a gradient over all of its worker's part, weighted as if it were one
 over all data; so without damping the weights are one on average wherever all workers are equally fast, and lean towards
-the fast ones where they are not. With n workers an answer is (n - 1) / K commits old on average, whatever the delays.
+the fast ones where they are not. A worker that answers again before the next commit answers with the same gradient,
+which then counts twice: a buffer is worth having below the number of workers. With n workers an answer is (n - 1) / K
+commits old on average, whatever the delays.
 """
 
 from __future__ import annotations

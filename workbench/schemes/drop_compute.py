@@ -3,8 +3,10 @@
 N. Giladi, S. Gottlieb, M. Shkolnik, A. Karnieli, R. Banner, E. Hoffer, K. Y. Levy, D. Soudry, "DropCompute: simple and
 more robust distributed synchronous training via compute variance reduction", 2023, and its public program
 (paper-submissions/dropcompute: `compute_timer.py`, `run_pretraining.py`). A worker looks at the clock between two
-micro-batches, as the program does; a first one is always computed. The sum is divided by what was computed. The
-threshold may be given, or be chosen from measured times as the program's `get_best_threshold` does: see `measured`.
+micro-batches, as the program does; a first one is always computed (the program may drop even that one, between going
+forward and back, and drops nothing in its first few steps). The sum is divided by the samples that were computed (the
+program divides by all). The threshold may be given, or be chosen from measured times by the rule of the program's
+`get_best_threshold`, with one difference: see `measured`.
 
 The authors add up by all-reduce. Here a master does, as in the schemes that it is compared with: a message has to say
 of how many micro-batches it is the sum, for which an all-reduce would need one more number.
@@ -26,7 +28,7 @@ from workbench.core.plan import MASTER, Plan, Work, even_sizes, star_plan
 from workbench.core.programs import Got, Rule, parent_program, plain_sum, worker_program
 from workbench.core.protocol import CODED, MODEL, SAME, Compute, Message, Node, Program, Send, one_moment
 from workbench.core.scheme import Scheme
-from workbench.schemes.uncoded import total
+from workbench.schemes.uncoded import check_pieces, total
 
 TRIED = 200  # thresholds
 FEWEST = 6  # micro-batches that the quickest worker is through with before anybody stops
@@ -66,6 +68,7 @@ class DropCompute(Scheme):
 
         Of as many as the authors' program tries, from the moment that the first worker is through with a few
         micro-batches until the last is through with all. Where several do as well, the one that leaves out least.
+        The micro-batch that a threshold falls into counts as computed, as workers finish it; the program leaves it out.
         """
         if self.threshold is not None:
             return {}
@@ -83,6 +86,10 @@ class DropCompute(Scheme):
             rates.append(float(np.mean(computed * full / ends)))
         return {"threshold": tried[int(np.argmax(np.round(rates, 9)))]}
 
+    def check_samples(self, workers: int, samples: int) -> None:
+        """No micro-batch is empty."""
+        check_pieces("micro_batches", self.micro_batches, workers, samples)
+
     def plan(self, workers: int, samples: int) -> Plan:
         """Micro-batches are parts, each of one worker."""
         return star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
@@ -93,8 +100,9 @@ class DropCompute(Scheme):
             pieces = node.work.split(node.plan.sizes)
             return worker_program(node, lambda node, job: self._answer(node, job, pieces))
         n = node.plan.workers
+        gone_through = node.plan.sizes.reshape(n, self.micro_batches).cumsum(axis=1)
         everybody = Rule(lambda got, start, now: len({rank for rank, _ in got}) >= n)
-        return parent_program(node, everybody, lambda r, got: self._mean(n * self.micro_batches, got))
+        return parent_program(node, everybody, lambda r, got: _mean(gone_through, got))
 
     def _answer(self, node: Node, job: Message, pieces: list[Work]) -> Program:
         """Micro-batch after micro-batch, then their sum; its number says how many there are in it."""
@@ -108,12 +116,6 @@ class DropCompute(Scheme):
                 if now >= over or one_moment(now, over):
                     break
         yield Send(node.parent, CODED, job.round, plain_sum(sums), number=len(sums))
-
-    def _mean(self, parts: int, got: Got) -> tuple[Any, float]:
-        """All micro-batches over those that were computed, times their sum."""
-        computed = sum(number for _, number in got)
-        scale = parts / computed
-        return scale * total(got), computed * (scale - 1) ** 2 + parts - computed
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """The last of all, who stops after the micro-batch that the threshold falls into."""
@@ -135,6 +137,17 @@ class DropCompute(Scheme):
     def _sizes(self, draws: Draws, workers: int) -> NDArray[np.int64]:
         """Samples of every micro-batch, (workers, micro-batches)."""
         return even_sizes(draws.samples, workers * self.micro_batches).reshape(workers, self.micro_batches)
+
+
+def _mean(gone_through: NDArray[np.int64], got: Got) -> tuple[Any, float]:
+    """All samples over those that were computed, times their sum.
+
+    `gone_through`: samples of each worker's first micro-batches, (workers, micro-batches).
+    """
+    computed = sum(number for _, number in got)
+    samples = sum(int(gone_through[rank - 1, number - 1]) for rank, number in got)
+    scale = int(gone_through[:, -1].sum()) / samples
+    return scale * total(got), computed * (scale - 1) ** 2 + gone_through.size - computed
 
 
 def _last(done: Array, threshold: float | None) -> NDArray[np.intp]:

@@ -38,6 +38,7 @@ from workbench.core.protocol import (
     Send,
 )
 from workbench.core.scheme import Scheme, some
+from workbench.schemes.uncoded import check_pieces
 
 
 class DSAG(Scheme):
@@ -71,6 +72,10 @@ class DSAG(Scheme):
     def check(self, workers: int) -> None:
         """There are no more fresh answers than workers."""
         between("scheme_args.wait_for", self.waits_for(workers), 1, workers, f"there are {workers} workers")
+
+    def check_samples(self, workers: int, samples: int) -> None:
+        """No piece is empty."""
+        check_pieces("pieces", self.pieces, workers, samples)
 
     def waits_for(self, workers: int) -> int:
         """How many fresh answers the master waits for."""

@@ -6,7 +6,8 @@ leaves something open.
 
 Job t is the full gradient at one model. Jobs are pipelined: job t begins in round t, and is there T rounds later at the
 latest. So it is taken at the newest model that is there for certain when round t begins, that of version
-max(0, t - T): what is learnt is gradient descent with gradients T commits old, whatever the stragglers.
+max(0, t - T): what is learnt is gradient descent with gradients T commits old, whatever the stragglers. (The authors
+train several models in turn, so that a job's is never old: here an experiment has one model.)
 """
 
 from __future__ import annotations

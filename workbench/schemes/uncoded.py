@@ -110,3 +110,12 @@ def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
             f"scheme_args.stragglers = {stragglers}: {who or f'{workers} workers'} cannot tolerate it;"
             f" take 0 to {workers - 1}"
         )
+
+
+def check_pieces(field: str, pieces: int, workers: int, samples: int) -> None:
+    """Refuse to cut a worker's part of the data into more pieces than it has samples; one is always fine."""
+    most = max(1, samples // workers)
+    if pieces > most:
+        raise SettingError(
+            f"scheme_args.{field} = {pieces}: a worker's part has {most} of {samples} samples; take 1 to {most}"
+        )

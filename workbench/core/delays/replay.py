@@ -28,7 +28,8 @@ class Replay(PerSample):
 
     `as_recorded`: nothing is drawn and nothing follows the load. Worker i takes the i-th recorded worker's seconds,
     from the first iteration on, whatever it has to do; at the end of its recording it begins again. More workers than
-    were recorded are refused, and so are several experiments.
+    were recorded are refused, and so are several experiments. With a `slope`, what it has to do beyond the recorded
+    samples takes so much longer: delays + (load - base load) * slope, as in the search of Krishnan et al. 2023.
 
     >>> import tempfile
     >>> table = Path(tempfile.mkdtemp()) / "times.csv"
@@ -58,6 +59,12 @@ class Replay(PerSample):
     as_recorded: bool = setting(
         False, "worker i takes recorded worker i's seconds from the first on, as they are, whatever the load"
     )
+    slope: float = setting(
+        0.0,
+        "what a sample beyond the recorded task's adds to seconds taken as recorded; 0 = nothing follows the load",
+        "s/sample",
+        ge=0,
+    )
 
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Recorded seconds, one per worker."""
@@ -85,9 +92,10 @@ class Replay(PerSample):
         return times[rows, round % lengths[rows]][None]
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: recorded seconds * scale * samples / recorded samples; as recorded: * scale."""
+        """Seconds: recorded * scale * samples / recorded samples; as recorded: * scale, and by the slope more."""
         if self.as_recorded:
-            return np.broadcast_to(draw[0] * self.scale, np.shape(samples)).copy()
+            more = self.slope * (np.asarray(samples) - self.samples)
+            return np.asarray(np.maximum(draw[0] * self.scale + more, 0.0))
         return np.asarray(draw[0] * (self.scale / self.samples) * self.work(samples))
 
 
