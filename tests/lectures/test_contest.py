@@ -34,6 +34,18 @@ def test_every_cell_has_every_contender(kept: pd.DataFrame) -> None:
         assert not cell.duplicated(["family", "scheme"]).any()
 
 
+def test_every_scheme_takes_part_and_who_misses_the_loss_is_named(kept: pd.DataFrame) -> None:
+    assert set(kept["scheme"]) == {scheme for names in FAMILIES.values() for scheme in names}
+    tried = kept.groupby("scheme")["settings"].agg(lambda texts: (texts != "").any())
+    free = [name for name in tried.index if not wb.schemes.get(name).model_fields]  # have nothing to set
+    assert set(tried.index[~tried]) <= set(free)
+    cells = [(law, level, cost) for law, level, cost in kept.groupby(["law", "column", "cost"]).groups]
+    missing = [coding_or_not.absent(*each) for each in cells]
+    assert any(missing)
+    for each, names in zip(cells, missing, strict=True):
+        assert not set(names) & set(coding_or_not.cell(*each)["scheme"])
+
+
 def test_the_numbers_are_those_of_the_contest(kept: pd.DataFrame) -> None:
     delays = contest.synthetic("bursts", 2.0)
     base = contest.experiment(delays, 0.0)

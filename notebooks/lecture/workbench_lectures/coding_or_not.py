@@ -109,9 +109,19 @@ def table() -> pd.DataFrame:
 
 @lru_cache(maxsize=128)
 def cell(law: str, column: str, cost: float) -> pd.DataFrame:
-    """The schemes of one cell, the quickest first."""
+    """The schemes of one cell that come to the loss, the quickest first."""
+    return ranked(_tried(law, column, cost))
+
+
+def absent(law: str, column: str, cost: float) -> list[str]:
+    """The others: under some seed none of their settings comes there in time."""
+    there = set(cell(law, column, cost)["scheme"])
+    return [str(name) for name in _tried(law, column, cost)["scheme"].unique() if name not in there]
+
+
+def _tried(law: str, column: str, cost: float) -> pd.DataFrame:
     found = table()
-    return ranked(found[(found["law"] == law) & (found["column"] == column) & (found["cost"] == cost)])
+    return found[(found["law"] == law) & (found["column"] == column) & (found["cost"] == cost)]
 
 
 # ---------------------------------------------------------------- figures
@@ -233,7 +243,9 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
             orientation="h", marker={"color": colour, "line": {"width": 0}}, error_x=spread,
             customdata=own["step"], hovertemplate="%{y}: %{x:.3g}, step %{customdata:.3g}<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(title_text="time (undelayed shares)", rangemode="tozero")
+    missed = ", ".join(absent(knobs.law, knobs.column, knobs.message))
+    title = "time (undelayed shares)" + (f"<br>not there under every seed: {missed}" if missed else "")
+    figure.update_xaxes(title_text=title, rangemode="tozero")
     return figure.update_yaxes(categoryorder="array", categoryarray=labels, tickfont={"size": 12})
 
 

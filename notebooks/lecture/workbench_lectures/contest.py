@@ -72,7 +72,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # who is in the contest, where the pac
 }
 OWN = "own optimiser"
 CODES = ("exact code", "inexact code")
-MORE = 1.05  # shares that a worker of a code goes through at least
+MORE = 1.05  # times the data that the workers of a code hold together, at least
 Contender = tuple[str, str]  # family, scheme
 
 
@@ -258,8 +258,19 @@ def _fitting(e: Experiment, candidates: Iterable[dict[str, Any]]) -> Iterator[Ex
 def _belongs(family: str, e: Experiment) -> bool:
     """A code holds parts of the data more than once; who waits for all does not."""
     if family in CODES:
-        return e.load * e.workers > MORE and e.scheme_args.get("replication") != 1
-    return family != "wait for all" or e.load * e.workers <= MORE
+        return _held(e) > MORE and e.scheme_args.get("replication") != 1
+    return family != "wait for all" or _held(e) <= MORE
+
+
+def _held(e: Experiment) -> float:
+    """How many times the workers hold the data together: who takes other parts from round to round holds them all."""
+    scheme, plan, pairs = e.built_scheme, e.plan, set[tuple[int, int]]()
+    for r in range(plan.workers):
+        held = scheme.held(plan, r)
+        pairs.update((rank, part) for rank in range(1, plan.ranks) for part in held.work[rank].parts.tolist())
+        if held is plan:
+            break
+    return float(plan.sizes[[part for _, part in pairs]].sum() / plan.samples)
 
 
 def _spread(found: Sequence[Experiment]) -> list[Experiment]:
