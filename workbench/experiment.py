@@ -146,7 +146,9 @@ class Experiment(Settings):
 
     @cached_property
     def _optimiser(self) -> Optimiser:
-        return _within("optimiser_args", optimiser_class(self.optimiser), self.optimiser_args)
+        cls = optimiser_class(self.optimiser)
+        own = {k: v for k, v in self.built_scheme.optimiser_args.items() if k in cls.model_fields}
+        return _within("optimiser_args", cls, {**own, **self.optimiser_args})
 
     def current(self) -> Experiment:
         """The experiment with the classes that its names stand for now: itself, unless a cell was run again.

@@ -7,13 +7,13 @@ What is committed is a sum over the samples, as a gradient is, from which the ex
 step: (theta - theta_i) / unit, averaged over the workers by their samples, less the regularisation, which the optimiser
 puts in. In local SGD the unit is the inner step given: with one local step that is the very gradient, and `gd` with the
 inner step as its own sets the model to the average. In DiLoCo the unit is 1: `nesterov` takes the averaged difference
-for a gradient; the paper gives it step 0.7, momentum 0.9.
+for a gradient, with step 0.7 and momentum 0.9, as the paper has it, where an experiment does not say otherwise.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -134,6 +134,8 @@ class LocalSGD(LocalSteps):
 class DiLoCo(LocalSteps):
     """DiLoCo: H steps of AdamW on each worker's own part, then a Nesterov step on the averaged difference.
 
+    An experiment takes `optimiser="nesterov"`; with "gd" the step outside is a plain one.
+
     Every worker keeps its moments from round to round, so the master waits for all. A run that is resumed begins with
     moments of zero.
 
@@ -145,6 +147,7 @@ class DiLoCo(LocalSteps):
     title: ClassVar[str] = "DiLoCo: AdamW inside, Nesterov outside"
     paper: ClassVar[str] = "Douillard et al. 2023, algorithm 1"
     optimiser: ClassVar[str] = "nesterov"
+    optimiser_args: ClassVar[Mapping[str, float]] = {"step": 0.7, "momentum": 0.9}
     rate: float = setting(0.01, "learning rate of workers' AdamW", gt=0)
     beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
     beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
