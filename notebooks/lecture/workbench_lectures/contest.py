@@ -354,8 +354,8 @@ def main(arguments: Sequence[str]) -> None:
         for (law, column, delays), cost in product(cells, COSTS):
             results = list(contest.results(experiment(delays, cost), contenders(only)))
             found += rows(law, column, cost, results)
-            quickest = min((float(r.seconds.mean()), r.scheme) for r in results if r.reached)
-            print(law, column, cost, *quickest, flush=True)
+            there = sorted((float(r.seconds.mean()), r.scheme) for r in results if r.reached)
+            print(law, column, cost, *(there[:1] or ["nobody"]), flush=True)
     new = pd.DataFrame(found)
     if NUMBERS.is_file():
         old = pd.read_csv(NUMBERS, dtype=str, keep_default_na=False)
