@@ -12,18 +12,12 @@ from playwright.sync_api import Locator, Page, expect
 
 import workbench as wb
 from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import PACED, RUN_CELL, Lab, Noise, Server
+from tests.browser.lab import PACED, RUN_CELL, Lab, Noise, Server, nameless
 
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "02-explore.ipynb"
 ROWS = "table[aria-label='costs of a round'] tbody tr"
-# Controls that a screen reader could not name: no label, no title of their own, no words.
-NAMELESS = """() => [...document.querySelectorAll('.wb-explorer :is(input, select, textarea, button)')]
-  .filter(e => e.offsetParent && !e.closest('.modebar'))
-  .filter(e => !(e.labels?.length || e.getAttribute('aria-label') || e.getAttribute('title') || e.innerText?.trim()))
-  .map(e => e.outerHTML.slice(0, 120))"""
-
 PLACE = """(e, [x, y]) => { const { xaxis, yaxis } = e._fullLayout;
   return [xaxis._offset + xaxis.l2p(x), yaxis._offset + yaxis.l2p(y)]; }"""
 NAME = """() => { const e = document.activeElement;
@@ -102,7 +96,7 @@ def test_settings_are_turned_and_judged(
 ) -> None:
     lab, me = user
     assert len(me.costs()) == 5
-    assert page.evaluate(NAMELESS) == []
+    assert nameless(page, ".wb-explorer") == []
     picture("explore-light")
 
     # a slider
@@ -278,6 +272,7 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     me.tab("Runs")
     page.locator(".itables_anywidget td", has_text="stopped-early").first.click()
     expect(page.get_by_label("Name", exact=True).locator("visible=true")).to_have_value("Stopped early")
+    assert nameless(page, ".wb-explorer") == []
     picture("runs-tab")
     me.press("Delete")
     page.get_by_text("Delete stopped-early from the disk?").wait_for()

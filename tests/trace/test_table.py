@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.base.intervals import band
@@ -196,6 +199,53 @@ def test_one_odd_file_takes_nothing_from_the_others(
     assert table.loc["a", "scheme"] == traces[0].experiment.scheme
     for words in ("name", "tags", "note", "when"):
         assert all(isinstance(text, str) for text in table[words])
+
+
+FILES = ("spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy", "SHA256SUMS", "about.json")
+CUTS = st.dictionaries(  # of some files: gone, cut off, overwritten somewhere, a folder in their place
+    st.sampled_from(FILES),
+    st.one_of(
+        st.none(), st.just("folder"), st.floats(0, 1), st.tuples(st.floats(0, 0.999), st.binary(max_size=9))
+    ),
+    min_size=1,
+)
+
+
+def damage(file: Path, how: Any) -> None:
+    content = file.read_bytes() if file.exists() else b"{}"
+    file.unlink(missing_ok=True)
+    if how == "folder":
+        file.mkdir()
+    elif isinstance(how, float):
+        file.write_bytes(content[: int(how * len(content))])
+    elif how is not None:
+        at = int(how[0] * len(content))
+        file.write_bytes(content[:at] + how[1] + content[at + len(how[1]) :])
+
+
+@given(cuts=CUTS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_done_to_a_folder_it_has_a_row_and_the_others_are_as_they_were(
+    tmp_path: Path, traces: list[wb.Trace], cuts: dict[str, Any]
+) -> None:
+    root = tmp_path / "one"
+    shutil.rmtree(root, ignore_errors=True)
+    for i, name in enumerate("abc"):
+        traces[i].save(root / name)
+    before = wb.runs(root).table
+    for name, how in cuts.items():
+        damage(root / "b" / name, how)
+    table = wb.runs(root, target=0.5).table.set_index("run", drop=False)
+    pd.testing.assert_frame_equal(
+        table.loc[["a", "c"], before.columns].reset_index(drop=True),
+        before.iloc[[0, 2]].reset_index(drop=True),
+        check_dtype=False,  # whole numbers beside a row without any
+    )
+    assert set(table.index) <= {"a", "b", "c"}
+    files = [name for name in FILES[:5] if (root / "b" / name).is_file()]
+    assert ("b" in table.index) == (len(files) > 1)  # less than that is no run's folder any more
+    if "b" in table.index and table.loc["b", "state"] != "done":
+        assert (table.loc["b", "state"], table.loc["b", "error"] != "") == ("damaged", True)
 
 
 def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: list[wb.Trace]) -> None:

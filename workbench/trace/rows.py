@@ -164,8 +164,8 @@ class Row:
     said: dict[str, Any]
 
 
-def read(place: Place, target: float | None, metric: str) -> Row:
-    """Read one run; of one that is not done, what it was asked for."""
+def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
+    """Read one run; of one that is not done, what it was asked for. With a target, when it was reached."""
     about = About.read(place.about)
     said: dict[str, Any] = {
         "name": about.name,
@@ -188,8 +188,8 @@ def read(place: Place, target: float | None, metric: str) -> Row:
         asked, follows = _asked(Experiment.read(place.folder / SPEC))
         chosen.update(asked)
         rounds = _rounds(place.folder)
-        reached = {} if target is None else _reached(rounds, target, metric)
-        return Row("done", "", chosen, {**follows, **_results(rounds), **reached}, said)
+        when = {} if target is None else reached(place, target, metric)
+        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, said)
     except Exception as error:  # whatever lies there, the other runs are to be seen
         return Row("damaged", _words(error), chosen, {}, said)
 
@@ -247,8 +247,15 @@ def _results(rounds: pd.DataFrame) -> dict[str, Any]:
     return found
 
 
-def _reached(rounds: pd.DataFrame, target: float, metric: str) -> dict[str, float]:
-    hits = np.flatnonzero(rounds[metric].to_numpy() <= target if metric in rounds else [])
-    if not len(hits):
-        return {"time_to": np.nan, "rounds_to": np.nan}
-    return {"time_to": float(rounds["time"].iloc[hits[0]]), "rounds_to": float(hits[0] + 1)}
+def reached(place: Place, target: float, metric: str) -> dict[str, float]:
+    """When a run's metric first was at or below the target: time_to (s) and rounds_to; NaN: never, or it has none."""
+    import pyarrow.parquet as pq
+
+    found = {"time_to": np.nan, "rounds_to": np.nan}
+    with suppress(OSError, ValueError), pq.ParquetFile(place.folder / ROUNDS) as file:
+        if metric in file.schema_arrow.names:
+            columns = file.read(["time", metric])
+            hits = np.flatnonzero(columns[metric].to_numpy() <= target)
+            if len(hits):
+                found = {"time_to": columns["time"][int(hits[0])].as_py(), "rounds_to": float(hits[0] + 1)}
+    return found

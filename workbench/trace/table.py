@@ -55,7 +55,7 @@ class Runs:
         """The rows with results."""
         return self.table[self.table["state"] == "done"]
 
-    @property
+    @cached_property
     def differing(self) -> list[str]:
         """Settings in which the runs differ, without those that come with a scheme, a problem or the like."""
         return self._differing(self.table)

@@ -82,6 +82,18 @@ def button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
     return made
 
 
+def seen(wanted: bool, *parts: w.Widget) -> None:
+    """Show widgets, or take them out of the page."""
+    for part in parts:
+        part.layout.display = "" if wanted else "none"
+
+
+def fields_about() -> list[w.Text]:
+    """Name, note and tags of a run; sent when a field is left, so before a click on a button."""
+    hints = {"Name": "", "Note": "", "Tags": "separated by commas"}
+    return [w.Text(description=n, placeholder=hint, continuous_update=False) for n, hint in hints.items()]
+
+
 def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
     """Offer names, and keep the choice where it is still there; a menu that was empty chooses none by itself."""
     if list(menu.options) == list(names):

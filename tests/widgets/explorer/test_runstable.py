@@ -68,6 +68,14 @@ def test_groups_have_a_mean_and_a_band(table: RunsTable) -> None:
     table.group()
     for word in ("UMW", "low", "high", "never"):
         assert word in table.found.value
+    assert table.plot.layout.display == ""
+    assert "by scheme" in table.plot.label
+    assert {"CR", "UMW"} <= {line.name for line in table.plot.current().data}
+    table.by.value = ("seed",)
+    table.of.value = "time_to" if "time_to" in table.of.options else "loss"
+    table.group()
+    table.mark("cr")  # another look takes the groups away
+    assert table.found.value == ""
 
 
 def test_words_of_several_are_tags_beside_those_they_have(table: RunsTable) -> None:
@@ -146,10 +154,26 @@ def test_damaged_runs_say_so_and_nothing_else_is_lost(table: RunsTable, tmp_path
 
 def test_columns_are_chosen_and_pinned(table: RunsTable) -> None:
     assert {"run", "scheme", "straggler_fraction", "time"} <= set(table.grid.df)
-    table.columns.value = ("seed", "run")
-    table.pinned.value = 2
-    assert list(table.grid.df) == ["run", "seed"]
+    table.columns.value = ("loss", "run", "time")
+    assert list(table.grid.df) == ["run", "time", "loss"]
+    assert table.grid._dt_args["fixedColumns"] == {"start": 1}
+    table.pinned.value = ("loss", "time")
+    assert list(table.grid.df) == ["loss", "time", "run"]
     assert table.grid._dt_args["fixedColumns"] == {"start": 2}
+    table.again()  # what was chosen stays
+    assert list(table.grid.df) == ["loss", "time", "run"]
+
+
+def test_a_target_adds_when_it_was_reached(table: RunsTable, traces: list[wb.Trace]) -> None:
+    target = float(traces[0].columns["loss"][2])
+    table.target.value = repr(target)
+    sent = table.grid.df.set_index("run")["time_to"]
+    for trace in traces:
+        assert float(sent[trace.label.lower()]) == pytest.approx(trace.time_to(target), rel=1e-4, nan_ok=True)
+    table.target.value = "soon"
+    assert "target = 'soon': is no number" in bad(table)
+    table.target.value = ""
+    assert "time_to" not in table.grid.df
 
 
 def test_numbers_stay_numbers_where_some_runs_have_none(table: RunsTable, tmp_path: Path) -> None:

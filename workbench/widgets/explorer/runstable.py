@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
+from workbench.figures.gallery.bands import bands
 from workbench.figures.gallery.convergence import convergence
 from workbench.running.real import resume
 from workbench.running.run import Run, recorded
@@ -20,9 +22,11 @@ from workbench.trace.definitions import experiment_of
 from workbench.trace.status import Status
 from workbench.trace.table import Runs, runs
 from workbench.trace.trace import Trace
+from workbench.widgets.assets import Sheet
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.widgets.explorer.tables import table
-from workbench.widgets.guard import Pane, button, guarded, offered, row, sentence
+from workbench.widgets.forms.fields import number
+from workbench.widgets.guard import Pane, button, fields_about, guarded, offered, row, seen, sentence
 from workbench.widgets.plots.liveplot import LivePlot
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Plot
@@ -75,71 +79,73 @@ class RunsTable(Pane):
         runs: Runs | str | Path = "runs",
         show: Callable[[Sequence[Run]], None] | None = None,
     ) -> None:
+        from itables.widget import ITable
+
         super().__init__()
         self.runs = _read(runs)
         self._filling = False
-        self._usual: tuple[str, ...] = ()  # columns, where nobody has chosen others
         self.shown: list[int] = []  # rows of the table, as they stand in the grid
         self._show = show or self._below
-        self.note, self.found, self.live, self.plot, self.player = (
-            w.HTML(),
-            w.HTML(),
-            LivePlot(),
-            Plot(),
-            Player(),
-        )
+        self.note, self.found = w.HTML(), w.HTML()
+        self.live, self.plot, self.player = LivePlot(), Plot(), Player()
         self.text = w.Textarea(description="Text", disabled=True, rows=8, layout={"width": "auto"})
         self.round = w.BoundedIntText(description="Round", value=0, max=0)
         self.round.observe(lambda _: self._play(), "value")
-        grid, columns, actions, words = self._grid(), self._columns(), self._actions(), self._words()
+        self.grid = ITable(**_TABLE)
+        self.grid.observe(lambda _: self._marked(), "selected_rows")
+        above = [
+            Sheet(),
+            self.message,
+            self.note,
+            self._columns(),
+            self.grid,
+            self._actions(),
+            self._choices(),
+        ]
         below = [self.found, self.text, self.plot, self.round, self.player, self.live]
-        self.children = [self.message, self.note, columns, grid, actions, *below, words, self._choices()]
+        self.children = [*above, *below, self._words()]
         self._hide()
         self.fill()
 
     # ---------------------------------------------------------------- the grid
 
-    def _grid(self) -> w.Widget:
-        from itables.widget import ITable
-
-        self.grid = ITable(**_TABLE)
-        self.grid.observe(lambda _: self._marked(), "selected_rows")
-        return self.grid
-
     def _columns(self) -> w.Widget:
         self.columns = w.SelectMultiple(description="Columns", rows=8)
-        self.pinned = w.BoundedIntText(description="Pinned", value=1, min=0, max=6, layout={"width": "150px"})
+        self.pinned = w.SelectMultiple(description="Pinned", rows=8)
         self.archived = w.Checkbox(description="archived ones too", indent=False, layout={"width": "160px"})
-        self.choose = w.ToggleButton(
-            description="Columns …", tooltip="choose which columns are shown, and pin some"
-        )
-        self.columns.layout.display = "none"
-        self.choose.observe(
-            lambda c: setattr(self.columns.layout, "display", "" if c["new"] else "none"), "value"
-        )
         for part in (self.columns, self.pinned, self.archived):
             part.observe(lambda _: self._draw(), "value")
+        lists = row(self.columns, self.pinned)
+        self.choose = w.ToggleButton(
+            description="Columns …", tooltip="choose which columns are shown, and which stay in sight"
+        )
+        self.choose.observe(lambda change: seen(change["new"], lists), "value")
+        seen(False, lists)
+        self.target = w.Text(description="Target", placeholder="loss, for time_to", continuous_update=False)
+        self.target.tooltip = "adds time_to: when the loss was first at or below this"
+        self.target.value = "" if self.runs.target is None else str(self.runs.target)
+        self.target.observe(lambda _: self._aim(), "value")
         again = button("Look again", self.again, "read the folders again")
-        return w.VBox([row(again, self.choose, self.pinned, self.archived), self.columns])
+        return w.VBox([row(again, self.choose, self.target, self.archived), lists])
+
+    @property
+    def _usual(self) -> list[str]:
+        """Columns that are shown as long as nobody chooses others, in order."""
+        return list(dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN)))
 
     @guarded
     def fill(self) -> None:
-        """Show the table as it was read."""
-        names = [str(name) for name in self.runs.table]
-        wanted = dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN))
-        held = {name for name in names if not _blank(self.runs.table[name])}
-        usual = [name for name in wanted if name in held]
-        chosen = usual if self.columns.value in ((), self._usual) else self.columns.value
+        """Show the table as it was read; usual columns that are new are shown, too."""
+        held = [str(name) for name in self.runs.table if not _blank(self.runs.table[name])]
+        known = self.columns.options
+        chosen = {*self.columns.value, *(name for name in self._usual if name not in known)}
+        pinned = self.pinned.value if known else ("run",)
         self._filling = True  # all columns at once: every table that is drawn is sent
-        self.columns.value = ()
-        self.columns.options = names
-        self.columns.value = [name for name in names if name in chosen]
-        self._usual = tuple(name for name in names if name in usual)
-        numbers = [str(name) for name in self.runs.table.select_dtypes("number")]
-        results = sorted(
-            (n for n in numbers if n not in self.runs.settings), key=lambda n: n not in _THEN[2:4]
-        )
-        offered(self.of, results)
+        for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
+            menu.options = held
+            menu.value = [name for name in held if name in names]
+        numbers = [str(n) for n in self.runs.table.select_dtypes("number") if n not in self.runs.settings]
+        offered(self.of, sorted(numbers, key=lambda name: name not in _THEN[2:4]))
         if list(self.by.options) != list(self.runs.settings):
             self.by.options = self.runs.settings
         self._filling = False
@@ -149,17 +155,24 @@ class RunsTable(Pane):
         if self._filling:
             return
         table = self.runs.table
-        seen = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
-        self.shown = list(seen.index)
-        chosen, pinned = [str(name) for name in self.columns.value] or ["run"], self.pinned.value
-        usual = dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN))
-        ordered = [
-            *(name for name in usual if name in chosen),
-            *(name for name in chosen if name not in usual),
-        ]
-        pins = {"start": min(pinned, len(ordered))}
-        self.grid.update(self._frame(ordered), **_TABLE | {"selected_rows": [], "fixedColumns": pins})
+        kept = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
+        self.shown = list(kept.index)
+        chosen, pinned = self.columns.value or ("run",), self.pinned.value
+        first = [name for name in pinned if name in chosen]
+        ordered = [*first, *(name for name in self._usual if name in chosen), *chosen]
+        pins = {"start": len(first)}
+        frame = self._frame(list(dict.fromkeys(ordered)))
+        self.grid.update(frame, **_TABLE | {"selected_rows": [], "fixedColumns": pins})
         self._say(self._summary())
+
+    @guarded
+    def _aim(self) -> None:
+        """Read when the loss was first at or below what was typed."""
+        target = number(text) if (text := self.target.value.strip()) else None
+        if isinstance(target, str):
+            raise SettingError(f"target = {text!r}: is no number; write a loss such as 0.1, or nothing")
+        self.runs = replace(self.runs, target=target)
+        self.again()
 
     def _frame(self, names: Sequence[str]) -> pd.DataFrame:
         """What is sent: numbers with the digits that one reads, and nothing where there is nothing."""
@@ -225,7 +238,7 @@ class RunsTable(Pane):
         self.confirm = row(
             self.question, button("Delete for good", self.delete), button("Keep them", self.forget)
         )
-        self.confirm.layout.display = "none"
+        self.forget()
         return w.VBox([row(*(button(words, *how) for words, how in offered.items())), self.confirm])
 
     def _marked(self) -> None:
@@ -241,7 +254,7 @@ class RunsTable(Pane):
         """Draw the curves of what is marked, at once."""
         self.tell("")
         found = self.traces()
-        self.plot.layout.display = "" if found else "none"
+        seen(bool(found), self.plot)
         if found:
             self.plot.show(lambda theme: convergence(found, theme=theme))
         if bad := [f"{row['run']}: {row['error']}" for row in self.chosen if row["error"]]:
@@ -258,14 +271,15 @@ class RunsTable(Pane):
         trace = next(iter(self.traces()), None)
         if trace is None:
             raise SettingError(f"run = {self.chosen[0]['run']!r}: has no rounds to look into")
-        self.round.max, self.round.layout.display = len(trace.columns["time"]) - 1, ""
+        self.round.max = len(trace.columns["time"]) - 1
+        seen(True, self.round)
         self._play()
 
     @guarded
     def _play(self) -> None:
         found = self.traces()
         if found and self.round.layout.display != "none":
-            self.player.layout.display = ""
+            seen(True, self.player)
             self.player.play(found[0], self.round.value)
 
     @guarded
@@ -275,7 +289,7 @@ class RunsTable(Pane):
         self._show([recorded(trace) for trace in self.traces()])
 
     def _below(self, runs: Sequence[Run]) -> None:
-        self.live.layout.display = ""
+        seen(True, self.live)
         self.live.show(runs, keep=True)
 
     @guarded
@@ -307,7 +321,7 @@ class RunsTable(Pane):
         e = _experiment(line)
         cluster = line["cluster"] if isinstance(line["cluster"], str) else ""
         self.text.value = f"{yaml_of(e)}\n# {papermill_command(e, line['engine'], cluster)}\n"
-        self.text.layout.display = ""
+        seen(True, self.text)
 
     @guarded
     def archive(self) -> None:
@@ -324,11 +338,11 @@ class RunsTable(Pane):
             f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         )
         self.question.value = sentence(f"Delete {names} from the disk? This cannot be undone.", bad=True)
-        self.confirm.layout.display = ""
+        seen(True, self.confirm)
 
     def forget(self) -> None:
         """Take the question away; nothing is deleted."""
-        self.confirm.layout.display = "none"
+        seen(False, self.confirm)
 
     @guarded
     def delete(self) -> None:
@@ -344,13 +358,8 @@ class RunsTable(Pane):
     # ---------------------------------------------------------------- words, groups
 
     def _words(self) -> w.Widget:
-        whole = {"continuous_update": False}  # sent when the field is left, so before a click on Write
-        self.name = w.Text(description="Name", **whole)
-        self.about = w.Text(description="Note", **whole)
-        self.tags = w.Text(description="Tags", placeholder="separated by commas", **whole)
-        return row(
-            self.name, self.about, self.tags, button("Write", self.write, "into the marked runs' folders")
-        )
+        self.name, self.about, self.tags = fields = fields_about()
+        return row(*fields, button("Write", self.write, "into the marked runs' folders"))
 
     @guarded
     def write(self) -> None:
@@ -377,23 +386,24 @@ class RunsTable(Pane):
 
     @guarded
     def group(self) -> None:
-        """Mean and band of a result over the runs of each group, usually seeds."""
-        by = list(self.by.value) or None
-        found = self.runs.mean(self.of.value, by)
+        """Mean and band of a result over the runs of each group, usually seeds, as a table and drawn."""
+        self._hide()
+        found = self.runs.mean(self.of.value, list(self.by.value) or None)
         rows = [[_short(value) for value in line] for line in found.to_numpy(object)]
-        words = len(found.attrs["by"])
+        by = found.attrs["by"]
         about = f"mean of {self.of.value}, with its 95 % band"
-        self.found.value = table([str(name) for name in found], rows, about, words)
+        self.found.value = table([str(name) for name in found], rows, about, len(by))
+        if by and found["n"].any():
+            seen(True, self.plot)
+            self.plot.show(lambda theme: bands(found, theme=theme))
 
     # ----------------------------------------------------------------
 
     def _hide(self) -> None:
         self.forget()
         self.found.value = self.text.value = ""
-        for part in (self.text, self.plot, self.round, self.player):
-            part.layout.display = "none"
-        if not self.live.runs:
-            self.live.layout.display = "none"
+        seen(False, self.text, self.plot, self.round, self.player)
+        seen(bool(self.live.runs), self.live)
 
     def _say(self, text: str) -> None:
         self.note.value = sentence(text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import ipywidgets as w
 
 from workbench.base.files import cache_folder
 from workbench.running.run import Run
-from workbench.trace.table import Runs, runs
 from workbench.widgets.explorer.runstable import RunsTable
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
@@ -31,19 +31,15 @@ class History(Tab):
 
     @guarded
     def opened(self) -> None:
-        """Read the folders; what is marked stays as long as the tab is open."""
+        """Read the folders, as they are now."""
         self.tell("")
-        found = self._read()
-        if self.table is None or self.table.runs.root != found.root:
-            self.table = RunsTable(found, self._show)
+        folder = Path(self.where.value)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.table is None or self.table.runs.root != folder:
+            self.table = RunsTable(folder, self._show)
             self.box.children = [self.table]
         else:
-            self.table.runs = found
-            self.table.fill()
-
-    def _read(self) -> Runs:
-        self.where.value.mkdir(parents=True, exist_ok=True)
-        return runs(self.where.value)
+            self.table.again()
 
     def _show(self, shown: Sequence[Run]) -> None:
         """Beside the runs that are on the live plot, or instead of them."""

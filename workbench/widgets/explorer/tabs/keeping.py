@@ -23,7 +23,7 @@ from workbench.widgets.explorer.ahead import names_of
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.widgets.explorer.tab import Drawing, Tab
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import button, guarded, offered, row, sentence
+from workbench.widgets.guard import button, fields_about, guarded, offered, row, sentence
 
 T = TypeVar("T")
 
@@ -140,12 +140,9 @@ class Keeping(Tab):
 
     def _run_controls(self) -> list[w.Widget]:
         self.run = w.Dropdown(description="Run")
-        whole = {"continuous_update": False}  # sent when the field is left, so before a click on Keep
-        self.name = w.Text(description="Name", **whole)
-        self.about = w.Text(description="Note", **whole)
-        self.tags = w.Text(description="Tags", placeholder="separated by commas", **whole)
+        self.name, self.about, self.tags = fields = fields_about()
         keep = button("Keep run", self.keep_run)
-        return [_heading("Keep a run"), row(self.run, self.name, self.about, self.tags, keep)]
+        return [_heading("Keep a run"), row(self.run, *fields, keep)]
 
     @guarded
     def keep_run(self) -> None:
