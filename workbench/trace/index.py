@@ -5,8 +5,6 @@ the same times, sizes and numbers on the disk. Rows that may be others tomorrow 
 under way, of damaged ones, and of those with classes of the user's own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3

@@ -125,9 +125,8 @@ class Runs:
         for name in [of, *names]:
             self._column(name, self.done)
         if not pd.api.types.is_numeric_dtype(self.done[of]):
-            raise SettingError(
-                f"of = {of!r}: is not a column of numbers; take one such as {', '.join(_SHOWN)}"
-            )
+            known = ", ".join(_SHOWN)
+            raise SettingError(f"of = {of!r}: is not a column of numbers; take one such as {known}")
         if not names:
             yield (), self.done[of]
             return
@@ -153,24 +152,16 @@ class Runs:
 
     def __repr__(self) -> str:
         """The short table as text."""
-        if not len(self):
-            return "no runs"
-        return self.short().to_string(
-            index=False,
-            float_format=lambda x: f"{x:.5g}",
-            max_rows=_PRINTED,
-            show_dimensions=len(self) > _PRINTED,
-        )
+        return self.short().to_string(**self._printed) if len(self) else "no runs"
 
     def _repr_html_(self) -> str:
         """The short table, for readers without a kernel."""
-        html: str = self.short().to_html(
-            index=False,
-            float_format=lambda x: f"{x:.5g}",
-            max_rows=_PRINTED,
-            show_dimensions=len(self) > _PRINTED,
-        )
-        return html
+        return str(self.short().to_html(**self._printed))
+
+    @property
+    def _printed(self) -> dict[str, Any]:
+        more = {"max_rows": _PRINTED, "show_dimensions": len(self) > _PRINTED}
+        return {"index": False, "float_format": lambda x: f"{x:.5g}", **more}
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """As a widget in a notebook; the short table stays in the notebook's file."""
@@ -179,9 +170,8 @@ class Runs:
         return {**(shown or {}), **text}
 
     def _differing(self, table: pd.DataFrame) -> list[str]:
-        table = (
-            table[table["scheme"].notna()] if "scheme" in table else table
-        )  # of damaged ones nothing is known
+        if "scheme" in table:  # of damaged ones nothing is known
+            table = table[table["scheme"].notna()]
         kinds = [name for name in _KINDS if name in table]
         groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
 

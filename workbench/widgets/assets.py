@@ -1,7 +1,5 @@
 """The widgets' JavaScript and CSS, and plotly.js as it travels to the page: packed, and once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from functools import cache

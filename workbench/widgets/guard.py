@@ -1,7 +1,5 @@
 """Nothing that goes wrong in a callback reaches the user as a traceback: it becomes a sentence."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from functools import wraps

@@ -1,7 +1,5 @@
 """A setting as text: YAML for `workbench run`, and the papermill command that runs it in a notebook."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

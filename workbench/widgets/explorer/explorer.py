@@ -1,7 +1,5 @@
 """The explorer: turn knobs, see at once what they would do, run, look into a round, keep what is worth keeping."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path

@@ -1,13 +1,12 @@
 """The table of all runs as a widget: sort, filter, mark; plot, look into a round, run again, go on, compare."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as w
+import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from workbench.base.settings import SettingError
@@ -30,9 +29,6 @@ from workbench.widgets.guard import Pane, button, fields_about, guarded, offered
 from workbench.widgets.plots.liveplot import LivePlot
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Plot
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST = 12  # runs that are plotted together
 DIGITS = 5  # that the grid shows of a number
@@ -432,7 +428,7 @@ def _experiment(line: dict[str, Any]) -> Experiment:
     return experiment_of(folder)
 
 
-def _blank(column: pd.Series[Any]) -> bool:
+def _blank(column: "pd.Series[Any]") -> bool:
     return bool((column.isna() | (column.astype(object) == "")).all())
 
 

@@ -3,8 +3,6 @@
 A new scheme, delay model, problem or optimiser gets its form from its own fields; nothing here knows any of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -47,15 +45,14 @@ class Field:
     minor: bool = False  # shown on demand
 
 
-def fields_of(cls: type[Settings], skip: Sequence[str] = ()) -> list[Field]:
+def fields_of(cls: type[Settings]) -> list[Field]:
     """Lines of a form for a class of settings, in order; nested settings, which have forms of their own, are left out.
 
     >>> from workbench.core.links import Link
     >>> [(f.name, f.kind, f.unit) for f in fields_of(Link)]
     [('latency', 'number', 's'), ('bandwidth', 'number', 'bytes/s'), ('downloads', 'flag', '')]
     """
-    specs = [spec for spec in cls.fields() if spec["name"] not in skip and "const" not in spec]
-    return [_field(spec) for spec in specs if not _nested(spec)]
+    return [_field(spec) for spec in cls.fields() if "const" not in spec and not _nested(spec)]
 
 
 def _nested(spec: Mapping[str, Any]) -> bool:

@@ -6,8 +6,6 @@ a view that finds a gap asks for what it lacks, so none is ever wrong for long. 
 in the page, without the kernel.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +33,13 @@ HEIGHT = 480  # px
 OVER = ("finished", "stopped", "failed")
 _SUMS = ("bytes", "samples")  # shown cumulatively
 _COSTS = frozenset({*COUNTS, "overrun", "rejected", "abandoned"})  # counts per round, not shown
+
+
+class Part(NamedTuple):
+    """Rows of one run from row `first` on, as the page gets them; bytes and samples are cumulative."""
+
+    first: int
+    columns: Rows
 
 
 class LivePlot(Drawn):
@@ -171,13 +176,6 @@ class LivePlot(Drawn):
                 have = [*content["rows"], *[0] * len(self._sent)]
                 again = {i: sent.again(int(have[i])) for i, sent in enumerate(self._sent)}
                 self._frame({i: part for i, part in again.items() if part is not None})
-
-
-class Part(NamedTuple):
-    """Rows of one run from row `first` on, as the page gets them; bytes and samples are cumulative."""
-
-    first: int
-    columns: Rows
 
 
 class _Sent:

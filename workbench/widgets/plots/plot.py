@@ -5,23 +5,19 @@ after it was made vanish when the page is loaded anew. Here the page asks for pl
 plots, and every view draws the whole figure that the kernel has.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import anywidget
+import plotly.graph_objects as go
 import traitlets as t
 
 from workbench.figures.style import Theme
 from workbench.widgets.assets import library, script, style
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 PAUSE = 0.001  # s: the kernel's thread that sends goes first, before the next picture is worked at
-Draw = Callable[[Theme], "go.Figure"]
+Draw = Callable[[Theme], go.Figure]
 Click = dict[str, Any]
 
 

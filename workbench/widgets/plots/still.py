@@ -1,7 +1,5 @@
 """Pictures of what widgets show, kept in the notebook: seen by readers without a kernel, and by nobody else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from html import escape
 from typing import Any

@@ -1,7 +1,5 @@
 """What runs, what ran and is kept: the table of all runs below a folder, to go on with and to compare."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

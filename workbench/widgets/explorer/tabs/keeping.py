@@ -1,7 +1,5 @@
 """Keeping what is shown: figures, data, settings, and runs with a name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who is late: a run or a recording looked at, its culprits, and what would help."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread

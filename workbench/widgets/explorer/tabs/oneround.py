@@ -1,7 +1,5 @@
 """One round in slow motion, and what its nodes hold and decode."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ipywidgets as w

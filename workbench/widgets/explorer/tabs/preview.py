@@ -1,7 +1,5 @@
 """Before a run: forecast round times of all schemes, what they cost, who holds what, and who would win elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from threading import Lock, Thread
 

@@ -1,7 +1,5 @@
 """Rounds as a stream: what every worker does, while a run goes on and after it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import ipywidgets as w

@@ -1,7 +1,5 @@
 """Runs: start them, watch them on one axis, stop them, and say how many times faster one is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ipywidgets as w
