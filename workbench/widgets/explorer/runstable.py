@@ -19,7 +19,8 @@ from workbench.running.start import start
 from workbench.trace.about import delete, describe
 from workbench.trace.definitions import experiment_of
 from workbench.trace.status import Status
-from workbench.trace.table import Runs, runs
+from workbench.trace.table import Runs
+from workbench.trace.table import runs as read
 from workbench.trace.trace import Trace
 from workbench.widgets.assets import Sheet
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
@@ -30,8 +31,9 @@ from workbench.widgets.plots.liveplot import LivePlot
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Plot
 
-MOST = 12  # runs that are plotted together
+MOST, MANY = 12, 10**6  # runs that are plotted together; that words are written about
 DIGITS = 5  # that the grid shows of a number
+Line = dict[str, Any]  # a row of the table
 _ALWAYS = ("run", "state", "scheme", "workers")
 _THEN = ("straggler_fraction", "load", "time", "loss", "time_to", "rounds_done", "tags", "note", "error")
 _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
@@ -39,6 +41,7 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
     "showIndex": False,
     "scrollX": True,
     "pageLength": 10,
+    "searchDelay": 0,  # conditions would wait for a tenth of a second
     "colReorder": True,
     "order": [],
     "classes": "display compact nowrap",
@@ -71,14 +74,12 @@ class RunsTable(Pane):
     """
 
     def __init__(
-        self,
-        runs: Runs | str | Path = "runs",
-        show: Callable[[Sequence[Run]], None] | None = None,
+        self, runs: Runs | str | Path = "runs", show: Callable[[Sequence[Run]], None] | None = None
     ) -> None:
         from itables.widget import ITable
 
         super().__init__()
-        self.runs = _read(runs)
+        self.runs = runs if isinstance(runs, Runs) else read(runs)
         self._filling = False
         self.shown: list[int] = []  # rows of the table, as they stand in the grid
         self._show = show or self._below
@@ -89,17 +90,9 @@ class RunsTable(Pane):
         self.round.observe(lambda _: self._play(), "value")
         self.grid = ITable(**_TABLE)
         self.grid.observe(lambda _: self._marked(), "selected_rows")
-        above = [
-            Sheet(),
-            self.message,
-            self.note,
-            self._columns(),
-            self.grid,
-            self._actions(),
-            self._choices(),
-        ]
+        above = [Sheet(), self.message, self.note, self._columns(), self.grid]
         below = [self.found, self.text, self.plot, self.round, self.player, self.live]
-        self.children = [*above, *below, self._words()]
+        self.children = [*above, self._actions(), self._choices(), *below, self._words()]
         self._hide()
         self.fill()
 
@@ -112,9 +105,8 @@ class RunsTable(Pane):
         for part in (self.columns, self.pinned, self.archived):
             part.observe(lambda _: self._draw(), "value")
         lists = row(self.columns, self.pinned)
-        self.choose = w.ToggleButton(
-            description="Columns …", tooltip="choose which columns are shown, and which stay in sight"
-        )
+        about = "choose which columns are shown, and which stay in sight"
+        self.choose = w.ToggleButton(description="Columns …", tooltip=about)
         self.choose.observe(lambda change: seen(change["new"], lists), "value")
         seen(False, lists)
         self.target = w.Text(description="Target", placeholder="loss, for time_to", continuous_update=False)
@@ -178,15 +170,15 @@ class RunsTable(Pane):
             if is_bool_dtype(column) or not is_numeric_dtype(column):
                 found[name] = column.astype(object).where(column.notna(), "").astype(str)
             elif is_float_dtype(column) or column.hasnans:  # as nullable numbers they would be sorted as text
-                found[name] = [
-                    float(f"{x:.{DIGITS}g}") for x in column.to_numpy(float, na_value=float("nan"))
-                ]
+                values = column.to_numpy(float, na_value=float("nan"))
+                found[name] = [float(f"{x:.{DIGITS}g}") for x in values]
         return found
 
     def _summary(self) -> str:
-        states = self.runs.table["state"].value_counts().to_dict() if len(self.runs) else {}
+        states = self.runs.table["state"].value_counts() if len(self.runs) else {}
         counts = ", ".join(f"{n:,} {state}" for state, n in states.items())
-        return f"{len(self.runs):,} runs in {_where(self.runs)}{f': {counts}' if counts else ''}"
+        where = str(self.runs.root.absolute()) if self.runs.root else "memory"
+        return f"{len(self.runs):,} runs in {where}{f': {counts}' if counts else ''}"
 
     @guarded
     def again(self) -> None:
@@ -201,20 +193,17 @@ class RunsTable(Pane):
         self.grid.selected_rows = [rows[name] for name in names]
 
     @property
-    def chosen(self) -> list[dict[str, Any]]:
+    def chosen(self) -> list[Line]:
         """The rows that are marked."""
         rows = [self.shown[i] for i in self.grid.selected_rows if i < len(self.shown)]
         return [{str(k): v for k, v in self.runs.table.loc[i].items()} for i in rows]
 
-    def _some(self, most: int = 10**6, least: int = 1) -> list[dict[str, Any]]:
+    def _some(self, most: int = MANY, least: int = 1) -> list[Line]:
         rows = self.chosen
         if not least <= len(rows) <= most:
-            wanted = (
-                f"{least}" if most == least else f"{least} or more" if most > 10**5 else f"{least} to {most}"
-            )
-            raise SettingError(
-                f"runs: {len(rows)} are marked; click on {wanted} in the table, a second click unmarks"
-            )
+            wanted = f"{least} or more" if most == MANY else f"{least} to {most}" if most > least else least
+            how = f"click on {wanted} in the table, a second click unmarks"
+            raise SettingError(f"runs: {len(rows)} are marked; {how}")
         return rows
 
     # ---------------------------------------------------------------- what one does with runs
@@ -231,9 +220,8 @@ class RunsTable(Pane):
             "Delete": (self.ask, "asks before it deletes"),
         }
         self.question = w.HTML()
-        self.confirm = row(
-            self.question, button("Delete for good", self.delete), button("Keep them", self.forget)
-        )
+        answers = button("Delete for good", self.delete), button("Keep them", self.forget)
+        self.confirm = row(self.question, *answers)
         self.forget()
         return w.VBox([row(*(button(words, *how) for words, how in offered.items())), self.confirm])
 
@@ -305,9 +293,7 @@ class RunsTable(Pane):
         """Show in what the two marked runs differ, and nothing else."""
         one, other = (row["run"] for row in self._some(2, least=2))
         found = self.runs.diff(one, other)
-        rows = [
-            [str(name), *map(_short, pair)] for name, pair in zip(found.index, found.to_numpy(), strict=True)
-        ]
+        rows = [[str(name), *map(_short, pair)] for name, *pair in found.itertuples(name=None)]
         self.found.value = table(["", one, other], rows, f"what differs between {one} and {other}")
 
     @guarded
@@ -324,15 +310,14 @@ class RunsTable(Pane):
         """Put the marked runs away; those that are away come back."""
         rows = self._some()
         away = not all(row["archived"] for row in rows)
-        self._write(rows, archived=away)
+        self._write(rows, lambda _: {"archived": away})
 
     @guarded
     def ask(self) -> None:
         """Ask before anything is deleted."""
         rows = self._some()
-        names = ", ".join(row["run"] for row in rows[:5]) + (
-            f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-        )
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        names = ", ".join(row["run"] for row in rows[:5]) + more
         self.question.value = sentence(f"Delete {names} from the disk? This cannot be undone.", bad=True)
         seen(True, self.confirm)
 
@@ -363,15 +348,14 @@ class RunsTable(Pane):
         rows = self._some()
         if len(rows) == 1:
             name = {"name": self.name.value} if self.name.value.strip() else {}
-            self._write(rows, note=self.about.value, tags=[self.tags.value], **name)
-            return
-        for line in rows:
-            describe(_home(line), tags=[str(line["tags"] or ""), self.tags.value])
-        self.again()
+            self._write(rows, lambda _: {"note": self.about.value, "tags": [self.tags.value], **name})
+        else:
+            self._write(rows, lambda line: {"tags": [str(line["tags"] or ""), self.tags.value]})
 
-    def _write(self, rows: Sequence[dict[str, Any]], **words: Any) -> None:
+    def _write(self, rows: Sequence[Line], words: Callable[[Line], dict[str, Any]]) -> None:
         for line in rows:
-            describe(_home(line), **words)
+            folder = Path(line["folder"])  # of a sweep's run that has none yet: words lie in the one above
+            describe(folder if folder.is_dir() else folder.parent, **words(line))
         self.again()
         self._say(f"written: {', '.join(line['run'] for line in rows[:5])}")
 
@@ -405,27 +389,11 @@ class RunsTable(Pane):
         self.note.value = sentence(text)
 
 
-def _read(given: Runs | str | Path) -> Runs:
-    return given if isinstance(given, Runs) else runs(given)
-
-
-def _where(runs: Runs) -> str:
-    return str(runs.root.absolute()) if runs.root else "memory"
-
-
-def _home(line: dict[str, Any]) -> Path:
-    """Where words about a run lie: its folder, or that of a sweep's run that has none yet."""
-    folder = Path(line["folder"])
-    return folder if folder.is_dir() else folder.parent
-
-
-def _experiment(line: dict[str, Any]) -> Experiment:
+def _experiment(line: Line) -> Experiment:
     """What was run, or was to be."""
     folder = Path(line["folder"])
-    status = Status.read(folder.parent)
-    if not folder.is_dir() and status is not None:
-        return Experiment(**status.spec)
-    return experiment_of(folder)
+    status = None if folder.is_dir() else Status.read(folder.parent)
+    return experiment_of(folder) if status is None else Experiment(**status.spec)
 
 
 def _blank(column: "pd.Series[Any]") -> bool:

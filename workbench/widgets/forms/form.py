@@ -1,5 +1,7 @@
 """Forms made from fields, with the reason why something cannot be used; some have a menu on top, of what they set."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any

@@ -19,7 +19,7 @@ from workbench.trace.rows import places
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import guarded, offered, row, sentence, sides
+from workbench.widgets.guard import button, guarded, offered, row, seen, sentence, sides
 from workbench.widgets.plots.plot import Plot
 
 
@@ -36,11 +36,9 @@ class Lateness(Tab):
             placeholder="run folder, CSV, profiler's trace, name of a public recording",
             continuous_update=False,
         )
-        self.button = w.Button(description="Look", tooltip="ask the doctor")
-        self.button.on_click(lambda _: self.start())
+        self.button = button("Look", self.start, "ask the doctor")
         self.map, self.costs, self.words = Plot(), Plot(), w.HTML()
-        for plot in (self.map, self.costs):
-            plot.layout.display = "none"
+        seen(False, self.map, self.costs)
         return [row(self.run, self.file, self.button), self.words, sides(self.map, self.costs)]
 
     @guarded
@@ -82,8 +80,7 @@ class Lateness(Tab):
         self.words.value = "".join(sentence(line) for line in lines)
         self.map.show(lambda theme: lateness(recording, theme))
         self.costs.show(lambda theme: culprits(found, theme))
-        for plot in (self.map, self.costs):
-            plot.layout.display = ""
+        seen(True, self.map, self.costs)
 
     def _chosen(self) -> Recording | Trace | Path:
         """What the doctor gets: a run and a pipelined job as they are, anything else as a recording of one job."""

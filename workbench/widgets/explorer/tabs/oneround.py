@@ -14,7 +14,7 @@ from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.forms.fields import Field, menu
 from workbench.widgets.forms.form import Form
-from workbench.widgets.guard import guarded, sides
+from workbench.widgets.guard import guarded, seen, sides
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Click, Plot
 
@@ -35,8 +35,7 @@ class OneRound(Tab):
         return [self.form, sides(self.player, w.VBox([self.held, self.decoding]))]
 
     def _empty(self) -> None:
-        for plot in (self.player, self.held, self.decoding):
-            plot.layout.display = "none"
+        seen(False, self.player, self.held, self.decoding)
         self.tell("run something first: the rounds of a run are shown here")
 
     @guarded
@@ -84,7 +83,7 @@ class OneRound(Tab):
         good = round.isdigit() and int(round) < rounds
         self.form.blame({} if good else {"round": f"round = {round}: the run has rounds 0 to {rounds - 1}"})
         if good:
-            self.player.layout.display = ""
+            seen(True, self.player)
             self.player.play(self.trace, int(round))
             self._detail()
 
@@ -102,17 +101,16 @@ class OneRound(Tab):
         plan = trace.experiment.plan
         good = node.isdigit() and int(node) < plan.ranks
         self.form.blame({} if good else {"node": f"node = {node}: there are ranks 0 to {plan.ranks - 1}"})
-        for plot in (self.held, self.decoding):
-            plot.layout.display = "none"
+        seen(False, self.held, self.decoding)
         if not good or not number.isdigit():
             return
         rank, at = int(node), int(number)
         if rank != MASTER:
-            self.held.layout.display = ""
+            seen(True, self.held)
             self.held.show(lambda theme: held(trace.experiment, rank, at, theme=theme))
         if plan.children[rank] or rank == MASTER:
             self.decoding.show(lambda theme: weights(trace, at, rank, theme=theme))
-            self.decoding.layout.display = ""
+            seen(True, self.decoding)
 
     def figures(self) -> dict[str, Drawing]:
         """What is shown."""

@@ -1,6 +1,7 @@
 """Before a run: forecast round times of all schemes, what they cost, who holds what, and who would win elsewhere."""
 
 from collections.abc import Callable
+from functools import partial
 from threading import Lock, Thread
 
 import ipywidgets as w
@@ -17,7 +18,7 @@ from workbench.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contes
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tables import costs
 from workbench.widgets.forms.setup import Setup, Shape, with_shape
-from workbench.widgets.guard import guarded, row, sentence, sides
+from workbench.widgets.guard import guarded, row, seen, sentence, sides
 from workbench.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
@@ -37,7 +38,7 @@ class Preview(Tab):
         self.table, self.note = w.HTML(), w.HTML()
         self.view = w.ToggleButtons(options=[*VIEWS, CONTEST], description="Picture")
         self.entry = w.Dropdown(description="Scheme")
-        self.part.layout.display = "none"
+        seen(False, self.part)
         self._map = _Map(self._show_map, self.tell)
         self._wanted, self._naming = "", False
         self.view.observe(lambda _: self._changed_view(), "value")
@@ -54,7 +55,7 @@ class Preview(Tab):
         reasons = dict.fromkeys(filter(None, (self.desk.reason, *(a.reason for a in self.ahead))))
         self.tell("; ".join(reasons))
         known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}
-        self.times.layout.display = "" if known else "none"
+        seen(bool(known), self.times)
         if known:
             self.times.show(lambda theme: low(round_times(known, theme=theme), 176 + 38 * len(known)))
         self.table.value = costs(self.ahead) if self.ahead else ""
@@ -82,19 +83,16 @@ class Preview(Tab):
             self._draw()
 
     def _changed_view(self) -> None:
-        self.part.layout.display = "none"
+        seen(False, self.part)
         self._draw()
 
     @guarded
     def _draw(self) -> None:
         """Draw the chosen picture of the chosen scheme, or the map."""
-        self.entry.layout.display = "none" if self.view.value == CONTEST else ""
-        if self.view.value == CONTEST:
-            self._map.wanted(self._situation)
-            return
-        self._map.wanted(None)
-        chosen = self._chosen()
-        if chosen is not None:
+        who_wins, chosen = self.view.value == CONTEST, self._chosen()
+        seen(not who_wins, self.entry)
+        self._map.wanted(self._situation if who_wins else None)
+        if not who_wins and chosen is not None:
             draw = VIEWS[self.view.value]
             self.picture.show(lambda theme: draw(chosen, theme=theme))
 
@@ -126,7 +124,7 @@ class Preview(Tab):
 
     def show_part(self, experiment: Experiment, rank: int) -> None:
         """Show what one worker holds, below the picture."""
-        self.part.layout.display = "" if rank > MASTER else "none"
+        seen(rank > MASTER, self.part)
         if rank > MASTER:
             self.part.show(lambda theme: held(experiment, rank, theme=theme))
 
@@ -158,9 +156,8 @@ class _Map:
             if self.last is not None and self.last[0] == key:
                 self.told(self.last[1], 1.0)
                 return
-            self.thread = Thread(
-                target=self._work, args=(setting, key, token), name="workbench-map", daemon=True
-            )
+            work = partial(self._work, setting, key, token)
+            self.thread = Thread(target=work, name="workbench-map", daemon=True)
             self.thread.start()
 
     @guarded

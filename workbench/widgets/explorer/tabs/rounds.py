@@ -9,7 +9,7 @@ from workbench.figures.inputs import labels
 from workbench.running.run import Run
 from workbench.widgets.explorer.tab import Drawing, Tab
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import guarded
+from workbench.widgets.guard import guarded, seen
 from workbench.widgets.plots.streamplot import Rounds
 
 
@@ -22,7 +22,7 @@ class Stream(Tab):
         """A menu of the runs, and the stream with the round that was clicked."""
         self.menu, self.rounds = w.Dropdown(description="Run", options=[]), Rounds()
         self.runs: list[Run] = []
-        self.rounds.layout.display = "none"
+        seen(False, self.rounds)
         self.menu.observe(lambda _: self._show(), "value")
         self.tell("run something first: what its workers do is shown here, round by round")
         return [self.menu, self.rounds]
@@ -46,7 +46,7 @@ class Stream(Tab):
             return
         run = self.runs[self.menu.value]
         self.tell("")
-        self.rounds.layout.display = ""
+        seen(True, self.rounds)
         if run is not self.rounds.stream.run:
             self.rounds.show(run)
 

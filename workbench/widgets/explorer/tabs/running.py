@@ -14,7 +14,7 @@ from workbench.running.start import ENGINES, start_all
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.tab import Drawing, Tab
 from workbench.widgets.explorer.tables import speeds
-from workbench.widgets.guard import guarded, offered, row, sentence
+from workbench.widgets.guard import guarded, offered, row, seen, sentence
 from workbench.widgets.plots.liveplot import LivePlot
 
 WORDS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
@@ -45,7 +45,7 @@ class Running(Tab):
         """Only what there is: a simulation needs no cluster."""
         found = clusters_of(self.engine.value)
         offered(self.cluster, found)
-        self.cluster.layout.display = "" if found else "none"
+        seen(bool(found), self.cluster)
 
     def changed(self) -> None:
         """Let the user run, or say why not."""
