@@ -99,7 +99,7 @@ STOP = """() => new Promise((resolve) => {
   button.click();
 })"""
 
-# Types into the last field of a kind beside the table, waits until other rows are counted, and for two frames; milliseconds.
+# Types into the last field of a kind, waits until the rows are counted anew, and for two frames; milliseconds.
 FILTER = """([field, text]) => new Promise((resolve, reject) => {
   setTimeout(() => reject("the table is not filtered"), 60_000);
   const box = [...document.querySelectorAll(field)].at(-1), began = performance.now();
@@ -107,7 +107,8 @@ FILTER = """([field, text]) => new Promise((resolve, reject) => {
     seen.disconnect();
     requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
   });
-  seen.observe(document.querySelector(".itables_anywidget .dt-info"), { childList: true, characterData: true, subtree: true });
+  const info = document.querySelector(".itables_anywidget .dt-info");
+  seen.observe(info, { childList: true, characterData: true, subtree: true });
   box.value = text;
   box.dispatchEvent(new Event("input", { bubbles: true }));
 })"""
