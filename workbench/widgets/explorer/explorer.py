@@ -24,7 +24,7 @@ from workbench.widgets.explorer.tabs.preview import Preview
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.forms.controls import Controls, preset_of
 from workbench.widgets.guard import guarded
-from workbench.widgets.plots.still import Stills
+from workbench.widgets.plots.plot import Stills
 
 EXAMPLE: dict[str, Any] = {
     "problem": "softmax",

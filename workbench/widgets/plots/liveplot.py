@@ -24,8 +24,7 @@ from workbench.figures.speedups import AXES
 from workbench.figures.style import Theme, new_figure, palette, styles
 from workbench.running.run import Rows, Run
 from workbench.widgets.assets import script, style
-from workbench.widgets.plots.plot import Drawn
-from workbench.widgets.plots.still import Stills
+from workbench.widgets.plots.plot import Drawn, Stills
 
 PAUSE = 0.1  # s between looks at the runs
 AGAIN = 500  # rows that are sent again at most because their losses came late

@@ -32,7 +32,6 @@ class Keeping(Tab):
     key, title, place = "keeping", "Keep", 3
 
     def parts(self) -> list[w.Widget]:
-        """A line for each thing to keep."""
         self.root = self.desk.folder
         self.drawings: dict[str, Drawing] = {}
         self.traces: list[Trace] = []
@@ -76,7 +75,6 @@ class Keeping(Tab):
         self._write_setting()
 
     def over(self) -> None:
-        """There is more to keep."""
         self.opened()
 
     def _write_setting(self) -> None:
@@ -103,7 +101,6 @@ class Keeping(Tab):
 
     @guarded
     def save_data(self) -> None:
-        """Write the rounds of the chosen run."""
         trace = _chosen(self.data, self.traces)
         if trace is None:
             raise SettingError("data: no run is over yet; run something first")
@@ -144,7 +141,6 @@ class Keeping(Tab):
 
     @guarded
     def keep_run(self) -> None:
-        """Write the chosen run's folder."""
         trace = _chosen(self.run, self.traces)
         if trace is None:
             raise SettingError("run: no run is over yet; run something first")

@@ -54,7 +54,6 @@ class Lateness(Tab):
         offered(self.run, [*self.traces, *self.kept])
 
     def over(self) -> None:
-        """There is more to look at."""
         self.opened()
 
     def start(self) -> None:
@@ -93,5 +92,4 @@ class Lateness(Tab):
         return self.traces.get(self.run.value) or self.kept[self.run.value]
 
     def figures(self) -> Mapping[str, Drawing]:
-        """The two that are shown."""
         return shown({"who was late when": self.map, "who makes the steps long": self.costs})

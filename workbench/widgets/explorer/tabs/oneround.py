@@ -40,7 +40,6 @@ class OneRound(Tab):
 
     @guarded
     def over(self) -> None:
-        """Offer the runs that are over."""
         self.traces = self.desk.tab(Running).traces
         if self.traces:
             self._show()
@@ -113,7 +112,6 @@ class OneRound(Tab):
             seen(True, self.decoding)
 
     def figures(self) -> dict[str, Drawing]:
-        """What is shown."""
         rank = name(int(self.form.values.get("node", "0")))
         plots = {"one round": self.player, f"what {rank} holds": self.held}
         return shown({**plots, f"decode weights of {rank}": self.decoding})

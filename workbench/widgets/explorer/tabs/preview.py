@@ -129,7 +129,6 @@ class Preview(Tab):
             self.part.show(lambda theme: held(experiment, rank, theme=theme))
 
     def figures(self) -> dict[str, Drawing]:
-        """What is shown."""
         plots = {"forecast of round times": self.times, self.view.value: self.picture}
         return shown({**plots, "what a worker holds": self.part})
 

@@ -19,7 +19,6 @@ class Stream(Tab):
     key, title, place = "stream", "Rounds", 1.5
 
     def parts(self) -> list[w.Widget]:
-        """A menu of the runs, and the stream with the round that was clicked."""
         self.menu, self.rounds = w.Dropdown(description="Run", options=[]), Rounds()
         self.runs: list[Run] = []
         seen(False, self.rounds)
@@ -29,7 +28,6 @@ class Stream(Tab):
 
     @guarded
     def opened(self) -> None:
-        """Offer the runs that are drawn."""
         runs = self.desk.tab(Running).plot.runs
         if not runs or runs == self.runs:
             return

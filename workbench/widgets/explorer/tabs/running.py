@@ -98,7 +98,6 @@ class Running(Tab):
             self.table.value = speeds(speedups(traces, target, self.plot.y), target)
 
     def figures(self) -> dict[str, Drawing]:
-        """The curves of the runs that are over."""
         return {"convergence": self._drawn} if self.traces else {}
 
     def _drawn(self, theme: Theme) -> go.Figure | None:

@@ -12,8 +12,8 @@ import yaml
 import workbench as wb
 from workbench.running.run import Run
 from workbench.trace.about import keep
-from workbench.widgets.explorer import runstable
-from workbench.widgets.explorer.runstable import RunsTable
+from workbench.widgets.explorer.tabs import history
+from workbench.widgets.explorer.tabs.history import RunsTable
 
 SMALL = wb.rivals(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
 
@@ -137,7 +137,7 @@ def test_going_on_is_shown_where_the_desk_says(
     shown: list[list[Run]] = []
     table = RunsTable(Path(keep(traces[0], tmp_path, "one")).parent, lambda runs: shown.append(list(runs)))
     gone: list[Any] = []
-    monkeypatch.setattr(runstable, "resume", lambda folder: gone.append(folder) or "a run")
+    monkeypatch.setattr(history, "resume", lambda folder: gone.append(folder) or "a run")
     table.mark("one")
     table.resume()
     assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])
