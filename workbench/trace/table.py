@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -109,29 +109,20 @@ class Runs:
         """
         import pandas as pd
 
-        differing = [name for name in self._differing(self.done) if name != "seed"]
+        done = self.done
+        differing = [name for name in self._differing(done) if name != "seed"]
         names = [by] if isinstance(by, str) else list(by if by is not None else differing)
-        pairs = [(dict(zip(names, key, strict=True)), group) for key, group in self._grouped(of, names)]
-        rows = [key | _statistics(group, level) for key, group in pairs]
+        rows = []
+        if len(done):
+            columns = [self._column(name, done) for name in [of, *names]]
+            if not pd.api.types.is_numeric_dtype(columns[0]):
+                known = ", ".join(_SHOWN)
+                raise SettingError(f"of = {of!r}: is not a column of numbers; take one such as {known}")
+            groups = done.groupby(names, dropna=False, sort=False)[of] if names else [((), columns[0])]
+            rows = [dict(zip(names, key, strict=True)) | _statistics(part, level) for key, part in groups]
         found = pd.DataFrame(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
         found.attrs.update(of=of, by=names, level=level)
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
-
-    def _grouped(self, of: str, names: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.Series[Any]]]:
-        import pandas as pd
-
-        if not len(self.done):
-            return
-        for name in [of, *names]:
-            self._column(name, self.done)
-        if not pd.api.types.is_numeric_dtype(self.done[of]):
-            known = ", ".join(_SHOWN)
-            raise SettingError(f"of = {of!r}: is not a column of numbers; take one such as {known}")
-        if not names:
-            yield (), self.done[of]
-            return
-        for key, group in self.done.groupby(names, dropna=False, sort=False):
-            yield key, group[of]
 
     def traces(self) -> list[Trace]:
         """Load the run folders, for figures."""

@@ -62,7 +62,6 @@ def _nested(spec: Mapping[str, Any]) -> bool:
 def _field(spec: Mapping[str, Any]) -> Field:
     options = [o for o in spec.get("anyOf", [spec]) if o.get("type") != "null"]
     kind = _kind(options)
-    low, high, log = _span(spec, options[0]) if kind in ("whole", "number") else (None, None, False)
     name, matrix = str(spec["name"]), options[0].get("items", {}).get("type") == "array"
     return Field(
         name=name,
@@ -73,10 +72,8 @@ def _field(spec: Mapping[str, Any]) -> Field:
         default=show(spec.get("default")),
         empty=len(options) < len(spec.get("anyOf", options)),
         choices=tuple(str(choice) for choice in options[0].get("enum", ())),
-        low=low,
-        high=high,
-        log=log,
         minor="seed" in name or matrix,
+        **(_span(spec, options[0]) if kind in ("whole", "number") else {}),
     )
 
 
@@ -89,32 +86,24 @@ def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
     return kinds.get(options[0].get("type", ""), "text")
 
 
-def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> tuple[float | None, float | None, bool]:
-    """Ends of a slider and whether it is logarithmic. None where it would not help: seeds, sizes of data sets."""
+def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
+    """Ends of a slider and whether it is logarithmic. Empty where it would not help: seeds, sizes of data sets."""
     least = option.get("minimum", option.get("exclusiveMinimum"))
     most = option.get("maximum", option.get("exclusiveMaximum"))
     default = spec.get("default")
     if least is None or least == most or "seed" in str(spec["name"]):
-        return None, None, False
+        return {}
     if most is not None:
-        return least, most, False
+        return {"low": least, "high": most}
     if option["type"] == "integer":
-        if not isinstance(default, int) or spec.get("unit") == "samples":
-            return None, None, False
-        return least, max(12.0, 4.0 * default), False
-    return _decades(spec.get("unit", ""), least, default, "minimum" in option)
-
-
-def _decades(
-    unit: str, least: float, default: float | None, inclusive: bool
-) -> tuple[float | None, float | None, bool]:
-    """Several decades, of the unit or around the default; the left end is 0 where that may be chosen."""
-    low, high = SPANS.get(unit, (0.0, 0.0))
+        counted = isinstance(default, int) and spec.get("unit") != "samples"
+        return {"low": least, "high": max(12.0, 4.0 * default)} if counted else {}
+    # Several decades, of the unit or around the default; the left end is 0 where that may be chosen.
+    low, high = SPANS.get(spec.get("unit", ""), (0.0, 0.0))
     if default and not low <= default <= high:
         low, high = default * 10**-_DECADES, default * 10**_DECADES
-    if not high:
-        return None, None, False
-    return (0.0 if inclusive and least == 0 else max(low, least)), high, True
+    low = 0.0 if "minimum" in option and least == 0 else max(low, least)
+    return {"low": low, "high": high, "log": True} if high else {}
 
 
 def show(value: Any) -> str:

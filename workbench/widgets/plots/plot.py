@@ -86,7 +86,7 @@ class Plot(Drawn):
 
     def show(self, draw: Draw) -> None:
         """Show what `draw` makes for the page's theme; called again when the page changes its theme."""
-        self._draw = draw
+        self._draw, self.layout.display = draw, ""
         self.redraw()
 
     def redraw(self) -> None:

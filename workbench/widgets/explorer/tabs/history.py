@@ -241,7 +241,7 @@ class RunsTable(Pane):
         """Draw the curves of what is marked, at once."""
         self.tell("")
         found = self.traces()
-        seen(bool(found), self.plot)
+        seen(False, self.plot)
         if found:
             self.plot.show(lambda theme: convergence(found, theme=theme))
         if bad := [f"{row['run']}: {row['error']}" for row in self.chosen if row["error"]]:
@@ -266,7 +266,6 @@ class RunsTable(Pane):
     def _play(self) -> None:
         found = self.traces()
         if found and self.round.layout.display != "none":
-            seen(True, self.player)
             self.player.play(found[0], self.round.value)
 
     @guarded
@@ -377,7 +376,6 @@ class RunsTable(Pane):
         about = f"mean of {self.of.value}, with its 95 % band"
         self.found.value = table([str(name) for name in found], rows, about, len(by))
         if by and found["n"].any():
-            seen(True, self.plot)
             self.plot.show(lambda theme: bands(found, theme=theme))
 
     # ----------------------------------------------------------------

@@ -79,7 +79,6 @@ class Lateness(Tab):
         self.words.value = "".join(sentence(line) for line in lines)
         self.map.show(lambda theme: lateness(recording, theme))
         self.costs.show(lambda theme: culprits(found, theme))
-        seen(True, self.map, self.costs)
 
     def _chosen(self) -> Recording | Trace | Path:
         """What the doctor gets: a run and a pipelined job as they are, anything else as a recording of one job."""

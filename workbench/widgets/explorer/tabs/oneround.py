@@ -82,7 +82,6 @@ class OneRound(Tab):
         good = round.isdigit() and int(round) < rounds
         self.form.blame({} if good else {"round": f"round = {round}: the run has rounds 0 to {rounds - 1}"})
         if good:
-            seen(True, self.player)
             self.player.play(self.trace, int(round))
             self._detail()
 
@@ -105,11 +104,9 @@ class OneRound(Tab):
             return
         rank, at = int(node), int(number)
         if rank != MASTER:
-            seen(True, self.held)
             self.held.show(lambda theme: held(trace.experiment, rank, at, theme=theme))
         if plan.children[rank] or rank == MASTER:
             self.decoding.show(lambda theme: weights(trace, at, rank, theme=theme))
-            seen(True, self.decoding)
 
     def figures(self) -> dict[str, Drawing]:
         rank = name(int(self.form.values.get("node", "0")))

@@ -124,7 +124,7 @@ class Preview(Tab):
 
     def show_part(self, experiment: Experiment, rank: int) -> None:
         """Show what one worker holds, below the picture."""
-        seen(rank > MASTER, self.part)
+        seen(False, self.part)
         if rank > MASTER:
             self.part.show(lambda theme: held(experiment, rank, theme=theme))
 
