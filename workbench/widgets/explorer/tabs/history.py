@@ -240,9 +240,7 @@ class RunsTable(Pane):
     def _plot(self) -> None:
         """Draw the curves of what is marked, at once."""
         self.tell("")
-        found = self.traces()
-        seen(False, self.plot)
-        if found:
+        if found := self.traces():
             self.plot.show(lambda theme: convergence(found, theme=theme))
         if bad := [f"{row['run']}: {row['error']}" for row in self.chosen if row["error"]]:
             self._say("; ".join(bad[:3]))
