@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,9 +41,9 @@ def rows(
     told, aimed = _Answers(root, "null"), _Answers(root, json.dumps([target, metric]))
     for place in tqdm(found, desc="runs", unit=" runs", delay=1.0, disable=not progress, leave=False):
         stamp = place.stamp()
-        row = told.to(place, stamp, lambda place=place: read(place), Row)  # type: ignore[misc]
+        row = told.to(place, stamp, partial(read, place), Row)
         if target is not None and row.state == "done":
-            when = aimed.to(place, stamp, lambda place=place: reached(place, target, metric), dict)  # type: ignore[misc]
+            when = aimed.to(place, stamp, partial(reached, place, target, metric), dict)
             row = replace(row, results={**row.results, **when})
         yield place, row
     for answers in (told, aimed):
