@@ -48,7 +48,9 @@ class Controls(w.VBox):
         published = menu("preset", "published", titles, "an experiment of the papers")
         self.preset = Form("", [published], {"preset": name})
         self.shapes = ShapeForm(self._move, self._changed)
-        self.schemes = Entries(self._changed, self._added)
+        self.schemes = Entries(
+            self._changed, lambda scheme: added(self.setup(), scheme, self.shapes.shape() or Shape())
+        )
         self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
         self.link = Form("Links", fields_of(Link), opened=False)
         known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
@@ -88,9 +90,6 @@ class Controls(w.VBox):
         if name := self.preset.values["preset"]:
             self.show(preset_of(name))
             self._told()
-
-    def _added(self, scheme: str) -> Entry:
-        return added(self.setup(), scheme, self.shapes.shape() or Shape())
 
     def _move(self, shape: Shape, workers: int) -> None:
         """Give all schemes the shape's numbers."""
@@ -212,7 +211,9 @@ class ShapeForm(w.VBox):
 
     def _say(self, shape: Shape, workers: int) -> None:
         tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
-        self.alpha.value = sentence(f"{workers} workers{tree}; {_borne(shape)}")
+        share = f", the share α = s/n = {shape.alpha}" if shape.stragglers else ""
+        borne = f"{shape.stragglers or 'none'} of every {shape.children} children may be late{share}"
+        self.alpha.value = sentence(f"{workers} workers{tree}; {borne}")
         lines = (_trees({f"{s.children},{s.layers}": _words(s) for s in nearest(workers)}),)
         if lines != self.nearest.lines:
             self.nearest.reshape(lines)
@@ -267,12 +268,6 @@ class ShapeForm(w.VBox):
         except SettingError as error:
             return {blamed(str(error))[1]: str(error)}
         return {}
-
-
-def _borne(shape: Shape) -> str:
-    late, all_ = shape.stragglers, shape.children
-    share = f", the share α = s/n = {shape.alpha}" if late else ""
-    return f"{late or 'none'} of every {all_} children may be late{share}"
 
 
 def _trees(words: Mapping[str, str]) -> Field:

@@ -52,11 +52,9 @@ def fields_of(cls: type[Settings]) -> list[Field]:
     >>> [(f.name, f.kind, f.unit) for f in fields_of(Link)]
     [('latency', 'number', 's'), ('bandwidth', 'number', 'bytes/s'), ('downloads', 'flag', '')]
     """
-    return [_field(spec) for spec in cls.fields() if "const" not in spec and not _nested(spec)]
-
-
-def _nested(spec: Mapping[str, Any]) -> bool:
-    return any(key in spec for key in ("$ref", "oneOf", "discriminator")) or spec.get("type") == "object"
+    others = {"const", "$ref", "oneOf", "discriminator"}
+    specs = [spec for spec in cls.fields() if not others & set(spec) and spec.get("type") != "object"]
+    return [_field(spec) for spec in specs]
 
 
 def _field(spec: Mapping[str, Any]) -> Field:

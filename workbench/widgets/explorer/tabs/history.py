@@ -127,7 +127,8 @@ class RunsTable(Pane):
     @guarded
     def fill(self) -> None:
         """Show the table as it was read; usual columns that are new are shown, too."""
-        held = [str(name) for name in self.runs.table if not _blank(self.runs.table[name])]
+        columns = {str(name): column for name, column in self.runs.table.items()}
+        held = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
         known = self.columns.options
         chosen = {*self.columns.value, *(name for name in self._usual if name not in known)}
         pinned = self.pinned.value if known else ("run",)
@@ -154,7 +155,10 @@ class RunsTable(Pane):
         pins = {"start": len(first)}
         frame = self._frame(list(dict.fromkeys(ordered)))
         self.grid.update(frame, **_TABLE | {"selected_rows": [], "fixedColumns": pins})
-        self._say(self._summary())
+        states = self.runs.table["state"].value_counts() if len(self.runs) else {}
+        counts = ", ".join(f"{n:,} {state}" for state, n in states.items())
+        where = str(self.runs.root.absolute()) if self.runs.root else "memory"
+        self._say(f"{len(self.runs):,} runs in {where}{f': {counts}' if counts else ''}")
 
     @guarded
     def _aim(self) -> None:
@@ -176,12 +180,6 @@ class RunsTable(Pane):
                 values = column.to_numpy(float, na_value=float("nan"))
                 found[name] = [float(f"{x:.{DIGITS}g}") for x in values]
         return found
-
-    def _summary(self) -> str:
-        states = self.runs.table["state"].value_counts() if len(self.runs) else {}
-        counts = ", ".join(f"{n:,} {state}" for state, n in states.items())
-        where = str(self.runs.root.absolute()) if self.runs.root else "memory"
-        return f"{len(self.runs):,} runs in {where}{f': {counts}' if counts else ''}"
 
     @guarded
     def again(self) -> None:
@@ -429,10 +427,6 @@ def _experiment(line: Line) -> Experiment:
     folder = Path(line["folder"])
     status = None if folder.is_dir() else Status.read(folder.parent)
     return experiment_of(folder) if status is None else Experiment(**status.spec)
-
-
-def _blank(column: "pd.Series[Any]") -> bool:
-    return bool((column.isna() | (column.astype(object) == "")).all())
 
 
 def _short(value: Any) -> str:
