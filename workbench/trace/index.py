@@ -43,7 +43,7 @@ def rows(
         stamp = place.stamp()
         row = told.to(place, stamp, partial(read, place), Row)
         if target is not None and row.state == "done":
-            when = aimed.to(place, stamp, partial(reached, place, target, metric), dict)
+            when: dict[str, float] = aimed.to(place, stamp, partial(reached, place, target, metric), dict)
             row = replace(row, results={**row.results, **when})
         yield place, row
     for answers in (told, aimed):

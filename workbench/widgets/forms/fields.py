@@ -94,8 +94,9 @@ def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
     if most is not None:
         return {"low": least, "high": most}
     if option["type"] == "integer":
-        counted = isinstance(default, int) and spec.get("unit") != "samples"
-        return {"low": least, "high": max(12.0, 4.0 * default)} if counted else {}
+        if not isinstance(default, int) or spec.get("unit") == "samples":
+            return {}
+        return {"low": least, "high": max(12.0, 4.0 * default)}
     # Several decades, of the unit or around the default; the left end is 0 where that may be chosen.
     low, high = SPANS.get(spec.get("unit", ""), (0.0, 0.0))
     if default and not low <= default <= high:

@@ -44,7 +44,6 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
     "showIndex": False,
     "scrollX": True,
     "pageLength": 10,
-    "searchDelay": 0,  # conditions would wait for a tenth of a second
     "colReorder": True,
     "order": [],
     "classes": "display compact nowrap",
@@ -150,13 +149,13 @@ class RunsTable(Pane):
         kept = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
         self.shown = list(kept.index)
         chosen, pinned = self.columns.value or ("run",), self.pinned.value
-        first = [name for name in pinned if name in chosen]
+        first = [name for name in self.columns.options if name in chosen and name in pinned]
         ordered = [*first, *(name for name in self._usual if name in chosen), *chosen]
         pins = {"start": len(first)}
         frame = self._frame(list(dict.fromkeys(ordered)))
         self.grid.update(frame, **_TABLE | {"selected_rows": [], "fixedColumns": pins})
-        states = self.runs.table["state"].value_counts() if len(self.runs) else {}
-        counts = ", ".join(f"{n:,} {state}" for state, n in states.items())
+        states = self.runs.table["state"].value_counts().items() if len(self.runs) else ()
+        counts = ", ".join(f"{n:,} {state}" for state, n in states)
         where = str(self.runs.root.absolute()) if self.runs.root else "memory"
         self._say(f"{len(self.runs):,} runs in {where}{f': {counts}' if counts else ''}")
 
