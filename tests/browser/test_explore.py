@@ -28,6 +28,8 @@ WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
   .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
 FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');
   return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"""
+SCROLLED = """() => [...document.querySelectorAll('.wb-explorer > *, .wb-explorer .widget-tab-contents')]
+  .filter(e => e.scrollHeight > e.clientHeight + 1).map(e => [e.className, e.scrollHeight, e.clientHeight])"""
 OWN_STRAGGLERS = """[...document.querySelectorAll('.wb-entry input[type=range][aria-label^="stragglers"]')]"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
 
@@ -151,6 +153,7 @@ def test_pictures_before_a_run(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     lab, me = user
+    me.press("Who holds what")
     tree = me.drawn("CR (children 4")
     place = tree.evaluate("e => [e.data[1].x, e.data[1].y].map(a => (a._inputArray ?? a)[9])")
     me.click_in(tree, *place)
@@ -321,11 +324,13 @@ def test_the_explorer_is_reached_by_keyboard_and_fits_narrow_and_wide_pages(
     page.keyboard.press("ArrowRight")
     me.changed(before)
     assert me.field("stragglers").input_value() == "2"
-    for width in (1280, 1920):
-        page.set_viewport_size({"width": width, "height": 1000})
+    for width, height in ((1280, 800), (1920, 1000)):
+        page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS)
         overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
         assert overflow <= 1
+        assert page.evaluate(SCROLLED) == []  # the first look is whole
+        assert page.locator('[role=figure][aria-label*="CR (children"]').is_visible() == (width > 1700)
         picture(f"explore-{width}")
     assert noise.errors == []
 

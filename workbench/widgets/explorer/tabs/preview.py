@@ -23,7 +23,8 @@ from workbench.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
-CONTEST = "Who wins"
+TIMES, CONTEST = "Time per round", "Who wins"
+HIGHEST = 520  # px of a picture: it is seen whole on a small screen
 
 
 class Preview(Tab):
@@ -32,11 +33,13 @@ class Preview(Tab):
     key, title, place = "preview", "Before a run", 0
 
     def parts(self) -> list[w.Widget]:
-        """Forecasts on the left, a picture of one scheme, or the map of winners, on the right."""
+        """Forecasts on the left, a picture of one scheme, or the map of winners, on the right; or one at a time."""
         self.ahead: list[Ahead] = []
         self.times, self.picture, self.part = Plot(), Plot(), Plot()
         self.table, self.note = w.HTML(), w.HTML()
-        self.view = w.ToggleButtons(options=[*VIEWS, CONTEST], description="Picture")
+        views = [TIMES, *VIEWS, CONTEST]
+        self.view = w.ToggleButtons(options=views, description="Picture", style={"button_width": "auto"})
+        self._picture = next(iter(VIEWS))  # the newest choice but for the forecasts
         self.entry = w.Dropdown(description="Scheme")
         seen(False, self.part)
         self._map = _Map(self._show_map, self.tell)
@@ -44,9 +47,9 @@ class Preview(Tab):
         self.view.observe(lambda _: self._changed_view(), "value")
         self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
-        forecast = w.VBox([self.times, self.table])
-        picture = w.VBox([row(self.view, self.entry), self.picture, self.part])
-        return [self.note, sides(forecast, picture)]
+        self._forecast, self._beside = w.VBox([self.times, self.table]), w.VBox([self.picture, self.part])
+        self._beside.add_class("wb-behind")
+        return [self.note, row(self.view, self.entry), sides(self._forecast, self._beside)]
 
     @guarded
     def changed(self) -> None:
@@ -83,18 +86,24 @@ class Preview(Tab):
             self._draw()
 
     def _changed_view(self) -> None:
-        seen(False, self.part)
-        self._draw()
+        """Where the page is too narrow for both, what was not chosen is behind the other."""
+        behind, before = self._beside, self._forecast
+        if self.view.value != TIMES:
+            behind, before, self._picture = before, behind, self.view.value
+            seen(False, self.part)
+            self._draw()
+        behind.add_class("wb-behind")
+        before.remove_class("wb-behind")
 
     @guarded
     def _draw(self) -> None:
         """Draw the chosen picture of the chosen scheme, or the map."""
-        who_wins, chosen = self.view.value == CONTEST, self._chosen()
+        who_wins, chosen = self._picture == CONTEST, self._chosen()
         seen(not who_wins, self.entry)
         self._map.wanted(self._situation if who_wins else None)
         if not who_wins and chosen is not None:
-            draw = VIEWS[self.view.value]
-            self.picture.show(lambda theme: draw(chosen, theme=theme))
+            draw = VIEWS[self._picture]
+            self.picture.show(lambda theme: low(draw(chosen, theme=theme), HIGHEST))
 
     def _chosen(self) -> Experiment | None:
         index = self.entry.index
@@ -107,15 +116,15 @@ class Preview(Tab):
             self.note.value = sentence(f"looking who wins: {100 * share:.0f} %")
             return
         self.note.value = ""
-        if self.view.value == CONTEST and (here := self._situation) is not None:
+        if self._picture == CONTEST and (here := self._situation) is not None:
             setup, shape, _ = here
             latency = float((setup.common.get("link") or {}).get("latency", 0.0))
-            self.picture.show(lambda theme: winners(found, shape.alpha, latency, theme=theme))
+            self.picture.show(lambda theme: low(winners(found, shape.alpha, latency, theme=theme), HIGHEST))
 
     @guarded
     def _clicked(self, click: Click) -> None:
         chosen, here = self._chosen(), self._situation
-        if self.view.value == CONTEST:
+        if self._picture == CONTEST:
             if here is not None and isinstance(click.get("x"), int | float) and click["trace"] == "winners":
                 stragglers = alphas_of(here[1])[round(click["y"])]
                 self.desk.controls.set_alpha_and_latency(stragglers, LATENCIES[round(click["x"])])
@@ -129,7 +138,7 @@ class Preview(Tab):
             self.part.show(lambda theme: held(experiment, rank, theme=theme))
 
     def figures(self) -> dict[str, Drawing]:
-        plots = {"forecast of round times": self.times, self.view.value: self.picture}
+        plots = {"forecast of round times": self.times, self._picture: self.picture}
         return shown({**plots, "what a worker holds": self.part})
 
 
