@@ -213,8 +213,9 @@ def nameless(page: Page, selector: str) -> list[str]:
     found = session.send("Accessibility.queryAXTree", part)["nodes"]
     session.detach()
     reached = [n for n in found if any(p["name"] == "focusable" for p in n.get("properties", ()))]
+    roles = [node["role"]["value"] for node in reached if not node.get("name", {}).get("value")]
     assert len(reached) > 3, "the browser knows no controls here"
-    return [str(node["role"]) for node in reached if not node.get("name", {}).get("value")]
+    return [role for role in roles if role != "row"]  # whose cells are read
 
 
 class Lab:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -53,7 +54,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     page.wait_for_function(
         "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn] .legendtext').length === 2"
     )
-    page.get_by_label("Tags", exact=True).fill("together")
+    page.get_by_label("Tags", exact=True).first.fill("together")
     page.get_by_role("button", name="Write", exact=True).click()
     page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn anew
     picture("runs-light")
@@ -68,8 +69,9 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
 
     # the file as somebody opens it who has not its kernel
     shutil.copy(root / lab.notebook, root / "sent.ipynb")
-    lab = Lab(page, server, "sent.ipynb")
-    assert "UMW" in page.locator(".jp-RenderedHTMLCommon table").first.inner_text()
+    outputs = nbformat.read(root / "sent.ipynb", as_version=4).cells[0].outputs
+    assert "UMW" in outputs[0].data["text/html"]  # for sites and editors without widgets
+    Lab(page, server, "sent.ipynb")
     for words in ("curves", "forecast of round times"):
         image = page.get_by_alt_text(words)
         image.scroll_into_view_if_needed()
@@ -112,9 +114,10 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
         press("Add a condition")
         page.get_by_label("column of the condition").nth(i).select_option(name)
         page.get_by_label("comparison").nth(i).select_option("between")
-        for value, field in zip((low, high), page.get_by_label("value", exact=True).all()[-2:], strict=True):
-            field.fill(str(value))
-        expect(page.locator(".dtsb-criteria")).to_have_count(i + 1)
+        fields = page.locator(".dtsb-criteria").nth(i).get_by_label("value", exact=True)
+        expect(fields).to_have_count(2)
+        fields.first.fill(str(low))
+        fields.last.fill(str(high))
         if not i:
             page.wait_for_function(COUNT, arg=6)
     fractions = [f for f in column("straggler_fraction") if 0.01 <= f <= 0.5]
@@ -139,7 +142,7 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
 
     # groups as a figure, by one click; every control is reached in the order in which it stands
     press("Group")
-    page.locator('[role=figure][aria-label*="by scheme"] .wb-plot[data-drawn]').wait_for()
+    page.locator('[role=figure][aria-label^="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
     assert nameless(page, ".wb-pane") == []
     picture("runs-groups")
     page.get_by_role("button", name="Look again").focus()
@@ -149,6 +152,5 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
         page.keyboard.press("Tab")
     wanted = ["Look again", "Columns …", "Target", "archived ones too", "Columns", "Pinned", "Search:"]
     wanted += ["Look into a round", "Delete", "Mean of", "by", "Group"]
-    places = [next(i for i, name in enumerate(names) if name.startswith(word)) for word in wanted]
-    assert places == sorted(places)
+    assert [name for name in names if name in wanted] == wanted
     assert noise.ours() == []
