@@ -133,6 +133,7 @@ class RunsTable(Pane):
         pinned = self.pinned.value if known else ("run",)
         self._filling = True  # all columns at once: every table that is drawn is sent
         for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
+            menu.value = ()  # the page looks for what is chosen among the new ones at once
             menu.options = held
             menu.value = [name for name in held if name in names]
         numbers = [str(n) for n in self.runs.table.select_dtypes("number") if n not in self.runs.settings]
