@@ -212,7 +212,9 @@ def runs(page: Page, server: Server, root: Path, tries: int) -> None:
         began = time.monotonic()
         table = wb.runs(root / "many", target=target).table
         print(f"  {words:46s} {time.monotonic() - began:.1f} s", flush=True)
-    (root / "table.ipynb").write_text(nbformat.writes(notebook("import workbench as wb", "wb.runs('many')")))
+    (root / "table.ipynb").write_text(
+        nbformat.writes(notebook("import workbench as wb\nprint(wb.RunsTable)", "wb.runs('many')"))
+    )
     lab = Lab(page, server, "table.ipynb")
     lab.answer(0)
     began = time.monotonic()
