@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.browser.lab import CHROMIUM
+from workbench.batch import sweep
 from workbench.batch.page import FIGURE
-from workbench.batch.pictures import PNG, add_pictures, illustrate
+from workbench.batch.pictures import PNG, add_pictures
 from workbench.trace.layout import STOP
 
 DRAWN = {"data": [{"type": "scatter", "y": [1, 3, 2]}], "layout": {"height": 200}}
@@ -56,7 +57,11 @@ def test_every_figure_gets_one_once_and_a_stop_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium to draw with")
-def test_they_are_pngs(tmp_path: Path) -> None:
-    file = notebook(tmp_path / "a" / "run.ipynb", 1)
-    assert illustrate([file]) == ""
-    assert pictures(file)[0].startswith("iVBORw0KGgo")
+def test_the_notebooks_of_a_sweep_carry_them(tmp_path: Path) -> None:
+    """From the sweep's settings to the executed notebook: a PNG beside each of its figures."""
+    plan = {"base": {"scheme": "UMW", "workers": 4, "rounds": 5}}
+    assert sweep(plan, tmp_path / "sweep", pictures=True, progress=False).found == ""
+    (file,) = tmp_path.glob("sweep/*/run.ipynb")
+    found = pictures(file)
+    assert len(found) == file.read_text().count(f'"{FIGURE}"') == 3
+    assert all(picture.startswith("iVBORw0KGgo") for picture in found)

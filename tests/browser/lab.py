@@ -205,6 +205,19 @@ def browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterato
         yield found
 
 
+def nameless(page: Page, selector: str) -> list[str]:
+    """What can be focused in a part of the page and has no name for screen readers, by the browser's own judgement."""
+    session = page.context.new_cdp_session(page)
+    root = session.send("DOM.getDocument")["root"]["nodeId"]
+    part = session.send("DOM.querySelector", {"nodeId": root, "selector": selector})
+    found = session.send("Accessibility.queryAXTree", part)["nodes"]
+    session.detach()
+    reached = [n for n in found if any(p["name"] == "focusable" for p in n.get("properties", ()))]
+    roles = [node["role"]["value"] for node in reached if not node.get("name", {}).get("value")]
+    assert len(reached) > 3, "the browser knows no controls here"
+    return [role for role in roles if role != "row"]  # whose cells are read
+
+
 class Lab:
     """One notebook in JupyterLab."""
 

@@ -12,18 +12,12 @@ from playwright.sync_api import Locator, Page, expect
 
 import workbench as wb
 from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import PACED, RUN_CELL, Lab, Noise, Server
+from tests.browser.lab import PACED, RUN_CELL, Lab, Noise, Server, nameless
 
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "02-explore.ipynb"
 ROWS = "table[aria-label='costs of a round'] tbody tr"
-# Controls that a screen reader could not name: no label, no title of their own, no words.
-NAMELESS = """() => [...document.querySelectorAll('.wb-explorer :is(input, select, textarea, button)')]
-  .filter(e => e.offsetParent && !e.closest('.modebar'))
-  .filter(e => !(e.labels?.length || e.getAttribute('aria-label') || e.getAttribute('title') || e.innerText?.trim()))
-  .map(e => e.outerHTML.slice(0, 120))"""
-
 PLACE = """(e, [x, y]) => { const { xaxis, yaxis } = e._fullLayout;
   return [xaxis._offset + xaxis.l2p(x), yaxis._offset + yaxis.l2p(y)]; }"""
 NAME = """() => { const e = document.activeElement;
@@ -34,6 +28,8 @@ WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
   .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
 FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');
   return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"""
+SCROLLED = """() => [...document.querySelectorAll('.wb-explorer > *, .wb-explorer .widget-tab-contents')]
+  .filter(e => e.scrollHeight > e.clientHeight + 1).map(e => [e.className, e.scrollHeight, e.clientHeight])"""
 OWN_STRAGGLERS = """[...document.querySelectorAll('.wb-entry input[type=range][aria-label^="stragglers"]')]"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
 
@@ -102,7 +98,7 @@ def test_settings_are_turned_and_judged(
 ) -> None:
     lab, me = user
     assert len(me.costs()) == 5
-    assert page.evaluate(NAMELESS) == []
+    assert nameless(page, ".wb-explorer") == []
     picture("explore-light")
 
     # a slider
@@ -157,6 +153,7 @@ def test_pictures_before_a_run(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     lab, me = user
+    me.press("Who holds what")
     tree = me.drawn("CR (children 4")
     place = tree.evaluate("e => [e.data[1].x, e.data[1].y].map(a => (a._inputArray ?? a)[9])")
     me.click_in(tree, *place)
@@ -278,6 +275,7 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     me.tab("Runs")
     page.locator(".itables_anywidget td", has_text="stopped-early").first.click()
     expect(page.get_by_label("Name", exact=True).locator("visible=true")).to_have_value("Stopped early")
+    assert nameless(page, ".wb-explorer") == []
     picture("runs-tab")
     me.press("Delete")
     page.get_by_text("Delete stopped-early from the disk?").wait_for()
@@ -326,11 +324,14 @@ def test_the_explorer_is_reached_by_keyboard_and_fits_narrow_and_wide_pages(
     page.keyboard.press("ArrowRight")
     me.changed(before)
     assert me.field("stragglers").input_value() == "2"
-    for width in (1280, 1920):
-        page.set_viewport_size({"width": width, "height": 1000})
+    for width, height in ((1280, 800), (1920, 1000)):
+        page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS)
+        page.evaluate("() => document.activeElement.blur()")  # a field that is being filled in shows its help
         overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
         assert overflow <= 1
+        assert page.evaluate(SCROLLED) == []  # the first look is whole
+        assert page.locator('[role=figure][aria-label*="CR (children"]').is_visible() == (width > 1700)
         picture(f"explore-{width}")
     assert noise.errors == []
 

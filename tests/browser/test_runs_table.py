@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 import workbench as wb
-from tests.browser.lab import Lab, Noise, Server
+from tests.browser.lab import Lab, Noise, Server, nameless
 from workbench.trace.about import keep
 
 pytestmark = pytest.mark.browser
 ROWS = ".itables_anywidget .dt-scroll-body tbody tr"
 COUNT = f"n => document.querySelectorAll('{ROWS}').length === n"
-NAMELESS = """() => [...document.querySelectorAll('.wb-pane :is(input, select, textarea, button)')]
-  .filter(e => e.offsetParent && !e.closest('.modebar'))
-  .filter(e => !(e.labels?.length || e.getAttribute('aria-label') || e.getAttribute('title') || e.innerText?.trim()))
-  .map(e => e.outerHTML.slice(0, 120))"""
-SAVED = "() => document.querySelector('.wb-still img') !== null"
+SAVED = "n => document.querySelectorAll('.jp-CodeCell')[n].querySelector('.wb-still img') !== null"
+COLUMN = """name => { const titles = [...document.querySelectorAll('.itables_anywidget .dt-scroll-head th')];
+  const at = titles.findIndex(e => e.innerText.trim() === name);
+  return [...document.querySelectorAll('.itables_anywidget .dt-scroll-body tbody tr')]
+    .map(row => row.cells[at].innerText); }"""
+HEADS = """() => [...document.querySelectorAll('.itables_anywidget .dt-scroll-head th')]
+  .map(e => [e.innerText.trim(), e.classList.contains('dtfc-fixed-start')])"""
+NAME = """() => { const e = document.activeElement;
+  return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
 
 
 def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
@@ -36,10 +41,10 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     foreign: list[str] = []
     page.on("request", lambda r: foreign.append(r.url) if r.url.startswith("http") else None)
     live = "wb.watch(wb.start(wb.Experiment(rounds=5)))"
-    lab = Lab(page, server, write("import workbench as wb\nwb.runs('kept')", live))
+    explorer = "wb.explore(wb.Experiment(scheme='UMW', workers=3, rounds=2))"
+    lab = Lab(page, server, write("import workbench as wb\nwb.runs('kept')", live, explorer))
     lab.run_all()
     page.wait_for_function(COUNT, arg=5)
-    assert page.evaluate(NAMELESS) == []
     page.locator(".itables_anywidget input[type=search]").fill("coded")
     page.wait_for_function(COUNT, arg=2)
     rows = page.locator(ROWS)
@@ -49,18 +54,103 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     page.wait_for_function(
         "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn] .legendtext').length === 2"
     )
-    page.get_by_label("Tags", exact=True).fill("together")
+    page.get_by_label("Tags", exact=True).first.fill("together")
     page.get_by_role("button", name="Write", exact=True).click()
     page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn anew
     picture("runs-light")
     lab.dark()
     picture("runs-dark")
-    lab.go_to(1)
-    page.wait_for_function(SAVED)
-    lab.save()
-    page.wait_for_timeout(500)
-    saved = json.loads((root / lab.notebook).read_text())
-    assert "data:image/png;base64" in json.dumps(saved["cells"][1]["outputs"])
+    for cell in (1, 2):
+        lab.go_to(cell)
+        page.wait_for_function(SAVED, arg=cell)
     assert not page.locator(".wb-still img").first.is_visible()
+    lab.save()
+    page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
+
+    # the file as somebody opens it who has not its kernel
+    shutil.copy(root / lab.notebook, root / "sent.ipynb")
+    outputs = nbformat.read(root / "sent.ipynb", as_version=4).cells[0].outputs
+    assert "UMW" in outputs[0].data["text/html"]  # for sites and editors without widgets
+    Lab(page, server, "sent.ipynb")
+    for words in ("curves", "forecast of round times"):
+        image = page.get_by_alt_text(words)
+        image.scroll_into_view_if_needed()
+        assert image.is_visible()
+        assert image.evaluate("e => e.naturalWidth") > 300
+    picture("saved-without-kernel")
     assert [url for url in foreign if "127.0.0.1" not in url] == []
+    assert noise.ours() == []
+
+
+def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinned(
+    page: Page,
+    server: Server,
+    noise: Noise,
+    root: Path,
+    write: Callable[..., str],
+    picture: Callable[[str], Path],
+) -> None:
+    found = wb.compare([e.replace(seed=s) for e in wb.rivals(3, 2, 1, rounds=5) for s in range(2)])
+    for i, trace in enumerate(found):
+        trace.save(root / "ranges" / f"{i}")
+    times = sorted(float(f"{trace.columns['time'][-1]:.5g}") for trace in found)
+    lab = Lab(page, server, write("import workbench as wb\nwb.RunsTable('ranges')"))
+    lab.run_all()
+    page.wait_for_function(COUNT, arg=10)
+
+    def column(name: str) -> list[float]:
+        return [float(text or "nan") for text in page.evaluate(COLUMN, name)]
+
+    # sorted by a click on a column's title, both ways
+    title = page.locator(".dt-scroll-head th", has_text="time").first
+    title.click()
+    assert column("time") == times
+    title.click()
+    assert column("time") == times[::-1]
+
+    # between two numbers, of two columns
+    press = lambda name: page.get_by_role("button", name=name, exact=True).click()  # noqa: E731
+    for i, (name, low, high) in enumerate((("time", times[2], times[7]), ("straggler_fraction", 0.01, 0.5))):
+        press("Add a condition")
+        page.get_by_label("column of the condition").nth(i).select_option(name)
+        page.get_by_label("comparison").nth(i).select_option("between")
+        fields = page.locator(".dtsb-criteria").nth(i).get_by_label("value", exact=True)
+        expect(fields).to_have_count(2)
+        fields.first.fill(str(low))
+        fields.last.fill(str(high))
+        if not i:
+            page.wait_for_function(COUNT, arg=6)
+    fractions = [f for f in column("straggler_fraction") if 0.01 <= f <= 0.5]
+    page.wait_for_function(COUNT, arg=len(fractions))
+    assert sorted(column("time")) == sorted(t for t in column("time") if times[2] <= t <= times[7])
+    assert nameless(page, ".wb-pane") == []
+    picture("runs-conditions")
+    press("Clear All")
+    page.wait_for_function(COUNT, arg=10)
+
+    # a target, columns, and some that stay in sight
+    page.get_by_label("Target", exact=True).fill("0.69")
+    page.get_by_label("Target", exact=True).press("Enter")
+    page.locator(".dt-scroll-head th", has_text="time_to").wait_for()
+    press("Columns …")
+    page.get_by_label("Columns", exact=True).select_option(["run", "seed", "loss", "time_to"])
+    page.get_by_label("Pinned", exact=True).select_option(["loss"])
+    page.wait_for_function("() => document.querySelectorAll('.dt-scroll-head th').length === 4")
+    expect(page.locator(".dt-scroll-head th").first).to_contain_text("loss")
+    assert page.evaluate(HEADS) == [["loss", True], ["run", False], ["seed", False], ["time_to", False]]
+    picture("runs-columns")
+
+    # groups as a figure, by one click; every control is reached in the order in which it stands
+    press("Group")
+    page.locator('[role=figure][aria-label^="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
+    assert nameless(page, ".wb-pane") == []
+    picture("runs-groups")
+    page.get_by_role("button", name="Look again").focus()
+    names = []
+    for _ in range(40):
+        names.append(page.evaluate(NAME).split("\n")[0].strip())
+        page.keyboard.press("Tab")
+    wanted = ["Look again", "Columns …", "Target", "archived ones too", "Columns", "Pinned", "Search:"]
+    wanted += ["Look into a round", "Delete", "Mean of", "by", "Group"]
+    assert [name for name in names if name in wanted] == wanted
     assert noise.ours() == []

@@ -97,12 +97,15 @@ def test_damaged_and_unfinished_runs_are_read_every_time(root: Path, reads: list
         assert "a" in reads
 
 
-def test_other_targets_are_other_rows(root: Path, trace: wb.Trace) -> None:
+def test_other_targets_are_other_columns_of_the_same_rows(
+    root: Path, trace: wb.Trace, reads: list[str]
+) -> None:
     losses = trace.columns["loss"]
     for target in (float(losses[1]), float(losses[3]), float(losses[1])):
         for _ in range(2):
             assert wb.runs(root, target=target).table["time_to"].tolist() == [trace.time_to(target)] * 3
     assert "time_to" not in wb.runs(root).table
+    assert reads == ["a", "b", "c"]  # settings and results do not depend on it
 
 
 @pytest.mark.parametrize("damage", ["text", "no table", "odd rows", "locked", "a folder"])

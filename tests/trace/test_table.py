@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.base.intervals import band
@@ -196,6 +199,54 @@ def test_one_odd_file_takes_nothing_from_the_others(
     assert table.loc["a", "scheme"] == traces[0].experiment.scheme
     for words in ("name", "tags", "note", "when"):
         assert all(isinstance(text, str) for text in table[words])
+
+
+FILES = ("spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy", "SHA256SUMS", "about.json")
+CUTS = st.dictionaries(  # of some files: gone, cut off, overwritten somewhere, a folder in their place
+    st.sampled_from(FILES),
+    st.one_of(
+        st.none(), st.just("folder"), st.floats(0, 1), st.tuples(st.floats(0, 0.999), st.binary(max_size=9))
+    ),
+    min_size=1,
+)
+
+
+def damage(file: Path, how: Any) -> None:
+    content = file.read_bytes() if file.exists() else b"{}"
+    file.unlink(missing_ok=True)
+    if how == "folder":
+        file.mkdir()
+    elif isinstance(how, float):
+        file.write_bytes(content[: int(how * len(content))])
+    elif how is not None:
+        at = int(how[0] * len(content))
+        file.write_bytes(content[:at] + how[1] + content[at + len(how[1]) :])
+
+
+def rows(table: pd.DataFrame, names: list[str], columns: list[str]) -> list[dict[str, Any]]:
+    found = table.set_index("run", drop=False).loc[names, columns].astype(object)
+    return list(found.where(found.notna(), None).to_dict("records"))
+
+
+@given(cuts=CUTS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_done_to_a_folder_it_has_a_row_and_the_others_are_as_they_were(
+    folder: Path, traces: list[wb.Trace], tmp_path: Path, cuts: dict[str, Any]
+) -> None:
+    shutil.rmtree(tmp_path / "b", ignore_errors=True)
+    for name, number in (("a", 0), ("b", 1), ("c", 2)):
+        if not (tmp_path / name).exists():
+            shutil.copytree(folder / "some" / str(number), tmp_path / name)
+    before = wb.runs(tmp_path).table
+    for name, how in cuts.items():
+        damage(tmp_path / "b" / name, how)
+    table = wb.runs(tmp_path, target=0.5).table
+    assert rows(table, ["a", "c"], list(before)) == rows(before, ["a", "c"], list(before))
+    files = [name for name in FILES[:5] if (tmp_path / "b" / name).is_file()]
+    # Less than two is no run's folder any more.
+    assert table["run"].tolist() == (["a", "b", "c"] if len(files) > 1 else ["a", "c"])
+    for row in table[table["run"] == "b"].to_dict("records"):
+        assert row["state"] == "done" or (row["state"], bool(row["error"])) == ("damaged", True)
 
 
 def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: list[wb.Trace]) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.files import atomic_write, temporary_name
-from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.text import read_json
-from workbench.trace.layout import ABOUT, FILES, RANKS_LOCK, RUN_LOCK, STATUS, TASK
+from workbench.trace.layout import ABOUT, FILES, STATUS, TASK
+from workbench.trace.status import taken
 from workbench.trace.trace import Trace
 
 
@@ -57,12 +57,11 @@ def describe(folder: Path, **words: Any) -> About:
         raise SettingError(f"folder = {str(folder)!r}: is not there any more; read the table again")
     if "name" in words:
         slug(words["name"])
-    tags: dict[str, Any] = {"tags": tidy(words["tags"])} if "tags" in words else {}
-    texts: dict[str, Any] = {
-        name: str(words[name]).strip() for name in ("name", "note", "when") if name in words
+    made: dict[str, Any] = {
+        name: word.strip() if isinstance(word, str) else word for name, word in words.items()
     }
-    kept: dict[str, Any] = {"archived": words["archived"]} if "archived" in words else {}
-    found = replace(About.read(folder), **texts, **tags, **kept)
+    made |= {"tags": tidy(words["tags"])} if "tags" in words else {}
+    found = replace(About.read(folder), **made)
     with atomic_write(folder / ABOUT, "w") as out:
         out.write(json.dumps(asdict(found), indent=2) + "\n")
     return found
@@ -117,7 +116,7 @@ def delete(folder: Path) -> None:
         )
     if sum((folder / name).is_file() for name in (*FILES, TASK)) < 2:
         raise SettingError(f"folder = {str(folder)!r}: is no run folder any more; nothing was deleted")
-    if any(Lock(folder / name).held for name in (RUN_LOCK, RANKS_LOCK)):
+    if taken(folder):
         raise SettingError(f"folder = {str(folder)!r}: somebody works on this run; stop it first")
     doomed = temporary_name(folder)
     folder.rename(doomed)  # gone at once, even if removing the files takes a while or is cut short

@@ -78,15 +78,11 @@ def _with_earlier(
     """Events of all stretches of a run that changed its scheme; their counts are put into the columns."""
     parts = []
     for change in records.read_changes(folder):
-        books, first, end = (
-            Books(records.read_books(folder, change["books"])),
-            change["first"],
-            change["round"],
-        )
+        books, end = Books(records.read_books(folder, change["books"])), change["round"]
         parts.append(books.events((change["zero"] or 0.0) - change["offset"]))
         for name in TALLIES:
             if name in columns:
-                columns[name][first:end] = books.count(name, end)[first:end]
+                columns[name][change["first"] : end] = books.count(name, end)[change["first"] :]
     return {name: np.concatenate([part[name] for part in [*parts, events]]) for name in events}
 
 

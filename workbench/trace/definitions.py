@@ -1,7 +1,5 @@
 """What a run was made with of the user's own: sources beside it, as text, and whether they are the same today."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -71,6 +69,3 @@ def check_same(e: Experiment, before: Mapping[str, str]) -> None:
                 f"{source.name}: its definition is not what the run began with; put back that of"
                 f" {OWN.format(source.name)} in the run folder, or start a new run"
             )
-
-
-__all__ = ["check_same", "definitions_of", "experiment_of", "keep", "sources_of"]

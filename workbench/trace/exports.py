@@ -75,14 +75,13 @@ def _mlflow(folder: Path, target: Path, lines: list[Line], settings: Sequence[st
     """A folder per run, by the layout that MLflow documents: meta.yaml, params, metrics, tags, artifacts."""
     base, now = target.absolute().as_uri(), int(1000 * time.time())
     store = folder / "0"
-    store.mkdir()
     words = {
         "artifact_location": f"{base}/0",
-        "experiment_id": "0",
-        "lifecycle_stage": "active",
+        "creation_time": now,
+        "last_update_time": now,
         "name": "Default",
     }
-    _meta(store, {**words, "creation_time": now, "last_update_time": now})
+    _meta(store, {**words, "experiment_id": "0", "lifecycle_stage": "active"})
     for line in lines:
         run = hashlib.sha256(line["folder"].encode()).hexdigest()[:32]
         home = store / run
@@ -99,39 +98,26 @@ def _mlflow(folder: Path, target: Path, lines: list[Line], settings: Sequence[st
 
 
 def _run_words(line: Line, run: str, base: str, now: int) -> dict[str, Any]:
-    state = _STATUS.get(line["state"], _KILLED)
-    words = {
+    over = None if line["state"] == "running" else now
+    return {
+        **dict.fromkeys(("user_id", "entry_point_name", "source_name", "source_version"), ""),
         "artifact_uri": f"{base}/0/{run}/artifacts",
         "experiment_id": "0",
-        "run_id": run,
-        "run_uuid": run,
-    }
-    words |= {
+        **dict.fromkeys(("run_id", "run_uuid"), run),
         "run_name": line.get("name") or line["run"],
-        "user_id": "",
-        "entry_point_name": "",
-        "source_name": "",
-    }
-    times = {"start_time": now, "end_time": None if line["state"] == "running" else now}
-    stage = "deleted" if line.get("archived") else "active"
-    return {
-        **words,
-        **times,
-        "lifecycle_stage": stage,
-        "status": state,
+        "start_time": now,
+        "end_time": over,
+        "lifecycle_stage": "deleted" if line.get("archived") else "active",
+        "status": _STATUS.get(line["state"], _KILLED),
         "source_type": _LOCAL,
-        "source_version": "",
         "tags": [],
     }
 
 
 def _tags(line: Line) -> dict[str, str]:
-    said: dict[str, str] = {
-        "mlflow.runName": line.get("name") or line["run"],
-        "mlflow.note.content": line.get("note", ""),
-    }
+    said = {"mlflow.runName": line.get("name") or line["run"], "mlflow.note.content": line.get("note", "")}
     said |= {name: line.get(name, "") for name in ("state", "error", "folder")}
-    return {**said, **{f"tag {tag}": "true" for tag in line.get("tags", "").split(", ") if tag}}
+    return said | {f"tag {tag}": "true" for tag in line.get("tags", "").split(", ") if tag}
 
 
 def _metrics(line: Line, settings: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
@@ -177,47 +163,32 @@ def _crate(folder: Path, target: Path, lines: list[Line], settings: Sequence[str
         graph += _described(folder, place, line, settings)
         parts.append({"@id": place})
     about = {"@id": "ro-crate-metadata.json", "@type": "CreativeWork", "about": {"@id": "./"}}
+    about["conformsTo"] = {"@id": "https://w3id.org/ro/crate/1.1"}
+    what = f"{len(parts)} runs of straggler-tolerant gradient aggregation: settings, rounds, events, models."
     root = {"@id": "./", "@type": "Dataset", "name": target.name, "datePublished": now, "hasPart": parts}
-    root["description"] = (
-        f"{len(parts)} runs of straggler-tolerant gradient aggregation: settings, rounds, events, models."
-    )
-    root["license"] = "not stated"
-    conforms = {"conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"}}
-    crate = {
-        "@context": "https://w3id.org/ro/crate/1.1/context",
-        "@graph": [{**about, **conforms}, root, *graph],
-    }
+    root |= {"description": what, "license": "not stated"}
+    crate = {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": [about, root, *graph]}
     _write(folder / "ro-crate-metadata.json", json.dumps(crate, indent=2) + "\n")
 
 
 def _described(folder: Path, place: str, line: Line, settings: Sequence[str]) -> list[dict[str, Any]]:
     """A run as a data set, how it was made, its numbers and its files."""
-    words = {name: line[name] for name in ("name", "note") if name in line}
     files = [path for path in sorted((folder / place).rglob("*")) if path.is_file()]
-    names = {path: place + path.relative_to(folder / place).as_posix() for path in files}
-    values = {name: value for name, value in line.items() if name in settings or _number(value)}
+    held = [_file(path, place + path.relative_to(folder / place).as_posix()) for path in files]
     kept = [
-        {"@id": f"#{place}{name}", "@type": "PropertyValue", "name": name, "value": v}
-        for name, v in values.items()
+        {"@id": f"#{place}{name}", "@type": "PropertyValue", "name": name, "value": value}
+        for name, value in line.items()
+        if name in settings or _number(value)
     ]
-    run: dict[str, Any] = {
-        "@id": place,
-        "@type": "Dataset",
-        "name": words.get("name", line["run"]),
-        "description": words.get("note", line["run"]),
-    }
-    run |= {"keywords": line["tags"]} if "tags" in line else {}
-    run |= {
-        "hasPart": [{"@id": name} for name in names.values()],
-        "variableMeasured": [{"@id": v["@id"]} for v in kept],
-    }
-    made: dict[str, Any] = {
-        "@id": f"#{place}made",
-        "@type": "CreateAction",
-        "name": f"run of {line.get('scheme', 'a scheme')}",
-    }
-    made |= {"instrument": {"@id": "#workbench"}, "object": {"@id": place + SPEC}, "result": {"@id": place}}
-    return [run, made, *kept, *(_file(path, name) for path, name in names.items())]
+    words = {"name": line.get("name", line["run"]), "description": line.get("note", line["run"])}
+    words |= {"keywords": line["tags"]} if "tags" in line else {}
+    lists = {"hasPart": held, "variableMeasured": kept}
+    refers = {name: [{"@id": each["@id"]} for each in entities] for name, entities in lists.items()}
+    run = {"@id": place, "@type": "Dataset", **words, **refers}
+    made: dict[str, Any] = {"@id": f"#{place}made", "@type": "CreateAction"}
+    made |= {"name": f"run of {line.get('scheme', 'a scheme')}", "instrument": {"@id": "#workbench"}}
+    made |= {"object": {"@id": place + SPEC}, "result": {"@id": place}}
+    return [run, made, *kept, *held]
 
 
 _MEANINGS = {

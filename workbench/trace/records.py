@@ -8,8 +8,8 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,25 +100,21 @@ class Record:
         """Write down all rounds that are done. Raises `RunError` where that cannot be."""
         if not self.waiting[ROWS]:
             return
-        try:
+        with _writing(self.folder):
             for name in (MODELS, GRADIENTS, ROWS):  # rows last: who sees one finds its model
                 rest = b"".join(self.waiting.get(name, ()))
                 while rest:
                     rest = rest[self.files[name].write(rest) :]
                     self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
-        except OSError as error:
-            raise unwritable(self.folder, error) from None
         self.waiting, self.written = {name: [] for name in self.files}, time.monotonic()
 
     def save(self, model: Array, state: State) -> None:
         """Write down all rounds, for certain, then a checkpoint. Raises `RunError` where that cannot be."""
         self.flush()
-        try:
+        with _writing(self.folder):
             for file in self.files.values():  # the checkpoint counts on them
                 os.fsync(file.fileno())
             self.checkpoint(model, state)
-        except OSError as error:
-            raise unwritable(self.folder, error) from None
 
     def checkpoint(self, model: Array, state: State) -> None:
         """Replace the checkpoint, whole or not at all."""
@@ -140,14 +136,13 @@ class Record:
     def end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
         """Write the ranks' books, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
         try:
-            self.flush()
-            for file in self.files.values():
-                os.fsync(file.fileno())
-                file.close()
-            self.lock.release()
-            write_end(self.folder, words, books)
-        except OSError as error:
-            raise unwritable(self.folder, error) from None
+            with _writing(self.folder):
+                self.flush()
+                for file in self.files.values():
+                    os.fsync(file.fileno())
+                    file.close()
+                self.lock.release()
+                write_end(self.folder, words, books)
         finally:
             self.lock.release()
 
@@ -222,10 +217,8 @@ class Arrivals:
         if self.folder is None:
             self.kept += packed
             return
-        try:
+        with _writing(self.folder):
             self.file.write(packed)
-        except OSError as error:
-            raise unwritable(self.folder, error) from None
 
 
 class Happening:
@@ -308,12 +301,16 @@ def _arrivals(path: Path) -> NDArray[np.int64]:
     return rows[: len(rows) // 3 * 3].reshape(-1, 3)
 
 
-def unwritable(folder: Path, error: OSError) -> RunError:
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     """One sentence for a disk that is full, or the like."""
-    return RunError(
-        f"folder = {str(folder)!r}: cannot be written ({error.strerror}); free some space or choose another folder,"
-        " then resume from the last checkpoint, which is intact"
-    )
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"folder = {str(folder)!r}: cannot be written ({error.strerror}); free some space or choose another folder,"
+            " then resume from the last checkpoint, which is intact"
+        ) from None
 
 
 def check_long_enough(folder: Path, rounds: int, floats: int) -> None:

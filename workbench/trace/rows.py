@@ -6,36 +6,20 @@ import json
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.sums import SUMS, check_sums
 from workbench.base.text import read_json
 from workbench.engines.timeline import COUNTS
 from workbench.experiment import Experiment
 from workbench.trace.about import About
-from workbench.trace.layout import (
-    ABOUT,
-    ENDED,
-    FILES,
-    MODEL,
-    OWN,
-    PLAN,
-    RANKS_LOCK,
-    ROUNDS,
-    RUN,
-    RUN_LOCK,
-    SPEC,
-    STATUS,
-    TASK,
-    TRACE,
-)
-from workbench.trace.status import Status, is_running, run_names
+from workbench.trace.layout import ABOUT, ENDED, FILES, OWN, PLAN, ROUNDS, RUN, SPEC, STATUS, TASK, TRACE
+from workbench.trace.status import Status, is_run, is_running, run_names, taken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,11 +48,8 @@ class Place:
         """What changes when anything that a row is made of does; None where that cannot be told."""
         try:
             found = _stats(self.folder, _READ) if self.folder.is_dir() else {}
-            found |= (
-                {f"../{n}": s for n, s in _stats(self.home, (STATUS, ABOUT)).items()}
-                if self.home != self.folder
-                else {}
-            )
+            outer = _stats(self.home, (STATUS, ABOUT)) if self.home != self.folder else {}
+            found |= {f"../{name}": stat for name, stat in outer.items()}
         except OSError:
             return None
         # Classes of the user's own are others when their cells are run again.
@@ -97,7 +78,7 @@ def places(root: Path) -> Iterator[Place]:
         if PLAN in files:
             order = {name: i for i, name in enumerate(run_names(folder))}
             below.sort(key=lambda name, order=order: (order.get(name, len(order)), name))  # type: ignore[misc]
-        if STATUS in files or (SPEC in files and (RUN in files or TASK in files)):
+        if is_run(files):
             below.clear()
         elif not _remains(folder, files):
             continue
@@ -127,13 +108,11 @@ def _status(place: Place) -> Status:
     if (folder / SPEC).is_file() and (folder / RUN).is_file():
         return Status("done")
     if (folder / SPEC).is_file() and (folder / TASK).is_file():
-        if any(Lock(folder / name).held for name in (RUN_LOCK, RANKS_LOCK)):
+        if taken(folder):
             return Status("running", _spec(folder), "mpi")
-        broke = (
-            "nobody works on it here; wb.resume goes on with it, wb.attach follows it where it runs elsewhere"
-        )
-        return Status("unfinished", _spec(folder), "mpi", error=broke)
-    lacks = ", ".join(name for name in (SPEC, RUN, ROUNDS, MODEL) if not (folder / name).exists())
+        ways = "wb.resume goes on with it, wb.attach follows it where it runs elsewhere"
+        return Status("unfinished", _spec(folder), "mpi", error=f"nobody works on it here; {ways}")
+    lacks = ", ".join(name for name in FILES if not (folder / name).exists())
     return Status("damaged", error=f"half a run's folder: {lacks or RUN} is missing; run it anew")
 
 
@@ -164,16 +143,10 @@ class Row:
     said: dict[str, Any]
 
 
-def read(place: Place, target: float | None, metric: str) -> Row:
-    """Read one run; of one that is not done, what it was asked for."""
+def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
+    """Read one run; of one that is not done, what it was asked for. With a target, when it was reached."""
     about = About.read(place.about)
-    said: dict[str, Any] = {
-        "name": about.name,
-        "tags": ", ".join(about.tags),
-        "note": about.note,
-        "when": about.when,
-    }
-    said["archived"] = about.archived
+    said = {**asdict(about), "tags": ", ".join(about.tags)}
     try:
         status = _status(place)
         chosen: dict[str, Any] = {"engine": status.engine, "cluster": status.cluster}
@@ -188,8 +161,8 @@ def read(place: Place, target: float | None, metric: str) -> Row:
         asked, follows = _asked(Experiment.read(place.folder / SPEC))
         chosen.update(asked)
         rounds = _rounds(place.folder)
-        reached = {} if target is None else _reached(rounds, target, metric)
-        return Row("done", "", chosen, {**follows, **_results(rounds), **reached}, said)
+        when = {} if target is None else reached(place, target, metric)
+        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, said)
     except Exception as error:  # whatever lies there, the other runs are to be seen
         return Row("damaged", _words(error), chosen, {}, said)
 
@@ -247,8 +220,15 @@ def _results(rounds: pd.DataFrame) -> dict[str, Any]:
     return found
 
 
-def _reached(rounds: pd.DataFrame, target: float, metric: str) -> dict[str, float]:
-    hits = np.flatnonzero(rounds[metric].to_numpy() <= target if metric in rounds else [])
-    if not len(hits):
-        return {"time_to": np.nan, "rounds_to": np.nan}
-    return {"time_to": float(rounds["time"].iloc[hits[0]]), "rounds_to": float(hits[0] + 1)}
+def reached(place: Place, target: float, metric: str) -> dict[str, float]:
+    """When a run's metric first was at or below the target: time_to (s) and rounds_to; NaN: never, or it has none."""
+    import pyarrow.parquet as pq
+
+    found = {"time_to": np.nan, "rounds_to": np.nan}
+    with suppress(OSError, ValueError), pq.ParquetFile(place.folder / ROUNDS) as file:
+        if metric in file.schema_arrow.names:
+            columns = file.read(["time", metric])
+            hits = np.flatnonzero(columns[metric].to_numpy() <= target)
+            if len(hits):
+                found = {"time_to": columns["time"][int(hits[0])].as_py(), "rounds_to": float(hits[0] + 1)}
+    return found

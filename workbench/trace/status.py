@@ -15,12 +15,17 @@ from workbench.base.files import atomic_write
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.text import read_json
-from workbench.trace.layout import PLAN, RUN, SPEC, STATUS, SWEEP_LOCK, TASK
+from workbench.trace.layout import PLAN, RANKS_LOCK, RUN, RUN_LOCK, SPEC, STATUS, SWEEP_LOCK, TASK
 
 
 def is_run(names: Collection[str]) -> bool:
     """Are these the files of a run's folder? Below it nobody looks for other runs."""
     return STATUS in names or (SPEC in names and (RUN in names or TASK in names))
+
+
+def taken(folder: Path) -> bool:
+    """Does somebody work on the run in this folder?"""
+    return any(Lock(folder / name).held for name in (RUN_LOCK, RANKS_LOCK))
 
 
 @dataclass(frozen=True)

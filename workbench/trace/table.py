@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -55,7 +55,7 @@ class Runs:
         """The rows with results."""
         return self.table[self.table["state"] == "done"]
 
-    @property
+    @cached_property
     def differing(self) -> list[str]:
         """Settings in which the runs differ, without those that come with a scheme, a problem or the like."""
         return self._differing(self.table)
@@ -109,30 +109,20 @@ class Runs:
         """
         import pandas as pd
 
-        differing = [name for name in self._differing(self.done) if name != "seed"]
+        done = self.done
+        differing = [name for name in self._differing(done) if name != "seed"]
         names = [by] if isinstance(by, str) else list(by if by is not None else differing)
-        pairs = [(dict(zip(names, key, strict=True)), group) for key, group in self._grouped(of, names)]
-        rows = [key | _statistics(group, level) for key, group in pairs]
+        rows = []
+        if len(done):
+            columns = [self._column(name, done) for name in [of, *names]]
+            if not pd.api.types.is_numeric_dtype(columns[0]):
+                known = ", ".join(_SHOWN)
+                raise SettingError(f"of = {of!r}: is not a column of numbers; take one such as {known}")
+            groups = done.groupby(names, dropna=False, sort=False)[of] if names else [((), columns[0])]
+            rows = [dict(zip(names, key, strict=True)) | _statistics(part, level) for key, part in groups]
         found = pd.DataFrame(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
         found.attrs.update(of=of, by=names, level=level)
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
-
-    def _grouped(self, of: str, names: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.Series[Any]]]:
-        import pandas as pd
-
-        if not len(self.done):
-            return
-        for name in [of, *names]:
-            self._column(name, self.done)
-        if not pd.api.types.is_numeric_dtype(self.done[of]):
-            raise SettingError(
-                f"of = {of!r}: is not a column of numbers; take one such as {', '.join(_SHOWN)}"
-            )
-        if not names:
-            yield (), self.done[of]
-            return
-        for key, group in self.done.groupby(names, dropna=False, sort=False):
-            yield key, group[of]
 
     def traces(self) -> list[Trace]:
         """Load the run folders, for figures."""
@@ -153,24 +143,16 @@ class Runs:
 
     def __repr__(self) -> str:
         """The short table as text."""
-        if not len(self):
-            return "no runs"
-        return self.short().to_string(
-            index=False,
-            float_format=lambda x: f"{x:.5g}",
-            max_rows=_PRINTED,
-            show_dimensions=len(self) > _PRINTED,
-        )
+        return self.short().to_string(**self._printed) if len(self) else "no runs"
 
     def _repr_html_(self) -> str:
         """The short table, for readers without a kernel."""
-        html: str = self.short().to_html(
-            index=False,
-            float_format=lambda x: f"{x:.5g}",
-            max_rows=_PRINTED,
-            show_dimensions=len(self) > _PRINTED,
-        )
-        return html
+        return str(self.short().to_html(**self._printed))
+
+    @property
+    def _printed(self) -> dict[str, Any]:
+        more = {"max_rows": _PRINTED, "show_dimensions": len(self) > _PRINTED}
+        return {"index": False, "float_format": lambda x: f"{x:.5g}", **more}
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """As a widget in a notebook; the short table stays in the notebook's file."""
@@ -179,9 +161,8 @@ class Runs:
         return {**(shown or {}), **text}
 
     def _differing(self, table: pd.DataFrame) -> list[str]:
-        table = (
-            table[table["scheme"].notna()] if "scheme" in table else table
-        )  # of damaged ones nothing is known
+        if "scheme" in table:  # of damaged ones nothing is known
+            table = table[table["scheme"].notna()]
         kinds = [name for name in _KINDS if name in table]
         groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
 

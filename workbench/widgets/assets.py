@@ -1,11 +1,12 @@
 """The widgets' JavaScript and CSS, and plotly.js as it travels to the page: packed, and once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from functools import cache
 from pathlib import Path
+
+import anywidget
+import traitlets as t
 
 from workbench.base.page import CONFIG
 
@@ -25,6 +26,13 @@ def script(*names: str) -> str:
 def style(*names: str) -> str:
     """Join our style sheets."""
     return "\n".join((FOLDER / f"{name}.css").read_text(encoding="utf-8") for name in ("common", *names))
+
+
+class Sheet(anywidget.AnyWidget):
+    """The style sheet, which reaches the widgets of others beside it too; their keys and names, see js/sheet.js."""
+
+    _esm = t.Unicode(script("sheet")).tag(sync=True)
+    _css = t.Unicode(style("explorer")).tag(sync=True)
 
 
 @cache

@@ -1,7 +1,5 @@
 """Nothing that goes wrong in a callback reaches the user as a traceback: it becomes a sentence."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -45,33 +43,25 @@ def guarded(method: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T
 def words(error: Exception) -> str:
     """A sentence for an error; one that nobody foresaw is named with its kind."""
     text = " ".join(str(error).split())
-    return (
-        text
-        if isinstance(error, EXPECTED) and text
-        else f"this should not have happened: {type(error).__name__}: {text}"
-    )
+    if isinstance(error, EXPECTED) and text:
+        return text
+    return f"this should not have happened: {type(error).__name__}: {text}"
 
 
 def sentence(text: str, bad: bool = False) -> str:
     """A sentence; one that is bad news is told to screen readers at once."""
-    if not text:
-        return ""
-    role = ' role="alert"' if bad else ' role="status"'
-    return f'<div class="wb {"wb-wrong" if bad else "wb-note"}"{role}>{escape(text)}</div>'
+    kind, role = ("wb-wrong", "alert") if bad else ("wb-note", "status")
+    return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 
 
 def sides(*children: w.Widget) -> w.HBox:
     """Side by side where the page is wide enough, else one below the other."""
-    box = w.HBox(list(children))
-    box.add_class("wb-sides")
-    return box
+    return w.HBox(list(children)).add_class("wb-sides")
 
 
 def row(*children: w.Widget) -> w.HBox:
     """One beside the other, in lines as wide as the page."""
-    box = w.HBox(list(children))
-    box.add_class("wb-row")
-    return box
+    return w.HBox(list(children)).add_class("wb-row")
 
 
 def button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
@@ -80,6 +70,18 @@ def button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
     made.layout.width = "auto"
     made.on_click(lambda _: call())
     return made
+
+
+def seen(wanted: bool, *parts: w.Widget) -> None:
+    """Show widgets, or take them out of the page."""
+    for part in parts:
+        part.layout.display = "" if wanted else "none"
+
+
+def fields_about() -> list[w.Text]:
+    """Name, note and tags of a run; sent when a field is left, so before a click on a button."""
+    hints = {"Name": "", "Note": "", "Tags": "separated by commas"}
+    return [w.Text(description=n, placeholder=hint, continuous_update=False) for n, hint in hints.items()]
 
 
 def offered(menu: w.Dropdown, names: Sequence[str]) -> None:

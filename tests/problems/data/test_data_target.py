@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.problems.data import load
 from workbench.problems.data.frames import TARGETS
-from workbench.widgets.forms.choice import ChoiceForm
+from workbench.widgets.forms.form import ChoiceForm
 
 COLUMNS = ["churned", *(f"x{j}" for j in range(20))]
 ENDINGS = (".csv", ".parquet")

@@ -60,6 +60,11 @@ def test_engine_and_cluster_are_named_where_they_are_not_the_usual_ones() -> Non
     assert wb.Experiment(**found) == e
 
 
+def test_a_run_that_may_change_its_scheme_is_carried() -> None:
+    e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, adaptive=True)
+    assert wb.Experiment(**parameters(papermill_command(e))) == e
+
+
 @pytest.mark.slow
 def test_papermill_runs_the_command_as_it_stands(tmp_path: Path) -> None:
     e = wb.Experiment(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tests.widgets.page import types
 from workbench.core.delays import delay_models
 from workbench.core.links import Link
-from workbench.widgets.forms.choice import ChoiceForm
 from workbench.widgets.forms.fields import Field, fields_of
-from workbench.widgets.forms.form import Form
+from workbench.widgets.forms.form import ChoiceForm, Form
 
 
 def form() -> tuple[Form, list[set[str]]]:

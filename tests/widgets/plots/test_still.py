@@ -9,7 +9,7 @@ import pytest
 import workbench as wb
 from tests.widgets.page import receives
 from workbench.widgets.assets import style
-from workbench.widgets.plots import still
+from workbench.widgets.plots import plot as still
 from workbench.widgets.plots.liveplot import LivePlot
 
 

@@ -1,7 +1,5 @@
 """What is known before a run: forecasts of every scheme, and who wins as the setting varies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """A setting as text: YAML for `workbench run`, and the papermill command that runs it in a notebook."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 
@@ -9,9 +7,6 @@ from workbench.base import text
 from workbench.experiment import Experiment
 
 NOTEBOOK = "notebooks/run.ipynb"
-_PLAIN = ("scheme", "problem", "optimiser", "workers", "rounds", "seed")
-_NESTED = ("scheme_args", "problem_args", "optimiser_args", "delays", "link")
-_OPTIONAL = ("decode_rate", "faults")
 
 
 def yaml_of(experiment: Experiment) -> str:
@@ -33,11 +28,13 @@ def papermill_command(
     """
     dump = experiment.model_dump(mode="json")
     words = ["papermill", NOTEBOOK, output]
-    for name in _PLAIN:
-        words += ["-p", name, str(dump[name])]
-    for name, value in {"engine": engine, "cluster": cluster}.items():
-        words += ["-p", name, value] if value not in ("", "sim") else []
-    for name in (*_NESTED, *(name for name in _OPTIONAL if dump[name])):
+    told = {name: value for name, value in dump.items() if value or value == 0 or isinstance(value, dict)}
+    where = {"engine": engine, "cluster": cluster}
+    told |= {name: word for name, word in where.items() if word not in ("", "sim")}
+    nested = [name for name, value in told.items() if isinstance(value, dict | list)]
+    for name, value in told.items():
+        words += [] if name in nested else ["-p", name, str(value)]
+    for name in nested:
         words += ["-y", flow(dump, name)]
     return " ".join(shlex.quote(word) for word in words)
 

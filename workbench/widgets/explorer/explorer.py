@@ -1,16 +1,12 @@
 """The explorer: turn knobs, see at once what they would do, run, look into a round, keep what is worth keeping."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-import anywidget
 import ipywidgets as w
-import traitlets as t
 
 from workbench.base.settings import SettingError
 from workbench.batch.published.codedreduce import rivals
@@ -21,14 +17,14 @@ from workbench.experiment import Experiment
 from workbench.problems import ProblemArgs
 from workbench.running.run import checked
 from workbench.trace.trace import Trace
-from workbench.widgets.assets import script, style
+from workbench.widgets.assets import Sheet
 from workbench.widgets.explorer import tabs
 from workbench.widgets.explorer.tab import Desk, Tab
 from workbench.widgets.explorer.tabs.preview import Preview
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.forms.controls import Controls, preset_of
 from workbench.widgets.guard import guarded
-from workbench.widgets.plots.still import Stills
+from workbench.widgets.plots.plot import Stills
 
 EXAMPLE: dict[str, Any] = {
     "problem": "softmax",
@@ -37,13 +33,6 @@ EXAMPLE: dict[str, Any] = {
     "link": {"latency": 1e-3, "bandwidth": 1e6},
     "rounds": 100,
 }
-
-
-class _Sheet(anywidget.AnyWidget):
-    """The style sheet, which reaches the widgets of ipywidgets too; its keys move a slider, not a cell."""
-
-    _esm = t.Unicode(script("sheet")).tag(sync=True)
-    _css = t.Unicode(style("explorer")).tag(sync=True)
 
 
 class Explorer(w.VBox):
@@ -63,7 +52,7 @@ class Explorer(w.VBox):
         self.desk.front = self._front
         body = w.HBox([self.controls, self.tabs])
         body.add_class("wb-explorer")
-        super().__init__([_Sheet(), body])
+        super().__init__([Sheet(), body])
         self.refresh()
         for family in (Scheme, DelayModel, ProblemArgs, Optimiser):
             family.catalogue.on_change(self._defined)

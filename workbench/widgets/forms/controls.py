@@ -1,14 +1,13 @@
 """The explorer's left side: every setting, as forms made from the fields' own metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import ipywidgets as w
 
-from workbench.base.settings import unknown_name
+from workbench import schemes
+from workbench.base.settings import SettingError, unknown_name
 from workbench.batch.published.codedreduce import Preset, presets
 from workbench.batch.published.others import others
 from workbench.core.delays import delay_models
@@ -17,10 +16,8 @@ from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
 from workbench.problems import ProblemArgs
 from workbench.problems.data import catalogue
-from workbench.widgets.forms.choice import ChoiceForm
-from workbench.widgets.forms.entries import Entries
-from workbench.widgets.forms.fields import fields_of, menu, show
-from workbench.widgets.forms.form import Form
+from workbench.widgets.forms.fields import Field, fields_of, menu, show
+from workbench.widgets.forms.form import ChoiceForm, Form
 from workbench.widgets.forms.setup import (
     SHARED,
     Entry,
@@ -28,12 +25,15 @@ from workbench.widgets.forms.setup import (
     Shape,
     Verdict,
     added,
+    blamed,
     judge,
+    nearest,
+    reaches,
     setup_of,
     shape_of,
     with_shape,
 )
-from workbench.widgets.forms.shapes import ShapeForm
+from workbench.widgets.guard import button, sentence
 
 _RUN = ("rounds", "seed", "decode_rate", "faults")
 Reasons = dict[str, str]  # by field
@@ -48,7 +48,9 @@ class Controls(w.VBox):
         published = menu("preset", "published", titles, "an experiment of the papers")
         self.preset = Form("", [published], {"preset": name})
         self.shapes = ShapeForm(self._move, self._changed)
-        self.schemes = Entries(self._changed, self._added)
+        self.schemes = Entries(
+            self._changed, lambda scheme: added(self.setup(), scheme, self.shapes.shape() or Shape())
+        )
         self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
         self.link = Form("Links", fields_of(Link), opened=False)
         known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
@@ -88,9 +90,6 @@ class Controls(w.VBox):
         if name := self.preset.values["preset"]:
             self.show(preset_of(name))
             self._told()
-
-    def _added(self, scheme: str) -> Entry:
-        return added(self.setup(), scheme, self.shapes.shape() or Shape())
 
     def _move(self, shape: Shape, workers: int) -> None:
         """Give all schemes the shape's numbers."""
@@ -180,10 +179,212 @@ def _place(
     elif form:
         shared[form].setdefault(name, reason)
     else:
-        for place, other in forms.items():
-            if name in {line.name for line in other.lines}:
-                shared[place].setdefault(name, reason)
+        for place in (p for p, other in forms.items() if name in {line.name for line in other.lines}):
+            shared[place].setdefault(name, reason)
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: show(value) for name, value in values.items()}
+
+
+# ---------------------------------------------------------------- the tree and the stragglers
+
+
+class ShapeForm(w.VBox):
+    """Children, layers, stragglers and workers. `moved` is called with a shape and a number of workers."""
+
+    def __init__(self, moved: Callable[[Shape, int], None], changed: Callable[[], None]) -> None:
+        self._moved, self._changed = moved, changed
+        workers = next(line for line in fields_of(Experiment) if line.name == "workers")
+        self.form = Form("Tree and stragglers", [*fields_of(Shape), replace(workers, low=None, high=None)])
+        self.nearest = Form("", [_trees({})])
+        self.alpha = w.HTML()
+        self.form.on_change(self._typed)
+        self.nearest.on_change(lambda _: self._choose())
+        super().__init__([self.form, self.alpha, self.nearest])
+        self.add_class("wb-shape")
+
+    def show(self, shape: Shape, workers: int) -> None:
+        """Write the numbers into the form."""
+        self.form.fill({name: str(getattr(shape, name)) for name in SHARED} | {"workers": str(workers)})
+        self._say(shape, workers)
+
+    def _say(self, shape: Shape, workers: int) -> None:
+        tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
+        share = f", the share α = s/n = {shape.alpha}" if shape.stragglers else ""
+        borne = f"{shape.stragglers or 'none'} of every {shape.children} children may be late{share}"
+        self.alpha.value = sentence(f"{workers} workers{tree}; {borne}")
+        lines = (_trees({f"{s.children},{s.layers}": _words(s) for s in nearest(workers)}),)
+        if lines != self.nearest.lines:
+            self.nearest.reshape(lines)
+
+    def _typed(self, names: set[str]) -> None:
+        shape, workers = self.shape(), self.form.shown()["workers"]
+        if names == {"workers"}:
+            if shape is not None and isinstance(workers, int) and workers > 0:
+                self._move(shape, workers)
+        elif shape is not None:
+            self._move(shape, shape.workers)
+        self._changed()
+
+    def _move(self, shape: Shape, workers: int) -> None:
+        self.show(shape, workers)
+        self._moved(shape, workers)
+
+    def _choose(self) -> None:
+        chosen, shape = self.nearest.values["trees"], self.shape() or Shape()
+        self.nearest.fill({"trees": ""})
+        if chosen:
+            children, layers = (int(number) for number in chosen.split(","))
+            late = min(shape.stragglers, children - 1)
+            new = Shape(children=children, layers=layers, stragglers=late)
+            self._move(new, new.workers)
+            self._changed()
+
+    def set_stragglers(self, stragglers: int) -> None:
+        """Set the stragglers per parent, as if they had been typed."""
+        self.form.fill({"stragglers": str(stragglers)})
+        shape, workers = self.shape(), self.form.shown()["workers"]
+        if shape is not None and isinstance(workers, int):
+            self._move(shape, workers)
+
+    def reach(self) -> None:
+        """Let the stragglers' slider go up to all children but one."""
+        children = self.form.shown()["children"]
+        if isinstance(children, int) and children > 0:
+            self.form.reach({"stragglers": children - 1})
+
+    def shape(self) -> Shape | None:
+        """The tree's numbers; None where they make no tree."""
+        return None if self.complaint() else self._read()
+
+    def _read(self) -> Shape:
+        return Shape(**{name: value for name, value in self.form.shown().items() if name in SHARED})
+
+    def complaint(self) -> dict[str, str]:
+        """Why the numbers make no tree, by field; empty where they do."""
+        try:
+            self._read()
+        except SettingError as error:
+            return {blamed(str(error))[1]: str(error)}
+        return {}
+
+
+def _trees(words: Mapping[str, str]) -> Field:
+    return menu("trees", "nearest trees", {"": "choose …", **words}, "regular trees of about as many workers")
+
+
+def _words(shape: Shape) -> str:
+    if shape.layers == 1:
+        return f"star of {shape.workers}"
+    return f"{shape.workers} workers: {shape.children} children, {shape.layers} layers"
+
+
+# ---------------------------------------------------------------- the schemes
+
+
+OWN = Field(
+    "own",
+    "differs in",
+    "fields of the experiment in which this scheme differs from the others, such as {optimiser: inverse_time}",
+    kind="list",
+    empty=True,
+    minor=True,
+)
+
+
+class EntryForm(w.VBox):
+    """One scheme: its numbers, and a button that takes it out."""
+
+    def __init__(
+        self, entry: Entry, changed: Callable[[], None], removed: Callable[["EntryForm"], None]
+    ) -> None:
+        cls = self.cls = schemes.get(entry.scheme)
+        self.scheme = entry.scheme
+        self.form = Form(f"{cls.name} · {cls.title}", [*fields_of(cls), OWN], opened=False)
+        self.form.on_change(lambda _: changed())
+        words = f"Remove {cls.name}", f"take {cls.name} out of the comparison"
+        self.remove = button(words[0], lambda: removed(self), words[1])
+        self.remove.add_class("wb-remove")
+        self.fill(entry)
+        super().__init__([self.form, self.remove])
+        self.add_class("wb-entry")
+
+    @property
+    def newest(self) -> bool:
+        """Is the scheme still what the form was made from?"""
+        return schemes.get(self.scheme) is self.cls
+
+    def fill(self, entry: Entry) -> None:
+        """Write an entry's numbers into the form."""
+        texts = {name: show(value) for name, value in entry.args.items()}
+        self.form.fill({**texts, "own": show(dict(entry.own)) if entry.own else ""}, fresh=True)
+
+    def reach(self, workers: object) -> None:
+        """Let sliders reach what a cluster of so many workers allows."""
+        if isinstance(workers, int) and workers > 0:
+            self.form.reach(reaches(self.scheme, self.form.shown(), workers))
+
+    def entry(self) -> Entry:
+        """What stands in the form. What is no mapping becomes a field that no experiment has."""
+        values = self.form.read()
+        own = values.pop("own", None) or {}
+        own = {str(name): value for name, value in own.items()} if isinstance(own, dict) else {"own": own}
+        whole = {name: value for name, value in self.form.shown().items() if name in SHARED}
+        return Entry(self.scheme, {**whole, **values}, own)
+
+
+def _menu() -> Field:
+    titles = {name: " · ".join(filter(None, [name, schemes.get(name).title])) for name in schemes.names()}
+    return menu("scheme", "add a scheme", {"": "choose …", **titles}, "one more to compare")
+
+
+class Entries(w.VBox):
+    """All schemes that are compared. `wanted` is asked for the entry of a scheme that is to be added."""
+
+    def __init__(self, changed: Callable[[], None], wanted: Callable[[str], Entry]) -> None:
+        self._changed, self._wanted = changed, wanted
+        self.further = Form("", [_menu()])
+        self.further.on_change(lambda _: self._add())
+        self.forms: list[EntryForm] = []
+        self.holder = w.VBox([])
+        super().__init__([w.HTML('<div class="wb wb-heading">Schemes</div>'), self.holder, self.further])
+
+    def show(self, entries: Sequence[Entry]) -> None:
+        """Show these schemes instead of those that are shown; forms of the same schemes stay."""
+        if [form.scheme for form in self.forms] == [entry.scheme for entry in entries]:
+            for form, entry in zip(self.forms, entries, strict=True):
+                form.fill(entry)
+            return
+        self._place([self._form(entry) for entry in entries])
+
+    def _place(self, forms: Sequence[EntryForm]) -> None:
+        self.forms = list(forms)
+        self.holder.children = tuple(forms)
+
+    def renew(self) -> bool:
+        """Offer what there is now, schemes that are defined anew with forms from their fields. Are there such?"""
+        if (choices := _menu()) != self.further.lines[0]:
+            self.further.reshape([choices], {"scheme": ""})
+        old = [form for form in self.forms if not form.newest]
+        if old:
+            self._place([self._form(form.entry()) if form in old else form for form in self.forms])
+        return bool(old)
+
+    def _form(self, entry: Entry) -> EntryForm:
+        return EntryForm(entry, self._changed, self._remove)
+
+    def _add(self) -> None:
+        name = self.further.values["scheme"]
+        self.further.fill({"scheme": ""})
+        if name:
+            self._place([*self.forms, self._form(self._wanted(name))])
+            self._changed()
+
+    def _remove(self, form: EntryForm) -> None:
+        self._place([other for other in self.forms if other is not form])
+        self._changed()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """What stands in the forms."""
+        return tuple(form.entry() for form in self.forms)

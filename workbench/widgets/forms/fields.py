@@ -3,8 +3,6 @@
 A new scheme, delay model, problem or optimiser gets its form from its own fields; nothing here knows any of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -47,25 +45,21 @@ class Field:
     minor: bool = False  # shown on demand
 
 
-def fields_of(cls: type[Settings], skip: Sequence[str] = ()) -> list[Field]:
+def fields_of(cls: type[Settings]) -> list[Field]:
     """Lines of a form for a class of settings, in order; nested settings, which have forms of their own, are left out.
 
     >>> from workbench.core.links import Link
     >>> [(f.name, f.kind, f.unit) for f in fields_of(Link)]
     [('latency', 'number', 's'), ('bandwidth', 'number', 'bytes/s'), ('downloads', 'flag', '')]
     """
-    specs = [spec for spec in cls.fields() if spec["name"] not in skip and "const" not in spec]
-    return [_field(spec) for spec in specs if not _nested(spec)]
-
-
-def _nested(spec: Mapping[str, Any]) -> bool:
-    return any(key in spec for key in ("$ref", "oneOf", "discriminator")) or spec.get("type") == "object"
+    others = {"const", "$ref", "oneOf", "discriminator"}
+    specs = [spec for spec in cls.fields() if not others & set(spec) and spec.get("type") != "object"]
+    return [_field(spec) for spec in specs]
 
 
 def _field(spec: Mapping[str, Any]) -> Field:
     options = [o for o in spec.get("anyOf", [spec]) if o.get("type") != "null"]
     kind = _kind(options)
-    low, high, log = _span(spec, options[0]) if kind in ("whole", "number") else (None, None, False)
     name, matrix = str(spec["name"]), options[0].get("items", {}).get("type") == "array"
     return Field(
         name=name,
@@ -76,10 +70,8 @@ def _field(spec: Mapping[str, Any]) -> Field:
         default=show(spec.get("default")),
         empty=len(options) < len(spec.get("anyOf", options)),
         choices=tuple(str(choice) for choice in options[0].get("enum", ())),
-        low=low,
-        high=high,
-        log=log,
         minor="seed" in name or matrix,
+        **(_span(spec, options[0]) if kind in ("whole", "number") else {}),
     )
 
 
@@ -92,32 +84,25 @@ def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
     return kinds.get(options[0].get("type", ""), "text")
 
 
-def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> tuple[float | None, float | None, bool]:
-    """Ends of a slider and whether it is logarithmic. None where it would not help: seeds, sizes of data sets."""
+def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
+    """Ends of a slider and whether it is logarithmic. Empty where it would not help: seeds, sizes of data sets."""
     least = option.get("minimum", option.get("exclusiveMinimum"))
     most = option.get("maximum", option.get("exclusiveMaximum"))
     default = spec.get("default")
     if least is None or least == most or "seed" in str(spec["name"]):
-        return None, None, False
+        return {}
     if most is not None:
-        return least, most, False
+        return {"low": least, "high": most}
     if option["type"] == "integer":
         if not isinstance(default, int) or spec.get("unit") == "samples":
-            return None, None, False
-        return least, max(12.0, 4.0 * default), False
-    return _decades(spec.get("unit", ""), least, default, "minimum" in option)
-
-
-def _decades(
-    unit: str, least: float, default: float | None, inclusive: bool
-) -> tuple[float | None, float | None, bool]:
-    """Several decades, of the unit or around the default; the left end is 0 where that may be chosen."""
-    low, high = SPANS.get(unit, (0.0, 0.0))
+            return {}
+        return {"low": least, "high": max(12.0, 4.0 * default)}
+    # Several decades, of the unit or around the default; the left end is 0 where that may be chosen.
+    low, high = SPANS.get(spec.get("unit", ""), (0.0, 0.0))
     if default and not low <= default <= high:
         low, high = default * 10**-_DECADES, default * 10**_DECADES
-    if not high:
-        return None, None, False
-    return (0.0 if inclusive and least == 0 else max(low, least)), high, True
+    low = 0.0 if "minimum" in option and least == 0 else max(low, least)
+    return {"low": low, "high": high, "log": True} if high else {}
 
 
 def show(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A form made from fields: labels, units, sliders, and the reason why something cannot be used."""
+"""Forms made from fields, with the reason why something cannot be used; some have a menu on top, of what they set."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import anywidget
 import traitlets as t
 
+from workbench.base.settings import Settings
 from workbench.widgets.assets import script, style
-from workbench.widgets.forms.fields import Field, complaint, read, values_of
+from workbench.widgets.forms.fields import Field, complaint, fields_of, read, show, values_of
 
 
 class Form(anywidget.AnyWidget):
@@ -105,3 +106,73 @@ class Form(anywidget.AnyWidget):
         kept = {name: reason for name, reason in reasons.items() if name in names}
         if kept != self.reasons:
             self.reasons = kept
+
+
+class ChoiceForm(Form):
+    """A menu of classes of settings and the fields of the chosen one.
+
+    >>> from workbench.core.delays import delay_models
+    >>> form = ChoiceForm("Delays", "kind", delay_models(), "pareto")
+    >>> form.chosen, [line.name for line in form.lines]
+    ('pareto', ['kind', 'fixed', 'shift', 'shape'])
+    """
+
+    def __init__(
+        self,
+        title: str,
+        menu: str,
+        classes: Mapping[str, type[Settings]],
+        chosen: str,
+        suggestions: Mapping[str, Sequence[str]] | None = None,
+        **traits: Any,
+    ) -> None:
+        self.menu, self.classes, self.suggestions = menu, classes, suggestions or {}
+        super().__init__(title, self._lines(chosen), {menu: chosen}, **traits)
+        self.on_change(self._chosen)
+
+    @property
+    def chosen(self) -> str:
+        """The menu's choice."""
+        return self.values[self.menu]
+
+    def _lines(self, chosen: str) -> list[Field]:
+        self.shown_class = self.classes[chosen]
+        about = (self.shown_class.__doc__ or chosen).strip().splitlines()[0]
+        names = tuple(self.classes)
+        head = Field(self.menu, self.menu, help=about, kind="choice", default=chosen, choices=names)
+        return [head, *(self._suggesting(line) for line in fields_of(self.shown_class))]
+
+    def _suggesting(self, line: Field) -> Field:
+        words = self.suggestions.get(line.name)
+        return replace(line, choices=tuple(words)) if words and line.kind == "text" else line
+
+    def _chosen(self, names: set[str]) -> None:
+        if self.menu in names:
+            self.choose(self.chosen)
+
+    def choose(self, chosen: str, values: Mapping[str, Any] | None = None) -> None:
+        """Show another one's fields; fields of the same name keep what stands in them, unless values are given."""
+        lines = self._lines(chosen)
+        texts = self._same(lines) if values is None else {name: show(value) for name, value in values.items()}
+        self.reshape(lines, {**texts, self.menu: chosen})
+
+    def renew(self) -> bool:
+        """Offer what there is now, the chosen one as it is defined now; what was typed stays. Is that one another?"""
+        before, lines = self.shown_class, self._lines(self.chosen)
+        if lines != list(self.lines):
+            self.reshape(lines, {**self._same(lines), self.menu: self.chosen})
+        return self.shown_class is not before
+
+    def _same(self, lines: Sequence[Field]) -> dict[str, str]:
+        """Texts of fields that both have, in the same unit, if they were changed."""
+        before = {(line.name, line.unit, line.kind): line.default for line in self.lines}
+        kept = {line.name: (line.name, line.unit, line.kind) for line in lines if line.name in self.values}
+        return {
+            name: self.values[name]
+            for name, key in kept.items()
+            if key in before and self.values[name] != before[key]
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Values that are not at their default, without the menu's."""
+        return {name: value for name, value in self.read().items() if name != self.menu}

@@ -5,8 +5,6 @@ Some numbers mean the same in many schemes (the vocabulary of the papers): `chil
 grouped scheme, else of all workers. These are set once, by a shape, for every scheme whose fields have those names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ a view that finds a gap asks for what it lacks, so none is ever wrong for long. 
 in the page, without the kernel.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +17,7 @@ import numpy as np
 import traitlets as t
 from numpy.typing import NDArray
 
+from workbench.core.steering import Change
 from workbench.engines.timeline import COUNTS
 from workbench.figures.inputs import labels
 from workbench.figures.meanings import metric_words
@@ -26,8 +25,7 @@ from workbench.figures.speedups import AXES
 from workbench.figures.style import Theme, new_figure, palette, styles
 from workbench.running.run import Rows, Run
 from workbench.widgets.assets import script, style
-from workbench.widgets.plots.plot import Drawn
-from workbench.widgets.plots.still import Stills
+from workbench.widgets.plots.plot import Drawn, Stills
 
 PAUSE = 0.1  # s between looks at the runs
 AGAIN = 500  # rows that are sent again at most because their losses came late
@@ -35,6 +33,13 @@ HEIGHT = 480  # px
 OVER = ("finished", "stopped", "failed")
 _SUMS = ("bytes", "samples")  # shown cumulatively
 _COSTS = frozenset({*COUNTS, "overrun", "rejected", "abandoned"})  # counts per round, not shown
+
+
+class Part(NamedTuple):
+    """Rows of one run from row `first` on, as the page gets them; bytes and samples are cumulative."""
+
+    first: int
+    columns: Rows
 
 
 class LivePlot(Drawn):
@@ -131,28 +136,17 @@ class LivePlot(Drawn):
     def _look(self) -> None:
         """Send what is new."""
         found = {i: part for i, sent in enumerate(self._sent) if (part := sent.news()) is not None}
-        self._name_metrics(found)
+        names = {name: None for part in found.values() for name in part.columns if name not in AXES}
+        new = {name: metric_words(name) for name in names if name not in self.metrics}
+        if new:
+            self.metrics = {**self.metrics, **new}
         self._frame(found)
-        changes = [
-            {
-                "curve": i,
-                "round": each.round,
-                "words": f"{each.before} → {each.after}<br>{wrapped(each.reason)}",
-            }
-            for i, run in enumerate(self.runs)
-            for each in run.changes
-        ]
+        changes = [_change(i, each) for i, run in enumerate(self.runs) for each in run.changes]
         if changes != self.changes:
             self.changes = changes
         status = [sent.status(curve["name"]) for sent, curve in zip(self._sent, self.curves, strict=True)]
         if status != self.status:
             self.status = status
-
-    def _name_metrics(self, found: Mapping[int, Part]) -> None:
-        names = {name: None for part in found.values() for name in part.columns if name not in AXES}
-        new = {name: metric_words(name) for name in names if name not in self.metrics}
-        if new:
-            self.metrics = {**self.metrics, **new}
 
     def _frame(self, parts: Mapping[int, Part]) -> None:
         """One frame. Single precision is more than a screen shows."""
@@ -171,13 +165,6 @@ class LivePlot(Drawn):
                 have = [*content["rows"], *[0] * len(self._sent)]
                 again = {i: sent.again(int(have[i])) for i, sent in enumerate(self._sent)}
                 self._frame({i: part for i, part in again.items() if part is not None})
-
-
-class Part(NamedTuple):
-    """Rows of one run from row `first` on, as the page gets them; bytes and samples are cumulative."""
-
-    first: int
-    columns: Rows
 
 
 class _Sent:
@@ -249,9 +236,11 @@ def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
     return {**shown, **added, **rounds}
 
 
-def wrapped(text: str) -> str:
-    """A sentence in lines that fit beside a curve."""
-    return "<br>".join(fill(part, 60).replace("\n", "<br>") for part in text.split("; "))
+def _change(curve: int, change: Change) -> dict[str, Any]:
+    """A change of scheme, with its reason in lines that fit beside a curve."""
+    lines = [fill(part, 60).replace("\n", "<br>") for part in change.reason.split("; ")]
+    words = "<br>".join([f"{change.before} → {change.after}", *lines])
+    return {"curve": curve, "round": change.round, "words": words}
 
 
 def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:

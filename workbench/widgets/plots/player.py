@@ -1,7 +1,5 @@
 """One round in slow motion: a Gantt chart with play, step and scrub."""
 
-from __future__ import annotations
-
 import traitlets as t
 
 from workbench.figures import gantt, moments

@@ -5,23 +5,21 @@ after it was made vanish when the page is loaded anew. Here the page asks for pl
 plots, and every view draws the whole figure that the kernel has.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, cast
 
 import anywidget
+import plotly.graph_objects as go
 import traitlets as t
+from IPython.display import HTML, display
 
 from workbench.figures.style import Theme
 from workbench.widgets.assets import library, script, style
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 PAUSE = 0.001  # s: the kernel's thread that sends goes first, before the next picture is worked at
-Draw = Callable[[Theme], "go.Figure"]
+Draw = Callable[[Theme], go.Figure]
 Click = dict[str, Any]
 
 
@@ -88,7 +86,7 @@ class Plot(Drawn):
 
     def show(self, draw: Draw) -> None:
         """Show what `draw` makes for the page's theme; called again when the page changes its theme."""
-        self._draw = draw
+        self._draw, self.layout.display = draw, ""
         self.redraw()
 
     def redraw(self) -> None:
@@ -120,3 +118,38 @@ class Plot(Drawn):
         if content.get("kind") == "click":
             for listener in self._listeners:
                 listener(content)
+
+
+class Stills:
+    """A second output of the cell: one picture a plot, made by the page whenever the plot is left alone for a while.
+
+    The style sheet that comes with our widgets hides it, so it is seen only where there is no widget.
+    """
+
+    def __init__(self, plots: Mapping[str, Drawn]) -> None:
+        self.pictures: dict[str, str] = {}
+        self.handle: Any = None
+        self.names = list(plots)
+        for name, plot in plots.items():
+            plot.keep_still(lambda png, name=name: self.take(name, png))  # type: ignore[misc]
+
+    def show(self, bundle: Any) -> None:
+        """Display what a widget's `_repr_mimebundle_` gives, and the pictures below it."""
+        display(bundle[0] if isinstance(bundle, tuple) else bundle, raw=True)  # type: ignore[no-untyped-call]
+        self.handle = display(self._html(), display_id=True)  # type: ignore[no-untyped-call]
+
+    def take(self, name: str, png: str) -> None:
+        """There is a newer picture (base64) of a plot."""
+        self.pictures[name] = png
+        if self.handle is not None:
+            self.handle.update(self._html())
+
+    def _html(self) -> HTML:
+        return HTML(self.html)  # type: ignore[no-untyped-call]
+
+    @property
+    def html(self) -> str:
+        """All pictures, in the order of the plots."""
+        kept = [(name, self.pictures[name]) for name in self.names if name in self.pictures]
+        images = (f'<p><img alt="{escape(n)}" src="data:image/png;base64,{png}"></p>' for n, png in kept)
+        return f'<div class="wb-still">{"".join(images)}</div>'

@@ -1,18 +1,389 @@
-"""What runs, what ran and is kept: the table of all runs below a folder, to go on with and to compare."""
+"""The table of all runs, a widget and a tab: sort, filter, mark; plot, look into a round, run again, go on, compare."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import ipywidgets as w
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from workbench.base.files import cache_folder
-from workbench.running.run import Run
-from workbench.trace.table import Runs, runs
-from workbench.widgets.explorer.runstable import RunsTable
+from workbench.base.settings import SettingError
+from workbench.experiment import Experiment
+from workbench.figures.gallery.bands import bands
+from workbench.figures.gallery.convergence import convergence
+from workbench.running.real import resume
+from workbench.running.run import Run, recorded
+from workbench.running.start import start
+from workbench.trace.about import delete, describe
+from workbench.trace.definitions import experiment_of
+from workbench.trace.status import Status
+from workbench.trace.table import Runs
+from workbench.trace.table import runs as read
+from workbench.trace.trace import Trace
+from workbench.widgets.assets import Sheet
+from workbench.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
+from workbench.widgets.explorer.tables import table
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import guarded
+from workbench.widgets.forms.fields import number
+from workbench.widgets.guard import Pane, button, fields_about, guarded, offered, row, seen, sentence
+from workbench.widgets.plots.liveplot import LivePlot
+from workbench.widgets.plots.player import Player
+from workbench.widgets.plots.plot import Plot
+
+MOST, MANY = 12, 10**6  # runs that are plotted together; that words are written about
+DIGITS = 5  # that the grid shows of a number
+Line = dict[str, Any]  # a row of the table
+_ALWAYS = ("run", "state", "scheme", "workers")
+_THEN = ("straggler_fraction", "load", "time", "loss", "time_to", "rounds_done", "tags", "note", "error")
+_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
+    "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
+    "showIndex": False,
+    "scrollX": True,
+    "pageLength": 10,
+    "colReorder": True,
+    "order": [],
+    "classes": "display compact nowrap",
+    "select": {"style": "multi", "keys": True, "headerCheckbox": False},
+    "layout": {
+        "topStart": "search",
+        "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn anew
+        "bottomStart": ["info", "pageLength"],
+    },
+    "language": {"searchBuilder": {"title": {"0": "", "_": "Conditions (%d)"}, "add": "Add a condition"}},
+    "text_in_header_can_be_selected": False,
+    "format_floats_in_python": False,  # they are rounded before; text would be sent twice
+}
+
+
+class RunsTable(Pane):
+    """The table of runs, one row each; marked rows are plotted on one axis at once.
+
+    Search takes words; conditions take ranges and texts for any column. What is written goes into the runs' folders.
+
+    runs: what `wb.runs` answers, or a folder. show: shows runs that are started here; default: a live plot below.
+
+    >>> import tempfile, workbench as wb
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = wb.run(wb.Experiment(rounds=5)).save(f"{folder}/one")
+    >>> shown = RunsTable(folder)
+    >>> shown.mark("one")
+    >>> shown.traces()[0].label, shown.plot.label
+    ('CR', 'Training loss versus wall clock')
+    """
+
+    def __init__(
+        self, runs: Runs | str | Path = "runs", show: Callable[[Sequence[Run]], None] | None = None
+    ) -> None:
+        from itables.widget import ITable
+
+        super().__init__()
+        self.runs = runs if isinstance(runs, Runs) else read(runs)
+        self._filling = False
+        self.shown: list[int] = []  # rows of the table, as they stand in the grid
+        self._show = show or self._below
+        self.note, self.found = w.HTML(), w.HTML()
+        self.live, self.plot, self.player = LivePlot(), Plot(), Player()
+        self.text = w.Textarea(description="Text", disabled=True, rows=8, layout={"width": "auto"})
+        self.round = w.BoundedIntText(description="Round", value=0, max=0)
+        self.round.observe(lambda _: self._play(), "value")
+        self.grid = ITable(**_TABLE)
+        self.grid.observe(lambda _: self._marked(), "selected_rows")
+        above = [Sheet(), self.message, self.note, self._columns(), self.grid]
+        below = [self.found, self.text, self.plot, self.round, self.player, self.live]
+        self.children = [*above, self._actions(), self._choices(), *below, self._words()]
+        self._hide()
+        self.fill()
+
+    # ---------------------------------------------------------------- the grid
+
+    def _columns(self) -> w.Widget:
+        self.columns = w.SelectMultiple(description="Columns", rows=8)
+        self.pinned = w.SelectMultiple(description="Pinned", rows=8)
+        self.archived = w.Checkbox(description="archived ones too", indent=False, layout={"width": "160px"})
+        for part in (self.columns, self.pinned, self.archived):
+            part.observe(lambda _: self._draw(), "value")
+        lists = row(self.columns, self.pinned)
+        about = "choose which columns are shown, and which stay in sight"
+        self.choose = w.ToggleButton(description="Columns …", tooltip=about)
+        self.choose.observe(lambda change: seen(change["new"], lists), "value")
+        seen(False, lists)
+        self.target = w.Text(description="Target", placeholder="loss, for time_to", continuous_update=False)
+        self.target.tooltip = "adds time_to: when the loss was first at or below this"
+        self.target.value = "" if self.runs.target is None else str(self.runs.target)
+        self.target.observe(lambda _: self._aim(), "value")
+        again = button("Look again", self.again, "read the folders again")
+        return w.VBox([row(again, self.choose, self.target, self.archived), lists])
+
+    @property
+    def _usual(self) -> list[str]:
+        """Columns that are shown as long as nobody chooses others, in order."""
+        return list(dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN)))
+
+    @guarded
+    def fill(self) -> None:
+        """Show the table as it was read; usual columns that are new are shown, too."""
+        columns = {str(name): column for name, column in self.runs.table.items()}
+        held = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
+        known = self.columns.options
+        chosen = {*self.columns.value, *(name for name in self._usual if name not in known)}
+        pinned = self.pinned.value if known else ("run",)
+        self._filling = True  # all columns at once: every table that is drawn is sent
+        for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
+            menu.value = ()  # the page looks for what is chosen among the new ones at once
+            menu.options = held
+            menu.value = [name for name in held if name in names]
+        numbers = [str(n) for n in self.runs.table.select_dtypes("number") if n not in self.runs.settings]
+        offered(self.of, sorted(numbers, key=lambda name: name not in _THEN[2:4]))
+        if list(self.by.options) != list(self.runs.settings):
+            self.by.options = self.runs.settings
+        self._filling = False
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._filling:
+            return
+        table = self.runs.table
+        kept = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
+        self.shown = list(kept.index)
+        chosen, pinned = self.columns.value or ("run",), self.pinned.value
+        first = [name for name in self.columns.options if name in chosen and name in pinned]
+        ordered = [*first, *(name for name in self._usual if name in chosen), *chosen]
+        pins = {"start": len(first)}
+        frame = self._frame(list(dict.fromkeys(ordered)))
+        self.grid.update(frame, **_TABLE | {"selected_rows": [], "fixedColumns": pins})
+        states = self.runs.table["state"].value_counts().items() if len(self.runs) else ()
+        counts = ", ".join(f"{n:,} {state}" for state, n in states)
+        where = str(self.runs.root.absolute()) if self.runs.root else "memory"
+        self._say(f"{len(self.runs):,} runs in {where}{f': {counts}' if counts else ''}")
+
+    @guarded
+    def _aim(self) -> None:
+        """Read when the loss was first at or below what was typed."""
+        target = number(text) if (text := self.target.value.strip()) else None
+        if isinstance(target, str):
+            raise SettingError(f"target = {text!r}: is no number; write a loss such as 0.1, or nothing")
+        self.runs = replace(self.runs, target=target)
+        self.again()
+
+    def _frame(self, names: Sequence[str]) -> pd.DataFrame:
+        """What is sent: numbers with the digits that one reads, and nothing where there is nothing."""
+        found = self.runs.table.loc[self.shown, list(names)].reset_index(drop=True)
+        for name in found:
+            column = found[name]
+            if is_bool_dtype(column) or not is_numeric_dtype(column):
+                found[name] = column.astype(object).where(column.notna(), "").astype(str)
+            elif is_float_dtype(column) or column.hasnans:  # as nullable numbers they would be sorted as text
+                values = column.to_numpy(float, na_value=float("nan"))
+                found[name] = [float(f"{x:.{DIGITS}g}") for x in values]
+        return found
+
+    @guarded
+    def again(self) -> None:
+        """Read the folders again."""
+        self.runs = self.runs.again()
+        self._hide()
+        self.fill()
+
+    def mark(self, *names: str) -> None:
+        """Mark runs by name, as clicks do."""
+        rows = {self.runs.table.at[i, "run"]: place for place, i in enumerate(self.shown)}
+        self.grid.selected_rows = [rows[name] for name in names]
+
+    @property
+    def chosen(self) -> list[Line]:
+        """The rows that are marked."""
+        rows = [self.shown[i] for i in self.grid.selected_rows if i < len(self.shown)]
+        return [{str(k): v for k, v in self.runs.table.loc[i].items()} for i in rows]
+
+    def _some(self, most: int = MANY, least: int = 1) -> list[Line]:
+        rows = self.chosen
+        if not least <= len(rows) <= most:
+            wanted = f"{least} or more" if most == MANY else f"{least} to {most}" if most > least else least
+            how = f"click on {wanted} in the table, a second click unmarks"
+            raise SettingError(f"runs: {len(rows)} are marked; {how}")
+        return rows
+
+    # ---------------------------------------------------------------- what one does with runs
+
+    def _actions(self) -> w.Widget:
+        offered = {
+            "Look into a round": (self.look, "one round of the marked run in slow motion"),
+            "Show on the live plot": (self.show, "the marked runs beside those that run"),
+            "Run again": (self.rerun, "start the marked runs' experiments anew"),
+            "Go on": (self.resume, "resume the marked real run, or follow it if it is under way"),
+            "What differs": (self.differ, "settings and results in which two marked runs differ"),
+            "As text": (self.copy, "the marked run as YAML and as a papermill line"),
+            "Archive": (self.archive, "put the marked runs away, or bring them back; nothing is deleted"),
+            "Delete": (self.ask, "asks before it deletes"),
+        }
+        self.question = w.HTML()
+        answers = button("Delete for good", self.delete), button("Keep them", self.forget)
+        self.confirm = row(self.question, *answers)
+        self.forget()
+        return w.VBox([row(*(button(words, *how) for words, how in offered.items())), self.confirm])
+
+    def _marked(self) -> None:
+        self._hide()
+        rows = self.chosen
+        if len(rows) == 1:
+            self.name.value, self.about.value = str(rows[0]["name"] or ""), str(rows[0]["note"] or "")
+            self.tags.value = str(rows[0]["tags"] or "")
+        self._plot()
+
+    @guarded
+    def _plot(self) -> None:
+        """Draw the curves of what is marked, at once."""
+        self.tell("")
+        if found := self.traces():
+            self.plot.show(lambda theme: convergence(found, theme=theme))
+        if bad := [f"{row['run']}: {row['error']}" for row in self.chosen if row["error"]]:
+            self._say("; ".join(bad[:3]))
+
+    def traces(self) -> list[Trace]:
+        """Those of the marked runs that have rounds; at most so many."""
+        return [Trace.load(row["folder"]) for row in self.chosen if row["state"] == "done"][:MOST]
+
+    @guarded
+    def look(self) -> None:
+        """Show a round of the marked run in slow motion."""
+        self._some(1)
+        trace = next(iter(self.traces()), None)
+        if trace is None:
+            raise SettingError(f"run = {self.chosen[0]['run']!r}: has no rounds to look into")
+        self.round.max = len(trace.columns["time"]) - 1
+        seen(True, self.round)
+        self._play()
+
+    @guarded
+    def _play(self) -> None:
+        found = self.traces()
+        if found and self.round.layout.display != "none":
+            self.player.play(found[0], self.round.value)
+
+    @guarded
+    def show(self) -> None:
+        """Show the marked runs on the live plot."""
+        self._some(MOST)
+        self._show([recorded(trace) for trace in self.traces()])
+
+    def _below(self, runs: Sequence[Run]) -> None:
+        seen(True, self.live)
+        self.live.show(runs, keep=True)
+
+    @guarded
+    def rerun(self) -> None:
+        """Start the experiments of the marked runs again; they are shown as they go on."""
+        self._show([start(_experiment(row), row["engine"]) for row in self._some(MOST)])
+
+    @guarded
+    def resume(self) -> None:
+        """Go on with the marked run."""
+        (line,) = self._some(1)
+        self._show([resume(line["folder"])])
+        self._say(f"goes on in {line['folder']}")
+
+    @guarded
+    def differ(self) -> None:
+        """Show in what the two marked runs differ, and nothing else."""
+        one, other = (row["run"] for row in self._some(2, least=2))
+        found = self.runs.diff(one, other)
+        rows = [[str(name), *map(_short, pair)] for name, *pair in found.itertuples(name=None)]
+        self.found.value = table(["", one, other], rows, f"what differs between {one} and {other}")
+
+    @guarded
+    def copy(self) -> None:
+        """Show the marked run as YAML, and the papermill line that runs it."""
+        (line,) = self._some(1)
+        e = _experiment(line)
+        cluster = line["cluster"] if isinstance(line["cluster"], str) else ""
+        self.text.value = f"{yaml_of(e)}\n# {papermill_command(e, line['engine'], cluster)}\n"
+        seen(True, self.text)
+
+    @guarded
+    def archive(self) -> None:
+        """Put the marked runs away; those that are away come back."""
+        rows = self._some()
+        away = not all(row["archived"] for row in rows)
+        self._write(rows, lambda _: {"archived": away})
+
+    @guarded
+    def ask(self) -> None:
+        """Ask before anything is deleted."""
+        rows = self._some()
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        names = ", ".join(row["run"] for row in rows[:5]) + more
+        self.question.value = sentence(f"Delete {names} from the disk? This cannot be undone.", bad=True)
+        seen(True, self.confirm)
+
+    def forget(self) -> None:
+        """Take the question away; nothing is deleted."""
+        seen(False, self.confirm)
+
+    @guarded
+    def delete(self) -> None:
+        """Delete the marked runs, after the question."""
+        if self.confirm.layout.display == "none":
+            raise SettingError("runs: nothing was asked; press Delete first")
+        rows = self._some()
+        for line in rows:
+            delete(Path(line["folder"]))
+        self.again()
+        self._say(f"deleted: {', '.join(row['run'] for row in rows)}")
+
+    # ---------------------------------------------------------------- words, groups
+
+    def _words(self) -> w.Widget:
+        self.name, self.about, self.tags = fields = fields_about()
+        return row(*fields, button("Write", self.write, "into the marked runs' folders"))
+
+    @guarded
+    def write(self) -> None:
+        """Write name, note and tags into the marked run; into several: the tags, beside those they have."""
+        rows = self._some()
+        if len(rows) == 1:
+            name = {"name": self.name.value} if self.name.value.strip() else {}
+            self._write(rows, lambda _: {"note": self.about.value, "tags": [self.tags.value], **name})
+        else:
+            self._write(rows, lambda line: {"tags": [str(line["tags"] or ""), self.tags.value]})
+
+    def _write(self, rows: Sequence[Line], words: Callable[[Line], dict[str, Any]]) -> None:
+        for line in rows:
+            folder = Path(line["folder"])  # of a sweep's run that has none yet: words lie in the one above
+            describe(folder if folder.is_dir() else folder.parent, **words(line))
+        self.again()
+        self._say(f"written: {', '.join(line['run'] for line in rows[:5])}")
+
+    def _choices(self) -> w.Widget:
+        self.of = w.Dropdown(description="Mean of", options=[])
+        self.by = w.SelectMultiple(description="by", options=[], rows=3)
+        return row(self.of, self.by, button("Group", self.group, "mean and band over the runs of each group"))
+
+    @guarded
+    def group(self) -> None:
+        """Mean and band of a result over the runs of each group, usually seeds, as a table and drawn."""
+        self._hide()
+        found = self.runs.mean(self.of.value, list(self.by.value) or None)
+        rows = [[_short(value) for value in line] for line in found.to_numpy(object)]
+        by = found.attrs["by"]
+        about = f"mean of {self.of.value}, with its 95 % band"
+        self.found.value = table([str(name) for name in found], rows, about, len(by))
+        if by and found["n"].any():
+            self.plot.show(lambda theme: bands(found, theme=theme))
+
+    # ----------------------------------------------------------------
+
+    def _hide(self) -> None:
+        self.forget()
+        self.found.value = self.text.value = ""
+        seen(False, self.text, self.plot, self.round, self.player)
+        seen(bool(self.live.runs), self.live)
+
+    def _say(self, text: str) -> None:
+        self.note.value = sentence(text)
 
 
 class History(Tab):
@@ -21,7 +392,6 @@ class History(Tab):
     key, title, place = "history", "Runs", 2.7
 
     def parts(self) -> list[w.Widget]:
-        """Which folder, and the table, once there is one."""
         self.box = w.VBox()
         self.table: RunsTable | None = None
         places = [("kept ones, and sweeps", self.desk.folder), ("real runs of late", cache_folder("runs"))]
@@ -31,19 +401,14 @@ class History(Tab):
 
     @guarded
     def opened(self) -> None:
-        """Read the folders; what is marked stays as long as the tab is open."""
         self.tell("")
-        found = self._read()
-        if self.table is None or self.table.runs.root != found.root:
-            self.table = RunsTable(found, self._show)
+        folder = Path(self.where.value)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.table is None or self.table.runs.root != folder:
+            self.table = RunsTable(folder, self._show)
             self.box.children = [self.table]
         else:
-            self.table.runs = found
-            self.table.fill()
-
-    def _read(self) -> Runs:
-        self.where.value.mkdir(parents=True, exist_ok=True)
-        return runs(self.where.value)
+            self.table.again()
 
     def _show(self, shown: Sequence[Run]) -> None:
         """Beside the runs that are on the live plot, or instead of them."""
@@ -52,7 +417,19 @@ class History(Tab):
         self.desk.front(running)
 
     def figures(self) -> dict[str, Drawing]:
-        """What is shown."""
         if self.table is None:
             return {}
         return shown({"kept runs": self.table.plot, "a kept run's round": self.table.player})
+
+
+def _experiment(line: Line) -> Experiment:
+    """What was run, or was to be."""
+    folder = Path(line["folder"])
+    status = None if folder.is_dir() else Status.read(folder.parent)
+    return experiment_of(folder) if status is None else Experiment(**status.spec)
+
+
+def _short(value: Any) -> str:
+    if value is None or value != value:
+        return "–"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,5 @@
 """Keeping what is shown: figures, data, settings, and runs with a name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +21,7 @@ from workbench.widgets.explorer.ahead import names_of
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.widgets.explorer.tab import Drawing, Tab
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import button, guarded, offered, row, sentence
+from workbench.widgets.guard import button, fields_about, guarded, offered, row, sentence
 
 T = TypeVar("T")
 
@@ -34,7 +32,6 @@ class Keeping(Tab):
     key, title, place = "keeping", "Keep", 3
 
     def parts(self) -> list[w.Widget]:
-        """A line for each thing to keep."""
         self.root = self.desk.folder
         self.drawings: dict[str, Drawing] = {}
         self.traces: list[Trace] = []
@@ -78,7 +75,6 @@ class Keeping(Tab):
         self._write_setting()
 
     def over(self) -> None:
-        """There is more to keep."""
         self.opened()
 
     def _write_setting(self) -> None:
@@ -105,7 +101,6 @@ class Keeping(Tab):
 
     @guarded
     def save_data(self) -> None:
-        """Write the rounds of the chosen run."""
         trace = _chosen(self.data, self.traces)
         if trace is None:
             raise SettingError("data: no run is over yet; run something first")
@@ -140,16 +135,12 @@ class Keeping(Tab):
 
     def _run_controls(self) -> list[w.Widget]:
         self.run = w.Dropdown(description="Run")
-        whole = {"continuous_update": False}  # sent when the field is left, so before a click on Keep
-        self.name = w.Text(description="Name", **whole)
-        self.about = w.Text(description="Note", **whole)
-        self.tags = w.Text(description="Tags", placeholder="separated by commas", **whole)
+        self.name, self.about, self.tags = fields = fields_about()
         keep = button("Keep run", self.keep_run)
-        return [_heading("Keep a run"), row(self.run, self.name, self.about, self.tags, keep)]
+        return [_heading("Keep a run"), row(self.run, *fields, keep)]
 
     @guarded
     def keep_run(self) -> None:
-        """Write the chosen run's folder."""
         trace = _chosen(self.run, self.traces)
         if trace is None:
             raise SettingError("run: no run is over yet; run something first")

@@ -1,7 +1,5 @@
 """Who is late: a run or a recording looked at, its culprits, and what would help."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
@@ -21,7 +19,7 @@ from workbench.trace.rows import places
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import guarded, offered, row, sentence, sides
+from workbench.widgets.guard import button, guarded, offered, row, seen, sentence, sides
 from workbench.widgets.plots.plot import Plot
 
 
@@ -38,11 +36,9 @@ class Lateness(Tab):
             placeholder="run folder, CSV, profiler's trace, name of a public recording",
             continuous_update=False,
         )
-        self.button = w.Button(description="Look", tooltip="ask the doctor")
-        self.button.on_click(lambda _: self.start())
+        self.button = button("Look", self.start, "ask the doctor")
         self.map, self.costs, self.words = Plot(), Plot(), w.HTML()
-        for plot in (self.map, self.costs):
-            plot.layout.display = "none"
+        seen(False, self.map, self.costs)
         return [row(self.run, self.file, self.button), self.words, sides(self.map, self.costs)]
 
     @guarded
@@ -58,7 +54,6 @@ class Lateness(Tab):
         offered(self.run, [*self.traces, *self.kept])
 
     def over(self) -> None:
-        """There is more to look at."""
         self.opened()
 
     def start(self) -> None:
@@ -84,8 +79,6 @@ class Lateness(Tab):
         self.words.value = "".join(sentence(line) for line in lines)
         self.map.show(lambda theme: lateness(recording, theme))
         self.costs.show(lambda theme: culprits(found, theme))
-        for plot in (self.map, self.costs):
-            plot.layout.display = ""
 
     def _chosen(self) -> Recording | Trace | Path:
         """What the doctor gets: a run and a pipelined job as they are, anything else as a recording of one job."""
@@ -98,5 +91,4 @@ class Lateness(Tab):
         return self.traces.get(self.run.value) or self.kept[self.run.value]
 
     def figures(self) -> Mapping[str, Drawing]:
-        """The two that are shown."""
         return shown({"who was late when": self.map, "who makes the steps long": self.costs})

@@ -1,7 +1,5 @@
 """One round in slow motion, and what its nodes hold and decode."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ipywidgets as w
@@ -16,7 +14,7 @@ from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.forms.fields import Field, menu
 from workbench.widgets.forms.form import Form
-from workbench.widgets.guard import guarded, sides
+from workbench.widgets.guard import guarded, seen, sides
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Click, Plot
 
@@ -37,13 +35,11 @@ class OneRound(Tab):
         return [self.form, sides(self.player, w.VBox([self.held, self.decoding]))]
 
     def _empty(self) -> None:
-        for plot in (self.player, self.held, self.decoding):
-            plot.layout.display = "none"
+        seen(False, self.player, self.held, self.decoding)
         self.tell("run something first: the rounds of a run are shown here")
 
     @guarded
     def over(self) -> None:
-        """Offer the runs that are over."""
         self.traces = self.desk.tab(Running).traces
         if self.traces:
             self._show()
@@ -86,7 +82,6 @@ class OneRound(Tab):
         good = round.isdigit() and int(round) < rounds
         self.form.blame({} if good else {"round": f"round = {round}: the run has rounds 0 to {rounds - 1}"})
         if good:
-            self.player.layout.display = ""
             self.player.play(self.trace, int(round))
             self._detail()
 
@@ -104,20 +99,16 @@ class OneRound(Tab):
         plan = trace.experiment.plan
         good = node.isdigit() and int(node) < plan.ranks
         self.form.blame({} if good else {"node": f"node = {node}: there are ranks 0 to {plan.ranks - 1}"})
-        for plot in (self.held, self.decoding):
-            plot.layout.display = "none"
+        seen(False, self.held, self.decoding)
         if not good or not number.isdigit():
             return
         rank, at = int(node), int(number)
         if rank != MASTER:
-            self.held.layout.display = ""
             self.held.show(lambda theme: held(trace.experiment, rank, at, theme=theme))
         if plan.children[rank] or rank == MASTER:
             self.decoding.show(lambda theme: weights(trace, at, rank, theme=theme))
-            self.decoding.layout.display = ""
 
     def figures(self) -> dict[str, Drawing]:
-        """What is shown."""
         rank = name(int(self.form.values.get("node", "0")))
         plots = {"one round": self.player, f"what {rank} holds": self.held}
         return shown({**plots, f"decode weights of {rank}": self.decoding})

@@ -1,8 +1,7 @@
 """Before a run: forecast round times of all schemes, what they cost, who holds what, and who would win elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 from threading import Lock, Thread
 
 import ipywidgets as w
@@ -19,12 +18,13 @@ from workbench.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contes
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tables import costs
 from workbench.widgets.forms.setup import Setup, Shape, with_shape
-from workbench.widgets.guard import guarded, row, sentence, sides
+from workbench.widgets.guard import guarded, row, seen, sentence, sides
 from workbench.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
-CONTEST = "Who wins"
+TIMES, CONTEST = "Time per round", "Who wins"
+HIGHEST = 520  # px of a picture: it is seen whole on a small screen
 
 
 class Preview(Tab):
@@ -33,21 +33,23 @@ class Preview(Tab):
     key, title, place = "preview", "Before a run", 0
 
     def parts(self) -> list[w.Widget]:
-        """Forecasts on the left, a picture of one scheme, or the map of winners, on the right."""
+        """Forecasts on the left, a picture of one scheme, or the map of winners, on the right; or one at a time."""
         self.ahead: list[Ahead] = []
         self.times, self.picture, self.part = Plot(), Plot(), Plot()
         self.table, self.note = w.HTML(), w.HTML()
-        self.view = w.ToggleButtons(options=[*VIEWS, CONTEST], description="Picture")
+        views = [TIMES, *VIEWS, CONTEST]
+        self.view = w.ToggleButtons(options=views, description="Picture", style={"button_width": "auto"})
+        self._picture = next(iter(VIEWS))  # the newest choice but for the forecasts
         self.entry = w.Dropdown(description="Scheme")
-        self.part.layout.display = "none"
+        seen(False, self.part)
         self._map = _Map(self._show_map, self.tell)
         self._wanted, self._naming = "", False
         self.view.observe(lambda _: self._changed_view(), "value")
         self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
-        forecast = w.VBox([self.times, self.table])
-        picture = w.VBox([row(self.view, self.entry), self.picture, self.part])
-        return [self.note, sides(forecast, picture)]
+        self._forecast, self._beside = w.VBox([self.times, self.table]), w.VBox([self.picture, self.part])
+        self._beside.add_class("wb-behind")
+        return [self.note, row(self.view, self.entry), sides(self._forecast, self._beside)]
 
     @guarded
     def changed(self) -> None:
@@ -56,7 +58,7 @@ class Preview(Tab):
         reasons = dict.fromkeys(filter(None, (self.desk.reason, *(a.reason for a in self.ahead))))
         self.tell("; ".join(reasons))
         known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}
-        self.times.layout.display = "" if known else "none"
+        seen(bool(known), self.times)
         if known:
             self.times.show(lambda theme: low(round_times(known, theme=theme), 176 + 38 * len(known)))
         self.table.value = costs(self.ahead) if self.ahead else ""
@@ -84,21 +86,24 @@ class Preview(Tab):
             self._draw()
 
     def _changed_view(self) -> None:
-        self.part.layout.display = "none"
-        self._draw()
+        """Where the page is too narrow for both, what was not chosen is behind the other."""
+        behind, before = self._beside, self._forecast
+        if self.view.value != TIMES:
+            behind, before, self._picture = before, behind, self.view.value
+            seen(False, self.part)
+            self._draw()
+        behind.add_class("wb-behind")
+        before.remove_class("wb-behind")
 
     @guarded
     def _draw(self) -> None:
         """Draw the chosen picture of the chosen scheme, or the map."""
-        self.entry.layout.display = "none" if self.view.value == CONTEST else ""
-        if self.view.value == CONTEST:
-            self._map.wanted(self._situation)
-            return
-        self._map.wanted(None)
-        chosen = self._chosen()
-        if chosen is not None:
-            draw = VIEWS[self.view.value]
-            self.picture.show(lambda theme: draw(chosen, theme=theme))
+        who_wins, chosen = self._picture == CONTEST, self._chosen()
+        seen(not who_wins, self.entry)
+        self._map.wanted(self._situation if who_wins else None)
+        if not who_wins and chosen is not None:
+            draw = VIEWS[self._picture]
+            self.picture.show(lambda theme: low(draw(chosen, theme=theme), HIGHEST))
 
     def _chosen(self) -> Experiment | None:
         index = self.entry.index
@@ -111,15 +116,15 @@ class Preview(Tab):
             self.note.value = sentence(f"looking who wins: {100 * share:.0f} %")
             return
         self.note.value = ""
-        if self.view.value == CONTEST and (here := self._situation) is not None:
+        if self._picture == CONTEST and (here := self._situation) is not None:
             setup, shape, _ = here
             latency = float((setup.common.get("link") or {}).get("latency", 0.0))
-            self.picture.show(lambda theme: winners(found, shape.alpha, latency, theme=theme))
+            self.picture.show(lambda theme: low(winners(found, shape.alpha, latency, theme=theme), HIGHEST))
 
     @guarded
     def _clicked(self, click: Click) -> None:
         chosen, here = self._chosen(), self._situation
-        if self.view.value == CONTEST:
+        if self._picture == CONTEST:
             if here is not None and isinstance(click.get("x"), int | float) and click["trace"] == "winners":
                 stragglers = alphas_of(here[1])[round(click["y"])]
                 self.desk.controls.set_alpha_and_latency(stragglers, LATENCIES[round(click["x"])])
@@ -128,13 +133,12 @@ class Preview(Tab):
 
     def show_part(self, experiment: Experiment, rank: int) -> None:
         """Show what one worker holds, below the picture."""
-        self.part.layout.display = "" if rank > MASTER else "none"
+        seen(False, self.part)
         if rank > MASTER:
             self.part.show(lambda theme: held(experiment, rank, theme=theme))
 
     def figures(self) -> dict[str, Drawing]:
-        """What is shown."""
-        plots = {"forecast of round times": self.times, self.view.value: self.picture}
+        plots = {"forecast of round times": self.times, self._picture: self.picture}
         return shown({**plots, "what a worker holds": self.part})
 
 
@@ -160,9 +164,8 @@ class _Map:
             if self.last is not None and self.last[0] == key:
                 self.told(self.last[1], 1.0)
                 return
-            self.thread = Thread(
-                target=self._work, args=(setting, key, token), name="workbench-map", daemon=True
-            )
+            work = partial(self._work, setting, key, token)
+            self.thread = Thread(target=work, name="workbench-map", daemon=True)
             self.thread.start()
 
     @guarded

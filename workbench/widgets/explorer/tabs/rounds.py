@@ -1,7 +1,5 @@
 """Rounds as a stream: what every worker does, while a run goes on and after it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import ipywidgets as w
@@ -11,7 +9,7 @@ from workbench.figures.inputs import labels
 from workbench.running.run import Run
 from workbench.widgets.explorer.tab import Drawing, Tab
 from workbench.widgets.explorer.tabs.running import Running
-from workbench.widgets.guard import guarded
+from workbench.widgets.guard import guarded, seen
 from workbench.widgets.plots.streamplot import Rounds
 
 
@@ -21,17 +19,15 @@ class Stream(Tab):
     key, title, place = "stream", "Rounds", 1.5
 
     def parts(self) -> list[w.Widget]:
-        """A menu of the runs, and the stream with the round that was clicked."""
         self.menu, self.rounds = w.Dropdown(description="Run", options=[]), Rounds()
         self.runs: list[Run] = []
-        self.rounds.layout.display = "none"
+        seen(False, self.rounds)
         self.menu.observe(lambda _: self._show(), "value")
         self.tell("run something first: what its workers do is shown here, round by round")
         return [self.menu, self.rounds]
 
     @guarded
     def opened(self) -> None:
-        """Offer the runs that are drawn."""
         runs = self.desk.tab(Running).plot.runs
         if not runs or runs == self.runs:
             return
@@ -48,7 +44,7 @@ class Stream(Tab):
             return
         run = self.runs[self.menu.value]
         self.tell("")
-        self.rounds.layout.display = ""
+        seen(True, self.rounds)
         if run is not self.rounds.stream.run:
             self.rounds.show(run)
 

@@ -1,7 +1,5 @@
 """Runs: start them, watch them on one axis, stop them, and say how many times faster one is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ipywidgets as w
@@ -16,7 +14,7 @@ from workbench.running.start import ENGINES, start_all
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.tab import Drawing, Tab
 from workbench.widgets.explorer.tables import speeds
-from workbench.widgets.guard import guarded, offered, row, sentence
+from workbench.widgets.guard import guarded, offered, row, seen, sentence
 from workbench.widgets.plots.liveplot import LivePlot
 
 WORDS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
@@ -47,7 +45,7 @@ class Running(Tab):
         """Only what there is: a simulation needs no cluster."""
         found = clusters_of(self.engine.value)
         offered(self.cluster, found)
-        self.cluster.layout.display = "" if found else "none"
+        seen(bool(found), self.cluster)
 
     def changed(self) -> None:
         """Let the user run, or say why not."""
@@ -100,7 +98,6 @@ class Running(Tab):
             self.table.value = speeds(speedups(traces, target, self.plot.y), target)
 
     def figures(self) -> dict[str, Drawing]:
-        """The curves of the runs that are over."""
         return {"convergence": self._drawn} if self.traces else {}
 
     def _drawn(self, theme: Theme) -> go.Figure | None:

@@ -12,8 +12,8 @@ import yaml
 import workbench as wb
 from workbench.running.run import Run
 from workbench.trace.about import keep
-from workbench.widgets.explorer import runstable
-from workbench.widgets.explorer.runstable import RunsTable
+from workbench.widgets.explorer.tabs import history
+from workbench.widgets.explorer.tabs.history import RunsTable
 
 SMALL = wb.rivals(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
 
@@ -68,6 +68,14 @@ def test_groups_have_a_mean_and_a_band(table: RunsTable) -> None:
     table.group()
     for word in ("UMW", "low", "high", "never"):
         assert word in table.found.value
+    assert table.plot.layout.display == ""
+    assert "by scheme" in table.plot.label
+    assert {"CR", "UMW"} <= {line.name for line in table.plot.current().data}
+    table.by.value = ("seed",)
+    table.of.value = "time_to" if "time_to" in table.of.options else "loss"
+    table.group()
+    table.mark("cr")  # another look takes the groups away
+    assert table.found.value == ""
 
 
 def test_words_of_several_are_tags_beside_those_they_have(table: RunsTable) -> None:
@@ -129,7 +137,7 @@ def test_going_on_is_shown_where_the_desk_says(
     shown: list[list[Run]] = []
     table = RunsTable(Path(keep(traces[0], tmp_path, "one")).parent, lambda runs: shown.append(list(runs)))
     gone: list[Any] = []
-    monkeypatch.setattr(runstable, "resume", lambda folder: gone.append(folder) or "a run")
+    monkeypatch.setattr(history, "resume", lambda folder: gone.append(folder) or "a run")
     table.mark("one")
     table.resume()
     assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])
@@ -146,10 +154,26 @@ def test_damaged_runs_say_so_and_nothing_else_is_lost(table: RunsTable, tmp_path
 
 def test_columns_are_chosen_and_pinned(table: RunsTable) -> None:
     assert {"run", "scheme", "straggler_fraction", "time"} <= set(table.grid.df)
-    table.columns.value = ("seed", "run")
-    table.pinned.value = 2
-    assert list(table.grid.df) == ["run", "seed"]
+    table.columns.value = ("loss", "run", "time")
+    assert list(table.grid.df) == ["run", "time", "loss"]
+    assert table.grid._dt_args["fixedColumns"] == {"start": 1}
+    table.pinned.value = ("loss", "time")
+    assert list(table.grid.df) == ["time", "loss", "run"]
     assert table.grid._dt_args["fixedColumns"] == {"start": 2}
+    table.again()  # what was chosen stays
+    assert list(table.grid.df) == ["time", "loss", "run"]
+
+
+def test_a_target_adds_when_it_was_reached(table: RunsTable, traces: list[wb.Trace]) -> None:
+    target = float(traces[0].columns["loss"][2])
+    table.target.value = repr(target)
+    sent = table.grid.df.set_index("run")["time_to"]
+    for trace in traces:
+        assert float(sent[trace.label.lower()]) == pytest.approx(trace.time_to(target), rel=1e-4, nan_ok=True)
+    table.target.value = "soon"
+    assert ": is no number; write a loss such as 0.1" in bad(table)
+    table.target.value = ""
+    assert "time_to" not in table.grid.df
 
 
 def test_numbers_stay_numbers_where_some_runs_have_none(table: RunsTable, tmp_path: Path) -> None:
