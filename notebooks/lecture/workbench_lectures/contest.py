@@ -355,7 +355,7 @@ def main(arguments: Sequence[str]) -> None:
             results = list(contest.results(experiment(delays, cost), contenders(only)))
             found += rows(law, column, cost, results)
             there = sorted((float(r.seconds.mean()), r.scheme) for r in results if r.reached)
-            print(law, column, cost, *(there[:1] or ["nobody"]), flush=True)
+            print(law, column, cost, *(there[0] if there else ("nobody",)), flush=True)
     new = pd.DataFrame(found)
     if NUMBERS.is_file():
         old = pd.read_csv(NUMBERS, dtype=str, keep_default_na=False)
