@@ -31,9 +31,8 @@ from workbench.core.steering import Change, Steering
 from workbench.engines.real.ledger import Ledger
 from workbench.engines.real.rank import Emulate
 from workbench.experiment import Experiment
-from workbench.launch.errors import not_finite, rebuilt
 from workbench.launch.site import Holder, Pool
-from workbench.launch.task import Task, check_begun, data_of, steering_of, task_of
+from workbench.launch.task import Task, check_begun, data_of, not_finite, rebuilt, steering_of, task_of
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
 from workbench.running.bar import Bar

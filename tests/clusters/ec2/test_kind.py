@@ -22,8 +22,8 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.cli.main import cli
 from workbench.clusters.ec2 import access as ec2_access
+from workbench.clusters.ec2 import fleet
 from workbench.clusters.ec2 import notes as ec2_notes
-from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.requests import CLUSTER, LAUNCH, PART, part_of, plain, rules, tags
 
 __all__ = ["ec2_world", "moto"]
@@ -49,7 +49,7 @@ def leftovers(world: World) -> None:
 
 
 def test_the_fleet_of_figure_9_is_up_and_then_gone(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ec2_tagged, "PAGE", 5)  # moto counts calls, not machines, to a page
+    monkeypatch.setattr(fleet, "PAGE", 5)  # moto counts calls, not machines, to a page
     monkeypatch.setattr("workbench.clusters.ec2.kind.AT_ONCE", 20)
     cluster = ec2_world.cluster(preset="codedreduce-156", workers=156)
     seen: list[tuple[str, int, int]] = []

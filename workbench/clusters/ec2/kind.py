@@ -24,13 +24,11 @@ from workbench.clusters.base import Cluster
 from workbench.clusters.ec2 import access
 from workbench.clusters.ec2 import notes as ec2_notes
 from workbench.clusters.ec2.aws import whose
-from workbench.clusters.ec2.credits import credit_note
-from workbench.clusters.ec2.fleet import Fleet
+from workbench.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
 from workbench.clusters.ec2.notes import Notes
-from workbench.clusters.ec2.prices import LATE, bursts
+from workbench.clusters.ec2.prices import LATE, bursts, credit_note
 from workbench.clusters.ec2.requests import HEAD, Order, Part, part_of, state
 from workbench.clusters.ec2.settings import Ec2Settings
-from workbench.clusters.ec2.tagged import AT_ONCE, Machine
 from workbench.clusters.ssh import Ssh
 from workbench.launch.gateway import Gateway
 from workbench.launch.reports import HostState, Said, Status, quiet

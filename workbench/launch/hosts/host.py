@@ -21,7 +21,7 @@ from typing import IO, Any
 from workbench.base.errors import ClusterError
 from workbench.base.files import cache_folder
 from workbench.base.settings import SettingError
-from workbench.launch import frames
+from workbench.launch.gateway import read_word, write_word
 from workbench.launch.mpiexec import find_mpiexec
 from workbench.launch.prepared import Arriving, have
 from workbench.launch.processes import is_alive, ours, sweep_processes
@@ -42,17 +42,17 @@ def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
 
 
 def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
-    """Word by word, until there are none any more: nobody says anything for so long, or frames raise at the end."""
-    host.said = lambda *words: frames.write(output, {"said": words})
+    """Word by word, until there are none any more: nobody says anything for so long, or there is no end of one."""
+    host.said = lambda *words: write_word(output, {"said": words})
     with contextlib.suppress(EOFError, OSError):
         while select.select([input], [], [], patience)[0]:
-            word, data = frames.read(input)
+            word, data = read_word(input)
             try:
                 told = getattr(host, f"do_{word.pop('what')}")(data=data, **word)
                 words, more = told if isinstance(told, tuple) else (told, b"")
             except Exception as error:
                 words, more = {"error": sentence(error)}, b""
-            frames.write(output, words, more)
+            write_word(output, words, more)
 
 
 def sentence(error: Exception) -> str:

@@ -26,12 +26,11 @@ from workbench.engines.real.post import Post
 from workbench.engines.real.rank import RankEngine, Setup
 from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
-from workbench.launch.errors import rebuilt
 from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
-from workbench.launch.task import Task, steered, unpacked
+from workbench.launch.task import Task, rebuilt, steered, unpacked
 from workbench.trace.records import Arrivals, Happening, Record
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]

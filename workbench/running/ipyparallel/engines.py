@@ -21,7 +21,7 @@ from workbench.base.errors import ClusterError
 from workbench.launch import mpiexec
 from workbench.launch.poolfolder import PoolFolder, kept_in, shared
 from workbench.launch.processes import end_ours, is_alive, tied
-from workbench.running.ipyparallel.world import patience, unsigned
+from workbench.running.ipyparallel.calls import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
 HEARTBEAT = 1000  # ms between the controller's looks at the engines: an engine is in after two of them
