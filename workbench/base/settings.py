@@ -12,15 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Never, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
+from pydantic.fields import Field
 
 from workbench.base.described import Described
 from workbench.base.kinds import range_of, slip
@@ -97,9 +90,8 @@ class Settings(BaseModel, metaclass=Described):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
-            raise SettingError(
-                f"{name} = {_short(value)}: settings stay as they are; replace({name}=...) gives a changed copy"
-            )
+            why = f"settings stay as they are; replace({name}=...) gives a changed copy"
+            raise SettingError(f"{name} = {_short(value)}: {why}")
         super().__setattr__(name, value)
 
     @classmethod
@@ -156,9 +148,8 @@ def within(field: str) -> Iterator[None]:
 def path_of(value: object, field: str) -> Path:
     """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
     if not isinstance(value, str | Path) or "\0" in str(value):
-        raise SettingError(
-            f"{field} = {_short(value)}: is no path; give the name of a file or folder, in quotes"
-        )
+        why = "is no path; give the name of a file or folder, in quotes"
+        raise SettingError(f"{field} = {_short(value)}: {why}")
     path = Path(value)
     longest = max(map(len, map(os.fsencode, path.parts)), default=0)
     if longest > LONGEST_NAME:

@@ -70,9 +70,8 @@ class Commands(click.Group):
             return None
         command = loaded(point)
         if not isinstance(command, click.Command):
-            raise SettingError(
-                f"{owner(point)}: {point.name} = {point.value} of {GROUP} is no command of click's"
-            )
+            why = f"{point.name} = {point.value} of {GROUP} is no command of click's"
+            raise SettingError(f"{owner(point)}: {why}")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

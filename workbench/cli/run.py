@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click import option
 
 from workbench.base.settings import SettingError, check_writable, path_of
 from workbench.base.text import YAMLError, parse
@@ -22,24 +23,24 @@ def settings_options(command: Callable[..., None]) -> Callable[..., None]:
         kind = field.get("type") or next(iter(members), None)
         if kind in kinds:
             flag = f"--{field['name'].replace('_', '-')}"
-            command = click.option(flag, type=kinds[kind], help=described(field))(command)
+            command = option(flag, type=kinds[kind], help=described(field))(command)
     return command
 
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path), required=False)
-@click.option(
+@option(
     "--engine",
     default="sim",
     show_default=True,
     help="sim: the virtual clock; mpi: real processes (see --emulate).",
 )
-@click.option("--cluster", help="With --engine mpi: where; default: local, this machine.")
-@click.option(
+@option("--cluster", help="With --engine mpi: where; default: local, this machine.")
+@option(
     "--emulate", help="With --engine mpi: what is drawn on top of reality: all (default), delays or nothing."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write; must not exist.")
-@click.option(
+@option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write; must not exist.")
+@option(
     "--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Any field, e.g. scheme_args.stragglers=2."
 )
 @settings_options

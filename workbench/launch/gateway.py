@@ -68,9 +68,8 @@ class Connection:
         remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
         # Ctrl-C is not for it: a session of its own.
-        self.process = subprocess.Popen(
-            [*gateway.command, f"exec {remote}"], **streams, start_new_session=True
-        )
+        command = [*gateway.command, f"exec {remote}"]
+        self.process = subprocess.Popen(command, **streams, start_new_session=True)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout

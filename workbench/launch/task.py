@@ -34,6 +34,7 @@ from workbench.problems.data import PREPARED, catalogue
 from workbench.trace.definitions import definitions_of
 from workbench.trace.layout import SPEC, TASK
 
+BACK = "put it back, or start a new run"
 RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
 
 
@@ -124,15 +125,11 @@ def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, A
     task = differing(how, {name: options[name] for name in how})
     for file, changes in ((SPEC, spec), (TASK, task)):
         for name, was, now in changes:
-            raise SettingError(
-                f"{file}: {name} = {now!r}, and the run began with {was!r}; put it back, or start a new run"
-            )
+            raise SettingError(f"{file}: {name} = {now!r}, and the run began with {was!r}; {BACK}")
     found = begun_with(e)
     for name, of in (("data", e.problem_args.get("data")), ("delays", getattr(e.delays, "path", None))):
         if found[name] != begun[name]:
-            raise SettingError(
-                f"{name}: {of!r} holds something else than when the run began; put it back, or start a new run"
-            )
+            raise SettingError(f"{name}: {of!r} holds something else than when the run began; {BACK}")
 
 
 def differing(was: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -186,13 +183,10 @@ def steering_of(
     `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
     """
     last = changes[-1] if changes else None
-    known = {
-        "ways": [[way.name, way.numbers] for way in planned.ways],
-        "row": planned.row_bytes,
-        "left": left,
-    }
+    ways = [[way.name, way.numbers] for way in planned.ways]
     pause = last["seconds"] if last and left else 0.0
-    return {**known, "restart": RESTART, "memory": last and last["memory"], "pause": pause}
+    known = {"ways": ways, "row": planned.row_bytes, "left": left, "restart": RESTART}
+    return {**known, "memory": last and last["memory"], "pause": pause}
 
 
 def steered(task: Task, setup: Setup) -> Steering | None:

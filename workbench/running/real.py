@@ -199,9 +199,8 @@ class RealRun(Run):
         self.cluster = left
         again = self.rest(read_json(self.home / TASK))
         self._rows = self._rows[: again.first]
-        self.warnings += (
-            f"{', '.join(lost)} is gone; the run went on without it from round {again.first + 1} on",
-        )
+        gone = f"{', '.join(lost)} is gone"
+        self.warnings += (f"{gone}; the run went on without it from round {again.first + 1} on",)
         self.describe(again)
         return again
 
@@ -223,9 +222,8 @@ class RealRun(Run):
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
         e = self.experiment
         if changes:
-            e = e.replace(
-                scheme=changes[-1]["scheme"], scheme_args=changes[-1]["scheme_args"], adaptive=False
-            )
+            now = {name: changes[-1][name] for name in ("scheme", "scheme_args")}
+            e = e.replace(**now, adaptive=False)
             options["begun"] = begun
         options["steering"] = self.steering(changes, left)
         return task_of(e, self.home, model, state, data=self.data(), **options)
@@ -236,9 +234,8 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        write_json(
-            self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code", "steering")}
-        )
+        apart = ("spec", "code", "steering")
+        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in apart})
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
@@ -460,9 +457,8 @@ def resume(folder: str | Path) -> RealRun:
     claim = reclaimed(home)
     try:
         if (ended(home) or {}).get("state") == "finished":
-            raise SettingError(
-                f"folder = {str(folder)!r}: this run is complete, there is nothing to go on with"
-            )
+            why = "this run is complete, there is nothing to go on with"
+            raise SettingError(f"folder = {str(folder)!r}: {why}")
         run = RealRun(experiment_of(home, same=True), home, cluster_of(home))
     except BaseException:
         claim.release()

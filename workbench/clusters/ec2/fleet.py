@@ -203,9 +203,8 @@ class Fleet:
             if not self._all("describe_key_pairs", "KeyPairs"):  # the private halves stay on this machine
                 key, marks = order.public_key.encode(), tagged(order, "key-pair")
                 self.ec2.import_key_pair(KeyName=order.label, PublicKeyMaterial=key, TagSpecifications=marks)
-            calls = [
-                requests.start(order, p, subnet, group, root) for p in order.parts if p.name not in there
-            ]
+            fresh = [part for part in order.parts if part.name not in there]
+            calls = [requests.start(order, part, subnet, group, root) for part in fresh]
             for call in calls:  # all of them before the first machine
                 self._rehearse(call)
             for call in calls:
@@ -222,9 +221,8 @@ class Fleet:
         which = {"SubnetIds": [subnet]} if subnet else {"Filters": default}
         found = self.ec2.describe_subnets(**which)["Subnets"]
         if not found:
-            raise SettingError(
-                f"subnet: {self.region} has no default one; name one that reaches the internet"
-            )
+            why = "has no default one; name one that reaches the internet"
+            raise SettingError(f"subnet: {self.region} {why}")
         first = min(found, key=lambda each: str(each["AvailabilityZone"]))
         return first["SubnetId"], first["VpcId"]
 

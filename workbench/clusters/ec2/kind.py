@@ -58,10 +58,8 @@ class Ec2(Ec2Settings):
             login = getpass.getuser()
         except (OSError, KeyError):  # some containers have none
             login = "user"
-        owner = (
-            self.owner or re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]
-        )  # the letters that a tag may have
-        return Fleet(f"{owner}/{self.name}", self.region)
+        letters = re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]  # those that a tag may have
+        return Fleet(f"{self.owner or letters}/{self.name}", self.region)
 
     def up(self, said: Said = quiet) -> None:
         """Start the machines, once the user has seen what they cost at most and typed the cluster's name.
@@ -207,12 +205,9 @@ class Ec2(Ec2Settings):
     def status(self, said: Said = quiet) -> Status:
         """Machines, what they cost so far at most, when they end, and their CPU credits."""
         notes, found = ec2_notes.read(self.folder), self.fleet.machines()
-        rows = tuple(
-            HostState(
-                str(m.get("PrivateIpAddress", "")), state(m), note=f"{m['InstanceId']}, {m['InstanceType']}"
-            )
-            for m in found
-        )
+        notes_of = {m["InstanceId"]: f"{m['InstanceId']}, {m['InstanceType']}" for m in found}
+        hosts = [(str(m.get("PrivateIpAddress", "")), state(m), notes_of[m["InstanceId"]]) for m in found]
+        rows = tuple(HostState(host, now, note=note) for host, now, note in hosts)
         if notes is None or not found:
             left = ", ".join(f"{len(ids)} {sort}" for sort, ids in self.fleet.left().items())
             nothing = f"nothing is there of {self.fleet!r}"

@@ -70,10 +70,10 @@ class Bill:
     def text(self) -> str:
         """The bill as a table for people."""
         rows = [f"  {what:24} {usd:10.4f} $/h   ({price.source})" for what, usd, price in self.lines]
-        rows += [
-            f"  at most {self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
-        ]
-        return "\n".join([*rows, "  without traffic out of the region, and without taxes"])
+        most = f"{self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
+        return "\n".join(
+            [*rows, f"  at most {most}", "  without traffic out of the region, and without taxes"]
+        )
 
 
 def bursts(kind: str) -> bool:

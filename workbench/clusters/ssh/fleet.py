@@ -55,9 +55,8 @@ class Fleet:
     def bring(self, data: Any, said: Said) -> None:
         """Have prepared data on this host and on all others; raises `ClusterError`."""
         if not have(**data):
-            raise ClusterError(
-                f"the data are not on this host ({data['key']}); they should have been brought here"
-            )
+            why = "they should have been brought here"
+            raise ClusterError(f"the data are not on this host ({data['key']}); {why}")
         found = self.visit(lambda link: ship(link, data, quiet), said, "bringing data to hosts")
         for host, error in found.items():
             if isinstance(error, ClusterError):

@@ -7,6 +7,7 @@ is told to, and also when nobody has spoken to it for a while: whatever becomes 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import select
 import shutil
@@ -17,6 +18,8 @@ import time
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
+
+import psutil
 
 from workbench.base.errors import ClusterError
 from workbench.base.files import cache_folder
@@ -71,8 +74,6 @@ class Host:
 
     def do_facts(self, data: bytes) -> dict[str, Any]:
         """What runs depend on: versions, memory, cores, addresses."""
-        import psutil
-
         return {
             "name": socket.gethostname(),
             "python": ".".join(map(str, sys.version_info[:3])),
@@ -141,10 +142,6 @@ def _version(name: str) -> str:
 
 def _networks() -> list[str]:
     """The IPv4 networks that this host has addresses in, as ADDRESS/BITS, without loopback."""
-    import ipaddress
-
-    import psutil
-
     found = [a for addresses in psutil.net_if_addrs().values() for a in addresses]
     return [
         str(ipaddress.ip_interface(f"{a.address}/{a.netmask}"))

@@ -64,9 +64,7 @@ class Watch:
     Those on this host are looked at; of others the pool's folder tells, where there is one.
     """
 
-    def __init__(
-        self, places: dict[int, Place], ranks: Iterable[int], pool: PoolFolder | None = None
-    ) -> None:
+    def __init__(self, places: dict[int, Place], ranks: Iterable[int], pool: PoolFolder | None) -> None:
         host, ranks = socket.gethostname(), list(ranks)
         self.pids = {rank: places[rank].pid for rank in ranks if places[rank].host == host}
         self.far = {rank for rank in ranks if places[rank].host != host}

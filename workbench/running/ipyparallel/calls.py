@@ -35,9 +35,8 @@ def client_of(given: Any) -> tuple[Any, bool]:
     if isinstance(given, ipyparallel.Client):
         return given, False
     if not isinstance(given, ipyparallel.Cluster) or given.controller is None:
-        raise SettingError(
-            f"client = {given!r:.60}: give an ipyparallel Client, or a Cluster that has been started"
-        )
+        wanted = "give an ipyparallel Client, or a Cluster that has been started"
+        raise SettingError(f"client = {given!r:.60}: {wanted}")
     with unsigned():
         client = given.connect_client_sync()
     engines = given.n or 0
