@@ -390,21 +390,25 @@ def start_real(
         `Run.result`.
     """
     where = clusters.load(cluster)
+    options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
+    options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
+    _check(**options)
+    if experiment.adaptive and make is not None:
+        raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
+    home = new_folder(folder)
+    claim = _begun(home, experiment, options)
+    run = RealRun(experiment, home, where) if make is None else make(experiment, home)
+    run.claim = claim
+    return run.begin(lambda: run.launch(options))
+
+
+def _check(emulate: str, checkpoint_every: float, patience: float, **others: Any) -> None:
     if not checkpoint_every >= 0:
         raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
     if not patience > 0:
         raise SettingError(f"patience = {patience}: take more than 0 s")
     if emulate not in ("all", "delays", "nothing"):
         raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
-    if experiment.adaptive and make is not None:
-        raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
-    options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
-    options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
-    home = new_folder(folder)
-    claim = _begun(home, experiment, options)
-    run = RealRun(experiment, home, where) if make is None else make(experiment, home)
-    run.claim = claim
-    return run.begin(lambda: run.launch(options))
 
 
 def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:

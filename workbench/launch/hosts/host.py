@@ -26,7 +26,7 @@ from workbench.base.files import cache_folder
 from workbench.base.settings import SettingError
 from workbench.launch.gateway import read_word, write_word
 from workbench.launch.mpiexec import find_mpiexec
-from workbench.launch.prepared import Arriving, have
+from workbench.launch.prepared import arrive, have
 from workbench.launch.processes import is_alive, ours, sweep_processes
 from workbench.launch.reports import Said, quiet
 
@@ -68,9 +68,6 @@ class Host:
     """Each `do_...` answers one kind of question."""
 
     said: Said = staticmethod(quiet)  # hears how far what takes a while is
-
-    def __init__(self) -> None:
-        self.arriving = Arriving()
 
     def do_facts(self, data: bytes) -> dict[str, Any]:
         """What runs depend on: versions, memory, cores, addresses."""
@@ -129,7 +126,7 @@ class Host:
 
     def do_put(self, data: bytes, **what: Any) -> dict[str, Any]:
         """Take a piece of prepared data."""
-        self.arriving.put(data, **what)
+        arrive(data, **what)
         return {}
 
 
