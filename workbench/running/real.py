@@ -396,9 +396,8 @@ def start_real(
     if experiment.adaptive and make is not None:
         raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
     home = new_folder(folder)
-    claim = _begun(home, experiment, options)
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
-    run.claim = claim
+    run.claim = _begun(home, experiment, options)
     return run.begin(lambda: run.launch(options))
 
 

@@ -18,7 +18,7 @@ from workbench.core.plan import MASTER
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
 from workbench.launch.poolfolder import ARRAYS, PoolFolder, say
-from workbench.launch.processes import Place, here, is_alive
+from workbench.launch.processes import Place, awaited, here, is_alive
 from workbench.launch.rank.clocks import answer, measured
 from workbench.launch.rank.part import Over, Part, Stopped, Turned, part_of
 from workbench.launch.task import Task, described
@@ -62,9 +62,7 @@ def lead(pool: PoolFolder, control: Control) -> None:
         control.poll()
         control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
     control.send(range(1, control.size), {"what": "quit"})
-    until = time.monotonic() + 1.0
-    while not control.quiet and time.monotonic() < until:
-        time.sleep(1e-3)
+    awaited(lambda: control.quiet, 1.0, 1e-3)
 
 
 def _places(control: Control) -> dict[int, Place]:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from typing import Any
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.core.plan import MASTER
-from workbench.launch.processes import Place, is_alive
+from workbench.launch.processes import Place, awaited, is_alive
 from workbench.launch.site import Holder
 from workbench.trace.layout import CHECKPOINT
 
-LOOK_EVERY = 0.02  # s
 STRAGGLING = 10.0  # s between the first and the last engine of a set that is there already
 
 
@@ -40,7 +38,7 @@ def client_of(given: Any) -> tuple[Any, bool]:
     with unsigned():
         client = given.connect_client_sync()
     engines = given.n or 0
-    _await(client, engines, patience(engines))
+    awaited(lambda: len(client.ids) >= engines, patience(engines))
     return client, True
 
 
@@ -64,17 +62,11 @@ def ranks_of(client: Any, needed: int) -> tuple[list[int], list[Place]]:
 
 def _ids(client: Any, engines: int) -> list[int]:
     """Numbers of the engines, once so many are there; fewer, where they do not come."""
-    _await(client, engines, STRAGGLING)
+    awaited(lambda: len(client.ids) >= engines, STRAGGLING)
     ids = list(client.ids)
     if not ids:
         raise SettingError("client: has no engines yet; start them first")
     return ids
-
-
-def _await(client: Any, engines: int, patience: float) -> None:
-    until = time.monotonic() + patience
-    while len(client.ids) < engines and time.monotonic() < until:
-        time.sleep(LOOK_EVERY)
 
 
 def _ask(client: Any, ids: list[int]) -> list[Any]:
@@ -111,11 +103,8 @@ def call(client: Any, ids: Sequence[int], what: str, *args: Any) -> list[Any]:
 
 def answers(results: list[Any], patience: float) -> list[Any]:
     """Wait for results; raises `ClusterError` where an engine failed, or is silent for so many seconds."""
-    until = time.monotonic() + patience
-    while not all(result.ready() for result in results):
-        if time.monotonic() > until:
-            raise ClusterError(f"engines: no answer for {patience:g} s; are they busy with something else?")
-        time.sleep(LOOK_EVERY)
+    if not awaited(lambda: all(result.ready() for result in results), patience):
+        raise ClusterError(f"engines: no answer for {patience:g} s; are they busy with something else?")
     for result in results:
         if (error := failure(result)) is not None:
             raise ClusterError(f"engines: cannot take part in runs ({error})")
@@ -173,10 +162,7 @@ class Calls(Holder):
 
     def over(self, patience: float) -> bool:
         """Wait until all are; says whether they are."""
-        until = time.monotonic() + patience
-        while not (over := all(result.ready() for result in self.results)) and time.monotonic() < until:
-            time.sleep(LOOK_EVERY)
-        return over
+        return awaited(lambda: all(result.ready() for result in self.results), patience)
 
     @property
     def clean(self) -> bool:

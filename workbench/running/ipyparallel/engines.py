@@ -22,7 +22,7 @@ import psutil
 from workbench.base.errors import ClusterError
 from workbench.launch import mpiexec
 from workbench.launch.poolfolder import PoolFolder, kept_in, shared
-from workbench.launch.processes import end_ours, is_alive, tied
+from workbench.launch.processes import awaited, end_ours, is_alive, tied
 from workbench.running.ipyparallel.calls import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
@@ -188,9 +188,7 @@ def quiet() -> logging.Logger:
 
 def end(pids: list[int], patience: float = 4.0) -> None:
     """Wait for processes to end; kill those that do not."""
-    until = time.monotonic() + patience
-    while any(map(is_alive, pids)) and time.monotonic() < until:
-        time.sleep(0.02)
+    awaited(lambda: not any(map(is_alive, pids)), patience)
     for pid in filter(is_alive, pids):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
