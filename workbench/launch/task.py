@@ -225,7 +225,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     return setup, Learner(plan, problem_from(args, plan), optimiser, spec["seed"], model, state)
 
 
-def described(error: BaseException, places: dict[int, Place]) -> dict[str, Any]:
+def described(error: BaseException, places: Sequence[Place]) -> dict[str, Any]:
     """An error as a word for another rank, or for a file; says where the dead were."""
     if isinstance(error, QuorumLost):
         why = {r: error.why.get(r) or f"{places[r]} died" for r in error.missing}

@@ -137,8 +137,7 @@ class Calls(Holder):
         self, client: Any, ids: Sequence[int], words: dict[str, Any], arrays: bytes, places: list[Place]
     ):
         self.places, self.folder = places, words["folder"]
-        table = json.dumps([[place.pid, place.host] for place in places])
-        self.results = call(client, ids, "serve", json.dumps(words), arrays, table)
+        self.results = call(client, ids, "serve", json.dumps(words), arrays, json.dumps(places))
 
     @property
     def there(self) -> bool:

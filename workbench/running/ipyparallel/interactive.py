@@ -231,6 +231,6 @@ class EngineRun(RealRun):
                 self.engines.broke_off()
                 if is_alive(self.engines.places[MASTER].pid):  # else the run would seem to be under way
                     self.stop()
-                    words = {"state": "failed", "error": described(error, {}), "clean": False}
+                    words = {"state": "failed", "error": described(error, []), "clean": False}
                     write_json(self.home / ENDED, {**words, "emulate": task.emulate, "first": task.first})
             raise

@@ -46,7 +46,7 @@ def serve(words: str, arrays: bytes, places: str) -> bool:
     control, parts = channel(), list[Part]()
     control.poll()  # words of the last run that came after it had ended here
     task = Task(**json.loads(words), arrays=arrays)
-    known = {rank: Place(pid, host) for rank, (pid, host) in enumerate(json.loads(places))}
+    known = [Place(*place) for place in json.loads(places)]
     clean = True
     if control.rank == MASTER:
         clean = conduct(task, control, known, joined=parts.append)
