@@ -167,7 +167,7 @@ class RealRun(Run):
                 if attempt == ATTEMPTS - 1:
                     raise
                 if attempt or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
-                    task = self._without(pool.lost(), task, error)
+                    task = self._without(pool.lost(), error)
 
         if self.turning:
             self.hand_in(self.rest(read_json(self.home / TASK), at_once=True))
@@ -191,7 +191,7 @@ class RealRun(Run):
         self._planned = self._planned or self.experiment.steering()
         return steering_of(self._planned, changes, left)
 
-    def _without(self, lost: Sequence[str], task: Task, error: ClusterError) -> Task:
+    def _without(self, lost: Sequence[str], error: ClusterError) -> Task:
         """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
         left = self.cluster.without(lost) if self.cluster is not None and lost else None
         if left is None or (self.home / ENDED).exists():

@@ -22,6 +22,9 @@ from workbench.trace.learning import Commits, Learnt, follow
 from workbench.trace.records import PORTION
 from workbench.trace.trace import events_as_columns
 
+Arithmetic = Coefficients | Numbers
+Look = Callable[[Timeline], None]  # called after every simulated round
+
 
 def start_simulated(
     experiments: Sequence[Experiment], numeric: bool = False, events: bool = True
@@ -54,12 +57,7 @@ def run_simulated(
     return list(runs)
 
 
-def timeline(
-    e: Experiment,
-    arithmetic: Coefficients | Numbers,
-    events: bool,
-    watch: Callable[[Timeline], None] | None = None,
-) -> Timeline:
+def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | None = None) -> Timeline:
     """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round.
 
     A plan that keeps steering is simulated stretch by stretch, each with a scheme of its own.
@@ -144,7 +142,7 @@ class SimulatedRun(Run):
         self.warnings = lost_digits(self.experiment.built_scheme, self.experiment.workers)
         return self.experiment.build_problem()
 
-    def simulate(self, arithmetic: Coefficients | Numbers) -> bool:
+    def simulate(self, arithmetic: Arithmetic) -> bool:
         """Go through the virtual clock; False: stopped on the way."""
         try:
             self.line = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
@@ -152,7 +150,7 @@ class SimulatedRun(Run):
             return False
         return True
 
-    def watch(self, arithmetic: Coefficients | Numbers) -> Callable[[Timeline], None] | None:
+    def watch(self, arithmetic: Arithmetic) -> Look | None:
         """What is called after every simulated round."""
 
         def look(line: Timeline) -> None:
@@ -189,7 +187,7 @@ class SimulatedRun(Run):
 class _AwaitedRun(SimulatedRun):
     """One that nobody looks at while it is simulated; what goes wrong is the caller's at once."""
 
-    def watch(self, arithmetic: Coefficients | Numbers) -> Callable[[Timeline], None] | None:
+    def watch(self, arithmetic: Arithmetic) -> Look | None:
         return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
 
     def _fail(self, error: Exception) -> None:

@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError, setting
-from workbench.clusters.base import Cluster, HostName, Word
+from workbench.clusters.base import Cluster, HostName, Word, matching
 from workbench.clusters.slurm import pool as jobs
 from workbench.clusters.slurm.job import TIME, Job, Wish, check_directive, refusal, script, submitted
 from workbench.clusters.slurm.pool import CANCELLING, NUMBER, SCRIPT, SlurmPool
@@ -44,13 +44,6 @@ CACHES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
 EACH = '"$@"; echo "$?" > "$0/$SLURMD_NODENAME.code"'  # for bash, with a folder and a command behind it
 
 
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*", text):
-        wanted = "use letters, digits and _ . , : + / @ = -, with no hyphen at the beginning"
-        raise ValueError(f"{text!r}: {wanted}")
-    return text
-
-
 def _time(value: object) -> str:
     """Minutes may be a number."""
     if not re.fullmatch(TIME, str(value)):
@@ -67,7 +60,8 @@ def _shared(text: str) -> str:
 
 Folder = Annotated[str, AfterValidator(_shared)]
 Time = Annotated[str, BeforeValidator(_time)]
-Name = Annotated[str, AfterValidator(_name)]
+_USE = "use letters, digits and _ . , : + / @ = -, with no hyphen at the beginning"
+Name = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*", _USE)]
 Directive = Annotated[str, AfterValidator(check_directive)]
 _SSH = ("identity", "config", "known_hosts")  # how ssh reaches login: fields of `Ssh` as well
 
