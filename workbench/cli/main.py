@@ -20,8 +20,7 @@ _MODULES = {  # of this package, and the commands in them
     "diagnose": ("diagnose",),
     "lab": ("lab",),
     "plan": ("profile", "plan"),
-    "real": ("follow", "resume", "stop"),
-    "run": ("run",),
+    "run": ("run", "follow", "resume", "stop"),
     "show": ("forecast", "code", "presets", "schemes", "delays"),
 }
 

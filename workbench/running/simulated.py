@@ -9,7 +9,7 @@ from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Plan
 from workbench.core.steering import Change
-from workbench.engines.timeline import Timeline
+from workbench.engines.timeline import Timeline, Turned
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
 from workbench.engines.virtual.sim import World, simulate
 from workbench.experiment import Experiment
@@ -71,7 +71,7 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
             watch(now)
         change = None if steering is None else steering.committed(len(now.times) - 1, now.times[-1])
         if change is not None:
-            raise _Turn(change)
+            raise Turned(change)
 
     world = World(
         rounds=e.rounds,
@@ -87,20 +87,12 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
     while True:
         try:
             return simulate(scheme, plan, world, arithmetic, line)
-        except _Turn as turn:
+        except Turned as turn:
             assert steering is not None
             line.changes.append(turn.change)
             scheme, plan = steering.now.scheme, steering.now.plan
             world = replace(world, start=turn.change.time + turn.change.seconds)
             arithmetic.turn(plan)
-
-
-class _Turn(Exception):
-    """The run goes on with another scheme."""
-
-    def __init__(self, change: Change) -> None:
-        super().__init__(change.reason)
-        self.change = change
 
 
 class SimulatedRun(Run):

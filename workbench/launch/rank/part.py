@@ -26,6 +26,7 @@ from workbench.engines.real.post import Post
 from workbench.engines.real.rank import RankEngine, Setup
 from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
+from workbench.engines.timeline import Turned
 from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
@@ -48,14 +49,6 @@ class Over(Exception):
 
 class Stopped(Exception):
     """The user has ended the run."""
-
-
-class Turned(Exception):
-    """The run goes on with another scheme."""
-
-    def __init__(self, change: Change) -> None:
-        super().__init__(change.reason)
-        self.change = change
 
 
 class Watch:

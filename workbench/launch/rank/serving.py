@@ -17,10 +17,11 @@ from workbench.base.files import write_json
 from workbench.core.plan import MASTER
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
+from workbench.engines.timeline import Turned
 from workbench.launch.poolfolder import ARRAYS, PoolFolder, say
 from workbench.launch.processes import Place, awaited, here, is_alive
 from workbench.launch.rank.clocks import answer, measured
-from workbench.launch.rank.part import Over, Part, Stopped, Turned, part_of
+from workbench.launch.rank.part import Over, Part, Stopped, part_of
 from workbench.launch.task import Task, described
 from workbench.trace.layout import ENDED
 from workbench.trace.records import TURNED, Record
