@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from tests.cells import THROUGH, good, program
+from tests.cells import CHECKS, THROUGH, good, program
 from workbench.base.settings import SettingError
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
@@ -130,7 +130,7 @@ def test_a_cell_run_again_replaces_the_old_definition_in_warm_ranks(tmp_path: Pa
 
 
 def test_a_cell_is_started_watched_stopped_and_gone_on_with(tmp_path: Path) -> None:
-    good(program(THROUGH, cluster="local", folder=str(tmp_path / "run")))
+    good(program(CHECKS + THROUGH, cluster="local", folder=str(tmp_path / "run")))
 
 
 def test_what_cannot_be_sent_ends_the_run_before_it_begins(tmp_path: Path) -> None:
