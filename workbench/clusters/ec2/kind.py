@@ -205,9 +205,9 @@ class Ec2(Ec2Settings):
     def status(self, said: Said = quiet) -> Status:
         """Machines, what they cost so far at most, when they end, and their CPU credits."""
         notes, found = ec2_notes.read(self.folder), self.fleet.machines()
-        notes_of = {m["InstanceId"]: f"{m['InstanceId']}, {m['InstanceType']}" for m in found}
-        hosts = [(str(m.get("PrivateIpAddress", "")), state(m), notes_of[m["InstanceId"]]) for m in found]
-        rows = tuple(HostState(host, now, note=note) for host, now, note in hosts)
+        kinds = [f"{m['InstanceId']}, {m['InstanceType']}" for m in found]
+        hosts = [HostState(str(m.get("PrivateIpAddress", "")), state(m)) for m in found]
+        rows = tuple(replace(host, note=kind) for host, kind in zip(hosts, kinds, strict=True))
         if notes is None or not found:
             left = ", ".join(f"{len(ids)} {sort}" for sort, ids in self.fleet.left().items())
             nothing = f"nothing is there of {self.fleet!r}"
