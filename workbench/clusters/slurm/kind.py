@@ -134,7 +134,7 @@ class Slurm(Cluster):
     def shape(self, ranks: int) -> tuple[int, int]:
         """Nodes, and tasks on each, of a job for so many ranks; raises `ClusterError` where they do not fit.
 
-        >>> from workbench.clusters.slurm import Slurm
+        >>> from workbench.clusters.slurm.kind import Slurm
         >>> Slurm(folder="/shared", tasks_per_node=8).shape(13)
         (2, 7)
         >>> Slurm(folder="/shared", tasks_per_node=8, nodes=3).shape(13)
