@@ -150,16 +150,6 @@ def test_a_kernel_that_is_killed_does_not_end_its_run(tmp_path: Path) -> None:
         time.sleep(0.1)
 
 
-def test_faults_of_an_experiment_really_happen() -> None:
-    faults = [{"worker": 2, "round": 3, "how": "exit"}, {"worker": 5, "round": 8, "how": "kill"}]
-    trace = start_real(wb.Experiment(**SPEC, faults=faults)).result()
-    assert sorted(trace.info["dead"]) == ["2", "5"]
-    assert len(trace.rounds) == 25
-    with pytest.raises(wb.QuorumLost) as lost:
-        start_real(wb.Experiment(**SPEC, faults=[*faults, {"worker": 7, "round": 12}])).result()
-    assert (lost.value.parent, lost.value.missing) == (0, (2, 5, 7))
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -219,3 +209,14 @@ def test_a_damaged_answer_is_missed_in_its_own_round() -> None:
     with pytest.raises(wb.QuorumLost, match="damaged") as lost:
         run.result()
     assert (lost.value.round, lost.value.missing) == (4, (3,))
+
+
+def test_faults_of_an_experiment_really_happen() -> None:
+    """Comes last here: it kills the ranks that the others use."""
+    faults = [{"worker": 2, "round": 3, "how": "exit"}, {"worker": 5, "round": 8, "how": "kill"}]
+    trace = start_real(wb.Experiment(**SPEC, faults=faults)).result()
+    assert sorted(trace.info["dead"]) == ["2", "5"]
+    assert len(trace.rounds) == 25
+    with pytest.raises(wb.QuorumLost) as lost:
+        start_real(wb.Experiment(**SPEC, faults=[*faults, {"worker": 7, "round": 12}])).result()
+    assert (lost.value.parent, lost.value.missing) == (0, (2, 5, 7))
