@@ -97,8 +97,9 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
         odds = scheme.odds(drawn(range(start, min(start + at_once, total)), carry), workers)
         batches.append(odds)
         carry = odds.carry
-    columns = ([getattr(b, name) for b in batches] for name in ("seconds", "messages", "bytes"))
-    seconds, messages, size = map(np.concatenate, columns)
+    seconds, messages, size = (
+        np.concatenate([getattr(b, k) for b in batches]) for k in ("seconds", "messages", "bytes")
+    )
     return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
 
 
@@ -158,8 +159,9 @@ def _ties(stream: DelayStream, rounds: range) -> Ties:
 
 def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) -> Experiment:
     if not isinstance(experiment, Experiment):
-        wanted = "give a wb.Experiment (of a preset, preset['CR'])"
-        raise SettingError(f"experiment = {experiment!r:.60}: {wanted}")
+        raise SettingError(
+            f"experiment = {experiment!r:.60}: give a wb.Experiment (of a preset, preset['CR'])"
+        )
     if rounds is not None and not (isinstance(rounds, int | np.integer) and rounds >= 1):
         raise SettingError(f"rounds = {rounds!r}: take a whole number, 1 or more")
     if (drawn := experiment.rounds if rounds is None else rounds) > MOST:
