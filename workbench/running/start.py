@@ -176,5 +176,6 @@ def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options:
 
 
 __all__ = [
-    "ENGINES", "Rows", "Run", "State", "compare", "in_background", "no_rows", "recorded", "run", "start", "start_all"
+    "ENGINES", "Rows", "Run", "State", "compare", "in_background", "no_rows", "recorded", "run", "start",
+    "start_all",
 ]  # fmt: skip
