@@ -103,6 +103,12 @@ CELL = {cell!r}
 run(CELL)
 """
 
+CHECKS = """
+for own in ("Half", "naps", "bowl", "slowly"):
+    checked = wb.check(own, examples=5)
+    assert checked.ok, checked
+"""
+
 # Started, watched from elsewhere, stopped, gone on with; then the cell is run again, and the same ranks are used anew.
 THROUGH = """
 def until(true):
@@ -114,9 +120,6 @@ def until(true):
 cluster, folder = {cluster!r}, {folder!r}
 names = {{"scheme": "Half", "delays": {{"kind": "naps", "mean": 2e-3}}, "problem": "bowl", "optimiser": "slowly"}}
 e = wb.Experiment(workers=4, rounds=300, **names)
-for own in ("Half", "naps", "bowl", "slowly"):
-    checked = wb.check(own, examples=5)
-    assert checked.ok, checked
 mine = wb.start(e, engine="mpi", cluster=cluster, folder=folder, checkpoint_every=0.05)
 until(lambda: len(mine.rows()["round"]) >= 5 or mine.wait(0))
 other = wb.attach(folder)

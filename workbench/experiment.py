@@ -119,21 +119,16 @@ class Experiment(Settings):
         return self
 
     def _steerable(self, samples: int | None) -> None:
+        why, scheme = "", self.built_scheme
         if self.faults:
-            raise SettingError(
-                "adaptive = True: a run with faults is not re-planned; take faults = (), or adaptive = false"
-            )
-        if self.problem == "unit":
-            raise SettingError(
-                "adaptive = True: the parameters of problem = 'unit' are the plan's own parts; take another problem"
-            )
-        if samples is not None and (
-            why := why_not(self.built_scheme, self.built_scheme.plan(self.workers, samples))
-        ):
-            raise SettingError(
-                f"adaptive = True: scheme = {self.scheme!r} cannot be changed between rounds, as {why}; take"
-                " adaptive = false, or begin with another scheme, e.g. 'GC'"
-            )
+            why = "a run with faults is not re-planned; take faults = (), or adaptive = false"
+        elif self.problem == "unit":
+            why = "the parameters of problem = 'unit' are the plan's own parts; take another problem"
+        elif samples is not None and (firm := why_not(scheme, scheme.plan(self.workers, samples))):
+            instead = "take adaptive = false, or begin with another scheme, e.g. 'GC'"
+            why = f"scheme = {self.scheme!r} cannot be changed between rounds, as {firm}; {instead}"
+        if why:
+            raise SettingError(f"adaptive = True: {why}")
 
     @cached_property
     def built_scheme(self) -> Scheme:

@@ -153,13 +153,27 @@ assert wb.forecast(e).mean == 0.06
 
 
 def test_the_command_line_has_it_as_well(tiny: Path) -> None:
-    assert "tiny       Say hello from far away." in python(tiny, "-m", "workbench", "--help")
-    assert python(tiny, "-m", "workbench", "tiny") == "hello\n"
-    assert "TINY     A tiny scheme" in python(tiny, "-m", "workbench", "schemes")
-    assert "step               of the first worker" in python(tiny, "-m", "workbench", "delays", "steps")
-    assert "mine             tiny" in python(tiny, "-m", "workbench", "cluster", "list")
-    said = python(tiny, "-m", "workbench", "run", "spec.yaml", "--set", "delays.step=0.01", "-o", "out")
-    assert "TINY: 4 rounds, 0.12 s" in said
+    calls = {
+        "--help": "tiny       Say hello from far away.",
+        "tiny": "hello",
+        "schemes": "TINY     A tiny scheme",
+        "delays steps": "step               of the first worker",
+        "cluster list": "mine             tiny",
+        "run spec.yaml --set delays.step=0.01 -o out": "TINY: 4 rounds, 0.12 s",
+    }
+    script = f"""
+import sys
+from workbench.cli.main import main
+for words in {list(calls)!r}:
+    sys.argv = ["workbench", *words.split()]
+    main()
+    print("----")
+"""
+    told = python(tiny, "-c", script).split("----\n")
+    for words, one in zip(calls, told, strict=False):
+        assert calls[words] in one, one
+    assert told[1:2] == ["hello\n"]
+    assert len(told) == len(calls) + 1
 
 
 @pytest.mark.mpi

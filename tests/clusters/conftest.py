@@ -31,18 +31,29 @@ def _standing(folder: Path, count: int) -> Iterator[Hosts]:
     if why := missing():
         pytest.skip(why)
     with standing(folder, count) as hosts:
-        try:
-            yield hosts
-        finally:
-            POOLS.close()
-        left = {host.name: found for host in hosts.hosts if (found := host.commands())}
-        assert not left, left
+        yield from _left_alone(hosts)
+
+
+def _left_alone(hosts: Hosts) -> Iterator[Hosts]:
+    """Afterwards nothing of ours runs there."""
+    try:
+        yield hosts
+    finally:
+        POOLS.close()
+    left = {host.name: found for host in hosts.hosts if (found := host.commands())}
+    assert not left, left
+
+
+@pytest.fixture(scope="session")
+def standing_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Two hosts, for all tests."""
+    yield from _standing(tmp_path_factory.mktemp("two"), 2)
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    """Two hosts, for all tests of a module."""
-    yield from _standing(tmp_path_factory.mktemp("two"), 2)
+def two(standing_two: Hosts) -> Iterator[Hosts]:
+    """Two hosts, on which nothing of other modules' tests runs."""
+    yield from _left_alone(standing_two)
 
 
 @pytest.fixture

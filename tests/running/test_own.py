@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import workbench as wb
-from tests.cells import THROUGH, good, program
+from tests.cells import CHECKS, THROUGH, good, program
 from workbench.base.settings import SettingError
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
@@ -99,38 +97,12 @@ def test_a_changed_definition_is_refused_where_a_run_goes_on(mine: Path, tmp_pat
     assert wb.attach(str(folder)).result().same(trace)
 
 
-CELLS = """
-import sys
-from IPython.core.interactiveshell import InteractiveShell
-import workbench as wb
-shell = InteractiveShell.instance()
-cell = {cell!r}
-def run(text):
-    shell.run_cell(text, store_history=True).raise_error()
-run(cell)
-run("import workbench as wb; e = wb.Experiment(scheme='Half', **{small!r})")
-run("a = wb.run(e, engine='mpi', folder={folder!r})")
-run(cell.replace("TIMES = 1.0", "TIMES = 3.0"))
-run("b = wb.run(wb.Experiment(scheme='Half', **{small!r}), engine='mpi')")
-run("c = wb.run(wb.Experiment(scheme='Half', **{small!r}))")
-a, b, c = (shell.user_ns[name].rounds["loss"].iloc[-1] for name in "abc")
-print("first", a, "again", b, "sim", c, (abs(b - c) < 1e-9 * c), a != b, flush=True)
-"""
-
-
-def test_a_cell_run_again_replaces_the_old_definition_in_warm_ranks(tmp_path: Path) -> None:
-    folder = tmp_path / "cell"
-    program = CELLS.format(cell=FILE, small=SMALL, folder=str(folder))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split()[-2:] == ["True", "True"], done.stdout
-    assert "TIMES = 1.0" in (folder / "own-Half.py").read_text()
-    with pytest.raises(SettingError, match=r"'Half': no such name.*kept in .*own-Half.py; run that first"):
-        wb.Trace.load(folder)
-
-
 def test_a_cell_is_started_watched_stopped_and_gone_on_with(tmp_path: Path) -> None:
-    good(program(THROUGH, cluster="local", folder=str(tmp_path / "run")))
+    folder = tmp_path / "run"
+    good(program(CHECKS + THROUGH, cluster="local", folder=str(folder)))
+    assert "TIMES = 1.0" in (folder / "own-Half.py").read_text()
+    with pytest.raises(SettingError, match=r"kind = 'naps': .*kept in .*own-Half.py, .*; run that first"):
+        wb.Trace.load(folder)
 
 
 def test_what_cannot_be_sent_ends_the_run_before_it_begins(tmp_path: Path) -> None:

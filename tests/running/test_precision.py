@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
@@ -109,6 +109,7 @@ def accepted(family: Family) -> Scheme | None:
     family=("CEGC", 30, {"load": 8, "stragglers": 4, "reduction": 4, "construction": "polynomial"}), seed=0
 )
 @example(family=("LCC", 60, {"load": 6}), seed=0)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(coded(), st.integers(0, 1000))
 def test_what_is_accepted_decodes_the_unit_problem(family: Family, seed: int) -> None:
     scheme = accepted(family)

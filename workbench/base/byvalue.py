@@ -100,9 +100,8 @@ def _loose(module: ModuleType, classes: Sequence[Any]) -> bool:
 def _unsendable(classes: Sequence[Any], error: Exception) -> SettingError:
     found = _blamed(classes, _fails)
     where = f"{found[0]} holds {found[1]}" if found else " ".join(str(error).split())
-    return SettingError(
-        f"{classes[0].__name__}: cannot be sent to real processes, as {where}; make it in the method"
-    )
+    why = f"cannot be sent to real processes, as {where}; make it in the method"
+    return SettingError(f"{classes[0].__name__}: {why}")
 
 
 def _largest(classes: Sequence[Any]) -> str:

@@ -31,9 +31,8 @@ def is_own(thing: Any) -> bool:
     >>> is_own(is_own), is_own(int)
     (False, False)
     """
-    name = (
-        thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or "builtins"
-    )
+    module = getattr(thing, "__module__", None) or "builtins"
+    name = thing.__name__ if isinstance(thing, ModuleType) else module
     top = name.partition(".")[0]
     if _ours(top) or (top in sys.stdlib_module_names and top != "__main__"):
         return False
@@ -66,9 +65,8 @@ def name_of(value: Any, field: str) -> str:
         return value
     name = getattr(value, "__name__", "")
     if not (callable(value) and name.isidentifier()):
-        raise SettingError(
-            f"{field} = {value!r:.60}: has no name to be found by; define it with def or class"
-        )
+        why = "has no name to be found by; define it with def or class"
+        raise SettingError(f"{field} = {value!r:.60}: {why}")
     module = sys.modules.get(value.__module__)
     if module is not None and getattr(module, name, None) is value:
         if not is_own(value):
@@ -127,9 +125,7 @@ def _in_file(name: str, field: str, what: str) -> Any:
     text, _, wanted = name.rpartition(":")
     file = user_path(text, field).resolve()
     if not file.is_file():
-        raise SettingError(
-            f"{field} = {name!r}: there is no file {text!r}; write FILE.py:{what[-5:].upper()}"
-        )
+        raise SettingError(f"{field} = {name!r}: there is no file {text!r}; write FILE.py:CLASS")
     state = file.stat()
     try:
         module = _module(str(file), (state.st_mtime_ns, state.st_size))
@@ -179,11 +175,8 @@ def fault_of(error: BaseException) -> Fault | None:
             codes.append(code)
             line = f"{file}, line {trace.tb_lineno}"
         trace = trace.tb_next
-    if (
-        not codes
-        or isinstance(error, WorkbenchError | SettingError)
-        or _ours(type(error).__module__.partition(".")[0])
-    ):
+    own = isinstance(error, WorkbenchError | SettingError) or _ours(type(error).__module__.partition(".")[0])
+    if own or not codes:
         return None
     return Fault(codes[0], line, " ".join(f"{type(error).__name__}: {error}".split()))
 

@@ -9,21 +9,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from inspect import Parameter, Signature, cleandoc, formatannotation
 from pathlib import Path
 from typing import Any, Never, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
+from pydantic._internal._model_construction import ModelMetaclass
+from pydantic.fields import Field, FieldInfo
 
-from workbench.base.described import Described
-from workbench.base.kinds import range_of, slip
+from workbench.base.kinds import limit_of, range_of, slip
 
 LONGEST_NAME = 255  # bytes, of a file or folder
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
@@ -36,6 +30,8 @@ _PLAIN = {  # pydantic's words are a programmer's
     "model_attributes_type": "must be fields and values, such as {kind: constant}",
     "string_type": "must be text; put it in quotes",
 }
+_MACHINERY = frozenset(dir(BaseModel)) - frozenset(dir(object))
+_LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 class SettingError(ValueError):
@@ -69,6 +65,50 @@ def at_most(most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
+class Described(ModelMetaclass):
+    """Metaclass that writes a class's docstring and signature (for `help` and Jupyter's ``?``) from its fields.
+
+    pydantic's own methods stay where they are, and are not listed.
+    """
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> None:
+        super().__init__(name, bases, namespace, **options)
+        fields: dict[str, FieldInfo] = getattr(cls, "__pydantic_fields__", {})
+        named = {field.alias or name: field for name, field in fields.items()}
+        if named:
+            entries = "\n".join(_entry(name, field) for name, field in named.items())
+            words = cleandoc(namespace.get("__doc__") or "")
+            cls.__doc__ = f"{words}\n\nParameters\n----------\n{entries}".lstrip()
+            cls.__signature__ = Signature([_parameter(name, field) for name, field in named.items()])
+
+    def __dir__(cls) -> list[str]:
+        usual, own = dir(object), [name for name in super().__dir__() if name not in _MACHINERY]
+        return [name for name in own if name in usual or not name.startswith("__")]
+
+
+def _entry(name: str, field: FieldInfo) -> str:
+    """As numpydoc wants it: name, kind, range and default; below, what it is, and its unit."""
+    bounds = {sign: limit_of(field, rule) for rule, sign in _LIMITS.items()}
+    limits = [f" {sign} {limit:g}" for sign, limit in bounds.items() if limit is not None]
+    default = "" if field.is_required() else f", default {_default(field)!r}"
+    extra = field.json_schema_extra
+    unit = extra.get("unit") if isinstance(extra, dict) else ""
+    text = (field.description or "") + (f" [{unit}]" if unit else "")
+    kind = re.sub(r"\b(\w+\.)+(?=\w)", "", formatannotation(field.annotation))
+    return f"{name} : {kind}{' and'.join(limits)}{default}" + (f"\n    {text}" if text else "")
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.get_default(call_default_factory=True, validated_data={})
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
+    default = Parameter.empty if field.is_required() else _default(field)
+    plain = "." not in formatannotation(field.annotation)  # else it would take a line of the screen, or three
+    annotation = field.annotation if plain else Parameter.empty
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
 class Settings(BaseModel, metaclass=Described):
     """Frozen and validated; unknown keys are refused; a bad value raises one sentence, `SettingError`."""
 
@@ -97,9 +137,8 @@ class Settings(BaseModel, metaclass=Described):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
-            raise SettingError(
-                f"{name} = {_short(value)}: settings stay as they are; replace({name}=...) gives a changed copy"
-            )
+            why = f"settings stay as they are; replace({name}=...) gives a changed copy"
+            raise SettingError(f"{name} = {_short(value)}: {why}")
         super().__setattr__(name, value)
 
     @classmethod
@@ -156,9 +195,8 @@ def within(field: str) -> Iterator[None]:
 def path_of(value: object, field: str) -> Path:
     """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
     if not isinstance(value, str | Path) or "\0" in str(value):
-        raise SettingError(
-            f"{field} = {_short(value)}: is no path; give the name of a file or folder, in quotes"
-        )
+        why = "is no path; give the name of a file or folder, in quotes"
+        raise SettingError(f"{field} = {_short(value)}: {why}")
     path = Path(value)
     longest = max(map(len, map(os.fsencode, path.parts)), default=0)
     if longest > LONGEST_NAME:

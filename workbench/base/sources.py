@@ -34,17 +34,9 @@ _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _HOLDERS = (tuple, list, set, frozenset, dict)
 _DEEP = 8  # holders in holders
-_LISTS = (
-    "append",
-    "clear",
-    "extend",
-    "insert",
-    "pop",
-    "remove",
-    "reverse",
-    "sort",
-)  # methods that change a list,
-_CHANGES = {*_LISTS, "add", "discard", "popitem", "setdefault", "update"}  # a set or a dict
+# Methods that change a list, a set or a dict.
+_LISTS = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
+_CHANGES = {*_LISTS, "add", "discard", "popitem", "setdefault", "update"}
 
 
 @dataclass(frozen=True)
@@ -94,9 +86,7 @@ def digest_in(text: str, name: str) -> str:
     return sha256("\n".join(sorted(map(ast.unparse, reached))).encode()).hexdigest()
 
 
-@lru_cache(
-    maxsize=64
-)  # threads that parse disturb each other: the text of a run is parsed where it is started
+@lru_cache(maxsize=64)  # threads that parse disturb each other: a run's text is parsed where it is started
 def _tree(text: str) -> ast.Module:
     try:
         return ast.parse(text)

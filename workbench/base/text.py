@@ -47,10 +47,8 @@ class Loader(yaml.SafeLoader):
         else:
             self._repeated += self._sizes[id(node)]
             if self._repeated > REPEATED:
-                why = (
-                    f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values; write them out"
-                )
-                raise self._refusal(alias, why)
+                why = f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values"
+                raise self._refusal(alias, f"{why}; write them out")
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -154,9 +152,8 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
     """Read a file of fields, such as the example's; raises `SettingError` naming the file."""
     file = path_of(path, "path")
     if not file.is_file():
-        raise SettingError(
-            f"{path}: no such file; give a .yaml or .json file with fields such as {example!r}"
-        )
+        wanted = f"give a .yaml or .json file with fields such as {example!r}"
+        raise SettingError(f"{path}: no such file; {wanted}")
     try:
         content = parse(read_text(file))
     except YAMLError as error:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click import option
 
 from workbench.base.settings import SettingError, check_writable
 from workbench.base.text import YAMLError, parse
@@ -18,18 +19,16 @@ _TIME = click.FloatRange(0, min_open=True)
 
 @click.command()
 @click.argument("plan", metavar="SWEEP", type=_PATH)
-@click.option(
-    "-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many run at a time."
-)
-@click.option("-o", "--output", type=_PATH, help="Folder of the sweep; default: runs/ and its name.")
-@click.option("--only", multiple=True, metavar="RUN", help="This run alone (more than once: these).")
-@click.option("--engine", help="Another engine than the sweep's.")
-@click.option("--cluster", help="Another cluster than the sweep's.")
-@click.option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
-@click.option("--dry-run", is_flag=True, help="Check and list the runs, start none.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
-@click.option("--pictures", is_flag=True, help="Put PNGs into the notebooks at the end; needs Chromium.")
-@click.option("--background", is_flag=True, help="In a process of its own, which `workbench watch` shows.")
+@option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many run at a time.")
+@option("-o", "--output", type=_PATH, help="Folder of the sweep; default: runs/ and its name.")
+@option("--only", multiple=True, metavar="RUN", help="This run alone (more than once: these).")
+@option("--engine", help="Another engine than the sweep's.")
+@option("--cluster", help="Another cluster than the sweep's.")
+@option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
+@option("--dry-run", is_flag=True, help="Check and list the runs, start none.")
+@option("--quiet", is_flag=True, help="No progress bar.")
+@option("--pictures", is_flag=True, help="Put PNGs into the notebooks at the end; needs Chromium.")
+@option("--background", is_flag=True, help="In a process of its own, which `workbench watch` shows.")
 def sweep(
     plan: Path,
     jobs: int,
@@ -73,9 +72,9 @@ def sweep(
 
 @click.command()
 @click.argument("folder", type=_PATH)
-@click.option("--once", is_flag=True, help="Print how it stands now, and end.")
-@click.option("--of", help="Which result's means; default: what the sweep searches, or time.")
-@click.option("--target", type=float, help="For --of time_to and rounds_to.")
+@option("--once", is_flag=True, help="Print how it stands now, and end.")
+@option("--of", help="Which result's means; default: what the sweep searches, or time.")
+@option("--target", type=float, help="For --of time_to and rounds_to.")
 def watch(folder: Path, once: bool, of: str | None, target: float | None) -> None:
     """Show how the sweep in FOLDER stands until it is over: what is left, failures, means, what decides.
 
@@ -108,21 +107,17 @@ def _said(words: str, before: str) -> str:
 
 @click.command()
 @click.argument("folder", type=_PATH, default=Path("runs"))
-@click.option(
-    "--where", multiple=True, metavar="COLUMN=VALUE", help="These runs only; several must all hold."
-)
-@click.option(
-    "--by", multiple=True, metavar="COLUMN", help="Mean and confidence band over the runs of each group."
-)
-@click.option(
+@option("--where", multiple=True, metavar="COLUMN=VALUE", help="These runs only; several must all hold.")
+@option("--by", multiple=True, metavar="COLUMN", help="Mean and confidence band over the runs of each group.")
+@option(
     "--of",
     metavar="RESULT",
     help="Of which result, e.g. time, loss, time_to; without --by: by all that differs.",
 )
-@click.option("--level", default=0.95, show_default=True, help="Of the confidence interval.")
-@click.option("--target", type=float, help="Adds time_to and rounds_to: when the metric first was as low.")
-@click.option("--metric", default="loss", show_default=True, help="The target's metric.")
-@click.option("-o", "--output", type=_PATH, help="Write the whole table to a .csv or .parquet file.")
+@option("--level", default=0.95, show_default=True, help="Of the confidence interval.")
+@option("--target", type=float, help="Adds time_to and rounds_to: when the metric first was as low.")
+@option("--metric", default="loss", show_default=True, help="The target's metric.")
+@option("-o", "--output", type=_PATH, help="Write the whole table to a .csv or .parquet file.")
 def runs(
     folder: Path,
     where: tuple[str, ...],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click import option
 
 from workbench.figures.save import save
 from workbench.recordings.doctor import diagnose as examine
@@ -14,11 +15,9 @@ from workbench.recordings.sources import bytedance, runs
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--job", help="Which of several jobs in one file.")
-@click.option(
-    "--card", is_flag=True, help="Say first what stands out: spread, bursts, changes, laws that fit."
-)
-@click.option("--picture", type=click.Path(path_type=Path), help="Draw the costs: .html, .png, .svg or .pdf.")
+@option("--job", help="Which of several jobs in one file.")
+@option("--card", is_flag=True, help="Say first what stands out: spread, bursts, changes, laws that fit.")
+@option("--picture", type=click.Path(path_type=Path), help="Draw the costs: .html, .png, .svg or .pdf.")
 def diagnose(path: Path, job: str | None, card: bool, picture: Path | None) -> None:
     """Say who makes the steps of PATH, a run folder or a recording, long, and by how much."""
     whole = job is None and any(source.SOURCE.tells(path) for source in (bytedance, runs))

@@ -20,8 +20,7 @@ _MODULES = {  # of this package, and the commands in them
     "diagnose": ("diagnose",),
     "lab": ("lab",),
     "plan": ("profile", "plan"),
-    "real": ("follow", "resume", "stop"),
-    "run": ("run",),
+    "run": ("run", "follow", "resume", "stop"),
     "show": ("forecast", "code", "presets", "schemes", "delays"),
 }
 
@@ -70,9 +69,8 @@ class Commands(click.Group):
             return None
         command = loaded(point)
         if not isinstance(command, click.Command):
-            raise SettingError(
-                f"{owner(point)}: {point.name} = {point.value} of {GROUP} is no command of click's"
-            )
+            why = f"{point.name} = {point.value} of {GROUP} is no command of click's"
+            raise SettingError(f"{owner(point)}: {why}")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

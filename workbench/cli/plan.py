@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click import option
 
 from workbench.base.settings import check_ending, check_writable
 from workbench.experiment import Experiment
@@ -25,20 +26,12 @@ _PICTURES = (".html", ".png", ".svg", ".pdf")
 
 @click.command()
 @click.argument("name", default="local")
-@click.option(
-    "--workers", type=int, help="How many take part, all at once.  [default: those of --like, else 12]"
-)
-@click.option("--like", type=_FILE, help="SPEC whose problem, loads and model size are measured.")
-@click.option(
-    "--rounds", type=int, default=60, show_default=True, help="Rounds for each load and model size."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the resampling.")
-@click.option(
-    "-o", "--output", type=_FILE, help="Profile to write, .json or .yaml.  [default: NAME.profile.json]"
-)
-@click.option(
-    "--picture", type=_FILE, help="Its picture: .html, .png, .svg or .pdf.  [default: beside it, .html]"
-)
+@option("--workers", type=int, help="How many take part, all at once.  [default: those of --like, else 12]")
+@option("--like", type=_FILE, help="SPEC whose problem, loads and model size are measured.")
+@option("--rounds", type=int, default=60, show_default=True, help="Rounds for each load and model size.")
+@option("--seed", type=int, default=0, show_default=True, help="Seed of the resampling.")
+@option("-o", "--output", type=_FILE, help="Profile to write, .json or .yaml.  [default: NAME.profile.json]")
+@option("--picture", type=_FILE, help="Its picture: .html, .png, .svg or .pdf.  [default: beside it, .html]")
 def profile(
     name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None, picture: Path | None
 ) -> None:  # fmt: skip
@@ -61,35 +54,27 @@ def profile(
 @click.command()
 @click.argument("profile", type=_FILE)
 @click.argument("spec", type=_FILE, required=False)
-@click.option(
-    "--workers", type=int, help="How many workers.  [default: the SPEC's, else as many as were measured]"
-)
-@click.option(
-    "--rounds", type=int, help="Updates that an exact scheme may make.  [default: the SPEC's, else 100]"
-)
-@click.option(
+@option("--workers", type=int, help="How many workers.  [default: the SPEC's, else as many as were measured]")
+@option("--rounds", type=int, help="Updates that an exact scheme may make.  [default: the SPEC's, else 100]")
+@option(
     "--target", type=float, help="Training loss to reach.  [default: an exact scheme's after these rounds]"
 )
-@click.option(
+@option(
     "--tolerance", type=float, default=0.02, show_default=True,
     help="Without --target: share of the way down that may be missing.",
 )  # fmt: skip
-@click.option(
-    "--scheme", "schemes", multiple=True, help="Consider this one only; may be given several times."
-)
-@click.option(
+@option("--scheme", "schemes", multiple=True, help="Consider this one only; may be given several times.")
+@option(
     "--effort",
     type=float,
     help="Numbers of data that simulations may go through; 0: exact schemes, automatic step.",
 )
-@click.option(
-    "--replay", is_flag=True, help="Plan for the very workers that were measured, slow ones included."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
-@click.option(
+@option("--replay", is_flag=True, help="Plan for the very workers that were measured, slow ones included.")
+@option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
+@option(
     "--picture", type=_FILE, help="Picture: .html, .png, .svg or .pdf.  [default: PROFILE's name, .plan.html]"
 )
-@click.option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
+@option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
 def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, tolerance: float,
     schemes: tuple[str, ...], effort: float | None, replay: bool, seed: int, picture: Path | None, output: Path | None,

@@ -1,17 +1,27 @@
-"""`workbench run`: it only fills an Experiment; options and help come from the fields' own metadata."""
+"""Commands for runs: run begins one; follow, stop and resume are for real ones that are under way or broke off.
 
+`workbench run` only fills an Experiment; its options and help come from the fields' own metadata.
+"""
+
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+from click import option
 
 from workbench.base.settings import SettingError, check_writable, path_of
-from workbench.base.text import YAMLError, parse
-from workbench.cli.real import echo
+from workbench.base.text import YAMLError, in_seconds, parse
 from workbench.cli.show import described
 from workbench.experiment import Experiment, put
+from workbench.running.real import RealRun, attach, watched
+from workbench.running.real import resume as go_on
 from workbench.running.start import run as run_experiment
+from workbench.trace.layout import ENDED, PLAN
+from workbench.trace.trace import Trace
+
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path))
 
 
 def settings_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -22,24 +32,24 @@ def settings_options(command: Callable[..., None]) -> Callable[..., None]:
         kind = field.get("type") or next(iter(members), None)
         if kind in kinds:
             flag = f"--{field['name'].replace('_', '-')}"
-            command = click.option(flag, type=kinds[kind], help=described(field))(command)
+            command = option(flag, type=kinds[kind], help=described(field))(command)
     return command
 
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path), required=False)
-@click.option(
+@option(
     "--engine",
     default="sim",
     show_default=True,
     help="sim: the virtual clock; mpi: real processes (see --emulate).",
 )
-@click.option("--cluster", help="With --engine mpi: where; default: local, this machine.")
-@click.option(
+@option("--cluster", help="With --engine mpi: where; default: local, this machine.")
+@option(
     "--emulate", help="With --engine mpi: what is drawn on top of reality: all (default), delays or nothing."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write; must not exist.")
-@click.option(
+@option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write; must not exist.")
+@option(
     "--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Any field, e.g. scheme_args.stragglers=2."
 )
 @settings_options
@@ -86,3 +96,56 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
         except SettingError as error:
             raise SettingError(f"--set {error}") from None
     return base
+
+
+@click.command()
+@_FOLDER
+def follow(folder: Path) -> None:
+    """Watch a real run by its FOLDER until it ends; Ctrl-C only stops watching."""
+    _report(attach(folder), stop=False)
+
+
+@click.command()
+@_FOLDER
+def resume(folder: Path) -> None:
+    """Go on with a real run that broke off or was stopped, from its last checkpoint."""
+    _report(go_on(folder), stop=True)
+
+
+@click.command()
+@_FOLDER
+def stop(folder: Path) -> None:
+    """End a real run after the round that it is in, or a sweep, by its FOLDER; what was measured is kept."""
+    if (folder / PLAN).is_file():
+        from workbench.batch.background import attach as sweep_in
+
+        sweep = sweep_in(folder)
+        sweep.stop()
+        sweep.wait(30.0)
+        click.echo(sweep)
+        return
+    run = attach(folder)
+    if (folder / ENDED).exists():
+        click.echo("this run has ended already")
+    else:
+        run.stop()
+    _report(run, stop=False)
+
+
+def _report(run: RealRun, stop: bool) -> None:
+    echo(watched(run, progress=True, stop=stop))
+
+
+def echo(trace: Trace) -> None:
+    """One line about a trace."""
+    e, k = trace.experiment, len(trace.columns["round"])
+    if not k:
+        click.echo(f"{e.scheme}: stopped before the first round was over")
+        return
+    time, loss = (float(trace.columns[name][-1]) for name in ("time", "loss"))
+    kind = "measured" if trace.info.get("measured") else "simulated"
+    reached = f"loss {loss:.6g}" if math.isfinite(loss) else "the loss is not finite any more"
+    click.echo(f"{e.scheme}: {k} rounds, {in_seconds(time)} ({kind}, {trace.engine}), {reached}")
+    overrun = trace.info.get("overrun_share", 0.0)
+    if overrun:
+        click.echo(f"{overrun:.1%} of the computations took longer than the time drawn for them")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click import option
 
 from workbench import schemes as known
 from workbench.base.settings import Settings, check_writable
@@ -20,9 +21,7 @@ _SETS = click.IntRange(1, 10**6)
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
-@click.option(
-    "--rounds", type=click.IntRange(1), help="How many rounds to sample; default: the experiment's."
-)
+@option("--rounds", type=click.IntRange(1), help="How many rounds to sample; default: the experiment's.")
 def forecast(spec: Path, rounds: int | None) -> None:
     """Print the expected round time of a SPEC, without touching its data."""
     experiment = Experiment.read(spec)
@@ -40,7 +39,7 @@ def forecast(spec: Path, rounds: int | None) -> None:
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
-@click.option("--sets", type=_SETS, default=500, show_default=True, help="Survivor sets to draw.")
+@option("--sets", type=_SETS, default=500, show_default=True, help="Survivor sets to draw.")
 def code(spec: Path, sets: int) -> None:
     """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
     experiment = Experiment.read(spec)
@@ -57,7 +56,7 @@ def code(spec: Path, sets: int) -> None:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the preset's SPEC files.")
+@option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the preset's SPEC files.")
 def presets(name: str | None, output: Path | None) -> None:
     """List the published experiments, or write one's SPEC files."""
     if name is None:

@@ -8,6 +8,8 @@ How to add a kind stands in `workbench.clusters.base`.
 
 from pathlib import Path
 
+from platformdirs import user_config_path
+
 from workbench.base.settings import SettingError, path_of, unknown_name
 from workbench.base.text import read_yaml
 from workbench.clusters.base import Cluster, rebuilt
@@ -16,23 +18,12 @@ from workbench.launch.reports import Finding, HostState, Status
 LOCAL = "local"
 
 __all__ = [
-    "LOCAL",
-    "Cluster",
-    "Finding",
-    "HostState",
-    "Status",
-    "file_of",
-    "folders",
-    "load",
-    "names",
-    "rebuilt",
-]
+    "LOCAL", "Cluster", "Finding", "HostState", "Status", "file_of", "folders", "load", "names", "rebuilt"
+]  # fmt: skip
 
 
 def folders() -> list[Path]:
     """Where the files of clusters are looked for, the first match wins."""
-    from platformdirs import user_config_path
-
     return [Path("clusters"), user_config_path("straggler-workbench") / "clusters"]
 
 

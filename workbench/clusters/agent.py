@@ -36,7 +36,6 @@ class Agent(Host):
     """Each `do_...` answers one kind of question."""
 
     def __init__(self, site: Site) -> None:
-        super().__init__()
         self.site = site
         self.pools: dict[str, FolderPool] = {}
 

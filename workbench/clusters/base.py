@@ -59,6 +59,17 @@ def plain_word(text: str) -> str:
     return text
 
 
+def matching(pattern: str, why: str) -> AfterValidator:
+    """Text of this form only; `why` is said of other text."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{text!r}: {why}")
+        return text
+
+    return AfterValidator(check)
+
+
 HostName = Annotated[str, AfterValidator(host_name)]
 Word = Annotated[str, AfterValidator(plain_word)]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
 from typing_extensions import override
 
 from workbench.base.settings import setting
@@ -46,8 +47,6 @@ class ThisMachine(Site):
 
     def status(self, said: Said = quiet) -> Status:
         """Cores, free memory, and this user's ranks."""
-        import psutil
-
         free = psutil.virtual_memory().available / 2**30
         ranks = len(ours(self.cluster.mark))
         return Status((HostState(socket.gethostname(), "up", ranks, os.cpu_count(), free),))

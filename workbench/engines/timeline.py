@@ -12,6 +12,14 @@ EVENT_COLUMNS = ("round", "rank", "kind", "start", "begun", "end", "to", "bytes"
 COUNTS = ("messages", "bytes", "downloads", "samples", "started", "stale")  # per round
 
 
+class Turned(Exception):
+    """A run goes on with another scheme: raised in what is called after a round, where the plan keeps steering."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__(change.reason)
+        self.change = change
+
+
 @dataclass
 class Timeline:
     """What happened: commit times of every round, counts per round, and the events."""

@@ -1,6 +1,7 @@
 """One connection to another machine, through which an agent there does what it is asked to.
 
-The connection is a process of ours (ssh) whose input and output carry frames; nothing listens anywhere for it.
+The connection is a process of ours (ssh) whose input and output carry words: each is a JSON object, and perhaps bytes
+behind it. Nothing listens anywhere for it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import select
 import shlex
+import struct
 import subprocess
 import tempfile
 import threading
@@ -18,13 +20,14 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from workbench.base.errors import ClusterError
-from workbench.launch import frames
 from workbench.launch.package import BOOT, MARK, Package, booted
 from workbench.launch.reports import Said, quiet
 
 AGENT, HOST = "workbench.clusters.agent", "workbench.launch.hosts.host"  # what runs at the other end
 LEAVING = 3.0  # s that a connection has to end by itself
 NOISE = 2**16  # bytes that a login may say before our own word
+_LENGTHS = struct.Struct(">QQ")
+LONGEST_WORD, LONGEST_DATA = 2**26, 2**32  # bytes; who says more is no agent of ours
 
 
 class Lost(ClusterError):
@@ -65,9 +68,8 @@ class Connection:
         remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
         # Ctrl-C is not for it: a session of its own.
-        self.process = subprocess.Popen(
-            [*gateway.command, f"exec {remote}"], **streams, start_new_session=True
-        )
+        command = [*gateway.command, f"exec {remote}"]
+        self.process = subprocess.Popen(command, **streams, start_new_session=True)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout
@@ -86,7 +88,7 @@ class Connection:
             if self._answer().endswith(b"need\n"):
                 self._in.write(package.archive)
                 self._in.flush()
-            word, _ = frames.read(self._out)  # it speaks first: nothing may come before it listens
+            word, _ = read_word(self._out)  # it speaks first: nothing may come before it listens
         except (OSError, EOFError):
             raise self._lost() from None
         if "error" in word:
@@ -116,8 +118,8 @@ class Connection:
             if self._errors.closed:
                 raise Lost(f"{self.gateway.host}: the connection was closed")
             try:
-                frames.write(self._in, {"what": what, **words}, data)
-                while "said" in (answer := frames.read(self._out))[0]:
+                write_word(self._in, {"what": what, **words}, data)
+                while "said" in (answer := read_word(self._out))[0]:
                     said(*answer[0]["said"])
             except (OSError, EOFError, ValueError):
                 raise self._lost() from None
@@ -156,3 +158,42 @@ class Connection:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def write_word(stream: IO[bytes], word: dict[str, Any], data: bytes = b"") -> None:
+    """Send a word; raises OSError where nobody listens any more.
+
+    >>> import io
+    >>> stream = io.BytesIO()
+    >>> write_word(stream, {"what": "news"}, b"123")
+    >>> _ = stream.seek(0)
+    >>> read_word(stream)
+    ({'what': 'news'}, b'123')
+    """
+    text = json.dumps(word).encode()
+    stream.write(_LENGTHS.pack(len(text), len(data)) + text)
+    stream.write(data)
+    stream.flush()
+
+
+def read_word(stream: IO[bytes]) -> tuple[dict[str, Any], bytes]:
+    """Wait for a word; raises EOFError where none comes any more, ValueError for what is none."""
+    text, data = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
+    if text > LONGEST_WORD or data > LONGEST_DATA:
+        raise ValueError(f"{text} and {data} bytes are no word")
+    word = json.loads(_exactly(stream, text))
+    if not isinstance(word, dict):
+        raise ValueError(f"{word!r:.60} is no word")
+    return word, _exactly(stream, data)
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    """Read so many bytes; raises EOFError where there are fewer."""
+    pieces, left = [], count
+    while left:
+        piece = stream.read(left)
+        if not piece:
+            raise EOFError(f"{left} of {count} bytes are missing")
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)

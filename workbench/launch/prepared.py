@@ -1,11 +1,11 @@
 """Prepared data on their way: one machine asks another whether it has them, and sends what it has not."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from workbench import problems
-from workbench.base.files import temporary_name
 from workbench.launch.gateway import Connection
 from workbench.launch.reports import Said
 from workbench.problems.data.cache import ours as private
@@ -37,32 +37,26 @@ def ship(link: Connection, data: Any, said: Said) -> None:
         said("bringing data, KiB", done // 1024, total // 1024)
 
 
-class Arriving:
-    """The other end of `ship`."""
-
-    def __init__(self) -> None:
-        self.aside: Path | None = None
-
-    def put(self, data: bytes, key: str, name: str, first: bool, last: bool) -> None:
-        """Append to a file of a folder of prepared data; `first` and `last`: of the whole folder."""
-        place = _place(key)
-        if first:
-            private(place.parent)
-            self.aside = temporary_name(place)
-            self.aside.mkdir()
-        assert self.aside is not None
-        if Path(name).name != name:
-            raise ValueError(f"name = {name!r}: is no plain file name")
-        with (self.aside / name).open("ab") as out:
-            out.write(data)
-        if not last:
-            return
-        try:
-            self.aside.rename(place)
-        except OSError:  # somebody was faster
-            shutil.rmtree(self.aside, ignore_errors=True)
-            if not place.is_dir():
-                raise
+def arrive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
+    """The other end of `ship`: append to a file; `first` and `last`: of the whole folder."""
+    place = _place(key)
+    aside = place.with_name(f".{key}-{os.getpid()}.tmp")  # a process serves one connection
+    if first:
+        shutil.rmtree(aside, ignore_errors=True)
+        private(place.parent)
+        aside.mkdir()
+    if Path(name).name != name:
+        raise ValueError(f"name = {name!r}: is no plain file name")
+    with (aside / name).open("ab") as out:
+        out.write(data)
+    if not last:
+        return
+    try:
+        aside.rename(place)
+    except OSError:  # somebody was faster
+        shutil.rmtree(aside, ignore_errors=True)
+        if not place.is_dir():
+            raise
 
 
 def _place(key: str) -> Path:

@@ -12,7 +12,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +57,18 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:  # gone in this moment, or a system without /proc, or one that hides processes there
         return exists(pid)
+
+
+def awaited(done: Callable[[], object], seconds: float, every: float = 0.02) -> bool:
+    """Look again and again whether something is so, for so many seconds at most; says whether it came to be.
+
+    >>> awaited(lambda: True, 1.0), awaited(lambda: False, 0.0)
+    (True, False)
+    """
+    until = time.monotonic() + seconds
+    while not (found := done()) and time.monotonic() < until:
+        time.sleep(every)
+    return bool(found)
 
 
 def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:

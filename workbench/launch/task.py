@@ -1,4 +1,7 @@
-"""What a run's ranks are told: a spec as JSON, and the plan, the model and the optimiser's state as arrays."""
+"""What a run's ranks are told: a spec as JSON, and the plan, the model and the optimiser's state as arrays.
+
+Errors are plain words, too, so that they can cross from one process to another.
+"""
 
 import json
 import os
@@ -11,8 +14,9 @@ from typing import Any
 from workbench import problems, schemes
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.byvalue import adopt, sent
+from workbench.base.errors import ClusterError, QuorumLost, RunError
 from workbench.base.files import sha256
-from workbench.base.own import is_own
+from workbench.base.own import fault_of, is_own
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream, law_of
@@ -24,11 +28,13 @@ from workbench.core.ways import Way
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.rank import Emulate, Setup
 from workbench.experiment import Experiment
+from workbench.launch.processes import Place
 from workbench.problems import OnData, problem_from
 from workbench.problems.data import PREPARED, catalogue
 from workbench.trace.definitions import definitions_of
 from workbench.trace.layout import SPEC, TASK
 
+BACK = "put it back, or start a new run"
 RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
 
 
@@ -120,15 +126,11 @@ def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, A
     task = differing(how, {name: options[name] for name in how})
     for file, changes in ((SPEC, spec), (TASK, task)):
         for name, was, now in changes:
-            raise SettingError(
-                f"{file}: {name} = {now!r}, and the run began with {was!r}; put it back, or start a new run"
-            )
+            raise SettingError(f"{file}: {name} = {now!r}, and the run began with {was!r}; {BACK}")
     found = begun_with(e)
     for name, of in (("data", e.problem_args.get("data")), ("delays", getattr(e.delays, "path", None))):
         if found[name] != begun[name]:
-            raise SettingError(
-                f"{name}: {of!r} holds something else than when the run began; put it back, or start a new run"
-            )
+            raise SettingError(f"{name}: {of!r} holds something else than when the run began; {BACK}")
 
 
 def differing(was: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -182,13 +184,10 @@ def steering_of(
     `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
     """
     last = changes[-1] if changes else None
-    known = {
-        "ways": [[way.name, way.numbers] for way in planned.ways],
-        "row": planned.row_bytes,
-        "left": left,
-    }
+    ways = [[way.name, way.numbers] for way in planned.ways]
     pause = last["seconds"] if last and left else 0.0
-    return {**known, "restart": RESTART, "memory": last and last["memory"], "pause": pause}
+    known = {"ways": ways, "row": planned.row_bytes, "left": left, "restart": RESTART}
+    return {**known, "memory": last and last["memory"], "pause": pause}
 
 
 def steered(task: Task, setup: Setup) -> Steering | None:
@@ -225,3 +224,29 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **words)
     optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
     return setup, Learner(plan, problem_from(args, plan), optimiser, spec["seed"], model, state)
+
+
+def described(error: BaseException, places: Sequence[Place]) -> dict[str, Any]:
+    """An error as a word for another rank, or for a file; says where the dead were."""
+    if isinstance(error, QuorumLost):
+        why = {r: error.why.get(r) or f"{places[r]} died" for r in error.missing}
+        words = {"parent": error.parent, "round": error.round, "missing": list(error.missing)}
+        return {"kind": "QuorumLost", **words, "why": {str(r): text for r, text in why.items()}}
+    if isinstance(error, RunError):
+        return {"kind": type(error).__name__, "text": str(error)}
+    fault = fault_of(error)
+    return {"kind": "RunError", "text": fault.sentence if fault else f"{type(error).__name__}: {error}"}
+
+
+def not_finite(word: dict[str, Any]) -> bool:
+    """May the error that `described` described come from numbers that have grown beyond all bounds?"""
+    missed = word.get("why", {}).values()
+    return word["kind"] == "Diverged" or (bool(missed) and set(missed) == {"not finite"})
+
+
+def rebuilt(word: dict[str, Any]) -> RunError:
+    """The error that `described` described."""
+    if word["kind"] == "QuorumLost":
+        why = {int(r): text for r, text in word["why"].items()}
+        return QuorumLost(word["parent"], word["round"], word["missing"], why)
+    return {"ClusterError": ClusterError}.get(word["kind"], RunError)(word["text"])

@@ -31,9 +31,8 @@ from workbench.core.steering import Change, Steering
 from workbench.engines.real.ledger import Ledger
 from workbench.engines.real.rank import Emulate
 from workbench.experiment import Experiment
-from workbench.launch.errors import not_finite, rebuilt
 from workbench.launch.site import Holder, Pool
-from workbench.launch.task import Task, check_begun, data_of, steering_of, task_of
+from workbench.launch.task import Task, check_begun, data_of, not_finite, rebuilt, steering_of, task_of
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
 from workbench.running.bar import Bar
@@ -168,7 +167,7 @@ class RealRun(Run):
                 if attempt == ATTEMPTS - 1:
                     raise
                 if attempt or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
-                    task = self._without(pool.lost(), task, error)
+                    task = self._without(pool.lost(), error)
 
         if self.turning:
             self.hand_in(self.rest(read_json(self.home / TASK), at_once=True))
@@ -192,7 +191,7 @@ class RealRun(Run):
         self._planned = self._planned or self.experiment.steering()
         return steering_of(self._planned, changes, left)
 
-    def _without(self, lost: Sequence[str], task: Task, error: ClusterError) -> Task:
+    def _without(self, lost: Sequence[str], error: ClusterError) -> Task:
         """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
         left = self.cluster.without(lost) if self.cluster is not None and lost else None
         if left is None or (self.home / ENDED).exists():
@@ -200,9 +199,8 @@ class RealRun(Run):
         self.cluster = left
         again = self.rest(read_json(self.home / TASK))
         self._rows = self._rows[: again.first]
-        self.warnings += (
-            f"{', '.join(lost)} is gone; the run went on without it from round {again.first + 1} on",
-        )
+        gone = f"{', '.join(lost)} is gone"
+        self.warnings += (f"{gone}; the run went on without it from round {again.first + 1} on",)
         self.describe(again)
         return again
 
@@ -224,9 +222,8 @@ class RealRun(Run):
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
         e = self.experiment
         if changes:
-            e = e.replace(
-                scheme=changes[-1]["scheme"], scheme_args=changes[-1]["scheme_args"], adaptive=False
-            )
+            now = {name: changes[-1][name] for name in ("scheme", "scheme_args")}
+            e = e.replace(**now, adaptive=False)
             options["begun"] = begun
         options["steering"] = self.steering(changes, left)
         return task_of(e, self.home, model, state, data=self.data(), **options)
@@ -237,9 +234,8 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        write_json(
-            self.home / TASK, {k: v for k, v in task.words().items() if k not in ("spec", "code", "steering")}
-        )
+        apart = ("spec", "code", "steering")
+        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in apart})
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
@@ -394,21 +390,24 @@ def start_real(
         `Run.result`.
     """
     where = clusters.load(cluster)
+    options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
+    options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
+    _check(**options)
+    if experiment.adaptive and make is not None:
+        raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
+    home = new_folder(folder)
+    run = RealRun(experiment, home, where) if make is None else make(experiment, home)
+    run.claim = _begun(home, experiment, options)
+    return run.begin(lambda: run.launch(options))
+
+
+def _check(emulate: str, checkpoint_every: float, patience: float, **others: Any) -> None:
     if not checkpoint_every >= 0:
         raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
     if not patience > 0:
         raise SettingError(f"patience = {patience}: take more than 0 s")
     if emulate not in ("all", "delays", "nothing"):
         raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
-    if experiment.adaptive and make is not None:
-        raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
-    options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
-    options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
-    home = new_folder(folder)
-    claim = _begun(home, experiment, options)
-    run = RealRun(experiment, home, where) if make is None else make(experiment, home)
-    run.claim = claim
-    return run.begin(lambda: run.launch(options))
 
 
 def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
@@ -461,9 +460,8 @@ def resume(folder: str | Path) -> RealRun:
     claim = reclaimed(home)
     try:
         if (ended(home) or {}).get("state") == "finished":
-            raise SettingError(
-                f"folder = {str(folder)!r}: this run is complete, there is nothing to go on with"
-            )
+            why = "this run is complete, there is nothing to go on with"
+            raise SettingError(f"folder = {str(folder)!r}: {why}")
         run = RealRun(experiment_of(home, same=True), home, cluster_of(home))
     except BaseException:
         claim.release()

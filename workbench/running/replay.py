@@ -68,14 +68,11 @@ class _Again:
         self.learner.turn(e.plan)
         self.nodes, self.told, self.mixes = {}, {}, self.plan.versions > 1
         if self.mixes and not self.scheme.finishes:
-            raise RunError(
-                f"{self.e.scheme}: commits mix several models, and what workers began and left the notes of arrivals"
-                " do not tell"
-            )
+            why = "what workers began and left the notes of arrivals do not tell"
+            raise RunError(f"{self.e.scheme}: commits mix several models, and {why}")
         if self.mixes and list(self.home.glob("books-*.npz")):
-            raise RunError(
-                f"{self.e.scheme}: commits mix several models, and the run was resumed: no arrivals join it"
-            )
+            why = "commits mix several models, and the run was resumed: no arrivals join it"
+            raise RunError(f"{self.e.scheme}: {why}")
         if self.scheme.timed:
             raise RunError(f"{self.e.scheme}: what it does depends on the clock, which arrivals do not tell")
         if self.plan.committers != (MASTER,):

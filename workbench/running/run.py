@@ -40,9 +40,8 @@ class Run:
     def __init__(self, experiment: Experiment, engine: str, folder: Path | None = None) -> None:
         self.experiment, self.engine, self.folder = experiment, engine, folder
         self.note = "waiting"
-        self.stage: float | None = (
-            None  # how much of what precedes the first round is done, where that is known
-        )
+        # How much of what precedes the first round is done, where that is known.
+        self.stage: float | None = None
         self.error: Exception | None = None
         self.warnings: tuple[str, ...] = ()
         self._state: State = "waiting"

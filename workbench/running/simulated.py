@@ -9,7 +9,7 @@ from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Plan
 from workbench.core.steering import Change
-from workbench.engines.timeline import Timeline
+from workbench.engines.timeline import Timeline, Turned
 from workbench.engines.virtual.arithmetic import Coefficients, Numbers
 from workbench.engines.virtual.sim import World, simulate
 from workbench.experiment import Experiment
@@ -21,6 +21,9 @@ from workbench.trace.assembled import assemble, columns_of, diverged
 from workbench.trace.learning import Commits, Learnt, follow
 from workbench.trace.records import PORTION
 from workbench.trace.trace import events_as_columns
+
+Arithmetic = Coefficients | Numbers
+Look = Callable[[Timeline], None]  # called after every simulated round
 
 
 def start_simulated(
@@ -54,12 +57,7 @@ def run_simulated(
     return list(runs)
 
 
-def timeline(
-    e: Experiment,
-    arithmetic: Coefficients | Numbers,
-    events: bool,
-    watch: Callable[[Timeline], None] | None = None,
-) -> Timeline:
+def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | None = None) -> Timeline:
     """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round.
 
     A plan that keeps steering is simulated stretch by stretch, each with a scheme of its own.
@@ -73,7 +71,7 @@ def timeline(
             watch(now)
         change = None if steering is None else steering.committed(len(now.times) - 1, now.times[-1])
         if change is not None:
-            raise _Turn(change)
+            raise Turned(change)
 
     world = World(
         rounds=e.rounds,
@@ -89,20 +87,12 @@ def timeline(
     while True:
         try:
             return simulate(scheme, plan, world, arithmetic, line)
-        except _Turn as turn:
+        except Turned as turn:
             assert steering is not None
             line.changes.append(turn.change)
             scheme, plan = steering.now.scheme, steering.now.plan
             world = replace(world, start=turn.change.time + turn.change.seconds)
             arithmetic.turn(plan)
-
-
-class _Turn(Exception):
-    """The run goes on with another scheme."""
-
-    def __init__(self, change: Change) -> None:
-        super().__init__(change.reason)
-        self.change = change
 
 
 class SimulatedRun(Run):
@@ -144,7 +134,7 @@ class SimulatedRun(Run):
         self.warnings = lost_digits(self.experiment.built_scheme, self.experiment.workers)
         return self.experiment.build_problem()
 
-    def simulate(self, arithmetic: Coefficients | Numbers) -> bool:
+    def simulate(self, arithmetic: Arithmetic) -> bool:
         """Go through the virtual clock; False: stopped on the way."""
         try:
             self.line = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
@@ -152,7 +142,7 @@ class SimulatedRun(Run):
             return False
         return True
 
-    def watch(self, arithmetic: Coefficients | Numbers) -> Callable[[Timeline], None] | None:
+    def watch(self, arithmetic: Arithmetic) -> Look | None:
         """What is called after every simulated round."""
 
         def look(line: Timeline) -> None:
@@ -189,7 +179,7 @@ class SimulatedRun(Run):
 class _AwaitedRun(SimulatedRun):
     """One that nobody looks at while it is simulated; what goes wrong is the caller's at once."""
 
-    def watch(self, arithmetic: Coefficients | Numbers) -> Callable[[Timeline], None] | None:
+    def watch(self, arithmetic: Arithmetic) -> Look | None:
         return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
 
     def _fail(self, error: Exception) -> None:

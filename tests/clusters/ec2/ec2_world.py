@@ -18,7 +18,7 @@ import pytest
 
 from workbench.clusters import Cluster, HostState, Status
 from workbench.clusters.ec2 import access as ec2_access
-from workbench.clusters.ec2 import tagged as ec2_tagged
+from workbench.clusters.ec2 import fleet
 from workbench.clusters.ec2.aws import client
 from workbench.clusters.ec2.kind import Ec2
 from workbench.clusters.ssh import Ssh
@@ -142,8 +142,8 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("builtins.input", lambda: "lab")
-    monkeypatch.setattr(ec2_tagged, "PAUSE", 0.0)
-    monkeypatch.setattr(ec2_tagged, "PATIENCE", 60.0)
+    monkeypatch.setattr(fleet, "PAUSE", 0.0)
+    monkeypatch.setattr(fleet, "ENDING", 60.0)
     # moto's machines have no sshd, and their addresses are somebody's on the internet.
     monkeypatch.setattr(ec2_access, "deliver", lambda *rest: None)
     monkeypatch.setattr(Ssh, "check", lambda *rest: [])
@@ -160,7 +160,7 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
             return found
 
         seen: list[Any] = []
-        monkeypatch.setattr(ec2_tagged, "client", connected)
+        monkeypatch.setattr(fleet, "client", connected)
         yield world
 
 

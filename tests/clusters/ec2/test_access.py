@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -117,37 +118,60 @@ def end_is_set(run: Path) -> None:
     (run / "systemd" / "shutdown" / "scheduled").write_text("MODE=poweroff\n")
 
 
+class Machines(NamedTuple):
+    """A head and two workers."""
+
+    keys: Path  # folder on this machine
+    homes: list[Path]
+    runs: list[Path]  # the /run of each
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """They run, and can be logged in to."""
+    place = tmp_path_factory.mktemp("machines")
+    keys = place / "a folder" / "50%"
+    keys.mkdir(parents=True)
+    access.make_keys(keys)
+    deadline, own, inner = time.time() + 3600, access.public(keys, "key"), access.public(keys, "inner")
+    head = access.user_data(keys, access.HEAD_HOST, deadline)
+    worker = access.user_data(keys, access.WORKERS_HOST, deadline, [inner])
+    addresses = {HEAD: head, **dict.fromkeys(WORKERS, worker)}
+    with ExitStack() as stack:
+        runs = [stack.enter_context(machine(place / a, a, told, own)) for a, told in addresses.items()]
+        until = time.monotonic() + PATIENCE
+        for address in addresses:
+            while socket.socket().connect_ex((address, 22)):
+                assert time.monotonic() < until, (place / address / "log").read_text()
+                time.sleep(0.02)
+        yield Machines(keys, [place / address / "home" for address in addresses], runs)
+
+
 @pytest.fixture
-def fleet(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
-    """A head and two workers, and the files of ssh on this machine; the /run of each."""
+def fleet(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    """They have only been started, and this machine has the files of ssh."""
     monkeypatch.setattr(access, "PAUSE", 0.2)
     monkeypatch.setattr(access, "PATIENCE", PATIENCE)
-    deadline, own, inner = time.time() + 3600, access.public(keys, "key"), access.public(keys, "inner")
-    with ExitStack() as stack:
-        told = access.user_data(keys, access.HEAD_HOST, deadline)
-        runs = [stack.enter_context(machine(tmp_path / "head", HEAD, told, own))]
-        told = access.user_data(keys, access.WORKERS_HOST, deadline, [inner])
-        for worker in WORKERS:
-            runs.append(stack.enter_context(machine(tmp_path / worker, worker, told, own)))
-        access.write_access(keys, "root", HEAD, HEAD, WORKERS)
-        yield runs
+    for run, home in zip(machines.runs, machines.homes, strict=True):
+        (run / "systemd" / "shutdown" / "scheduled").unlink(missing_ok=True)
+        shutil.rmtree(home / ".ssh", ignore_errors=True)
+    access.write_access(machines.keys, "root", HEAD, HEAD, WORKERS)
+    return machines
 
 
 @needs_machines
-def test_the_head_gets_what_opens_the_workers_and_all_are_reached(
-    keys: Path, fleet: list[Path], tmp_path: Path
-) -> None:
+def test_the_head_gets_what_opens_the_workers_and_all_are_reached(fleet: Machines) -> None:
     seen = []
 
     def said(what: str, done: int, total: int) -> None:
         seen.append((what, done, total))
-        for run in fleet[: 1 + len(seen) // 2]:  # machines get ready one after the other
+        for run in fleet.runs[: 1 + len(seen)]:  # machines get ready one after the other
             end_is_set(run)
 
-    access.deliver(keys, "root", WORKERS, said)
+    access.deliver(fleet.keys, "root", WORKERS, said)
     assert seen[-1] == ("reaching machines", 3, 3)
     assert len(seen) > 1
-    home = tmp_path / "head" / "home" / ".ssh"
+    home, *others = [home / ".ssh" for home in fleet.homes]
     assert {path.name for path in home.iterdir()} == {
         "workbench",
         "workbench_known_hosts",
@@ -155,28 +179,28 @@ def test_the_head_gets_what_opens_the_workers_and_all_are_reached(
         "config",
     }
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in home.iterdir())
-    assert (home / "workbench").read_text() == (keys / "inner").read_text()
-    for worker in WORKERS:  # no key of ours, of the head or of AWS
-        assert not (tmp_path / worker / "home" / ".ssh").exists()
+    assert (home / "workbench").read_text() == (fleet.keys / "inner").read_text()
+    assert not any(other.exists() for other in others)  # no key of ours, of the head or of AWS
     assert not (HOME / ".ssh" / "workbench_hosts").exists()  # not in this machine's own
 
 
 @needs_machines
-def test_from_here_workers_are_reached_through_the_head(keys: Path, fleet: list[Path]) -> None:
-    for run in fleet:
+def test_from_here_workers_are_reached_through_the_head(fleet: Machines) -> None:
+    for run in fleet.runs:
         end_is_set(run)
-    access.deliver(keys, "root", WORKERS)
+    access.deliver(fleet.keys, "root", WORKERS)
     for host in ("head", *WORKERS):
-        call = ["ssh", "-F", str(keys / "ssh_config"), host, "echo reached"]
+        call = ["ssh", "-F", str(fleet.keys / "ssh_config"), host, "echo reached"]
         found = subprocess.run(call, capture_output=True, text=True, check=False)
         assert (found.stdout, found.returncode) == ("reached\n", 0), found.stderr
 
 
 @needs_machines
 def test_runs_find_their_hosts_as_a_cluster_of_kind_ssh(
-    keys: Path, fleet: list[Path], monkeypatch: pytest.MonkeyPatch
+    fleet: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for run in fleet:
+    keys = fleet.keys
+    for run in fleet.runs:
         end_is_set(run)
     access.deliver(keys, "root", WORKERS)
     monkeypatch.setattr(ec2_notes, "folder_of", lambda name: keys)
@@ -196,10 +220,10 @@ def test_runs_find_their_hosts_as_a_cluster_of_kind_ssh(
 
 @needs_machines
 def test_a_host_with_another_key_is_refused_at_the_first_connection(
-    keys: Path, fleet: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fleet: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "PATIENCE", 3.0)
-    other = tmp_path / "other"
+    monkeypatch.setattr(access, "PATIENCE", 0.0)
+    keys, other = fleet.keys, tmp_path / "other"
     other.mkdir()
     access.make_keys(other)
     text = (keys / "known_hosts").read_text()
@@ -208,20 +232,17 @@ def test_a_host_with_another_key_is_refused_at_the_first_connection(
     (keys / "known_hosts").write_text(changed)
     with pytest.raises(ClusterError, match=r"head cannot be reached .*Host key verification failed"):
         access.deliver(keys, "root", WORKERS)
-    assert not (tmp_path / "head" / "home" / ".ssh").exists()  # nothing was handed to it
+    assert not (fleet.homes[0] / ".ssh").exists()  # nothing was handed to it
 
 
 @needs_machines
-def test_machines_that_would_not_end_are_named(
-    keys: Path, fleet: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access, "PATIENCE", 3.0)
-    for run in fleet[:2]:
+def test_machines_that_would_not_end_are_named(fleet: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "PATIENCE", 0.0)
+    for run in fleet.runs[:2]:
         end_is_set(run)
-    with pytest.raises(
-        ClusterError, match=rf"1 of 3 cannot be reached, or would not end themselves: {WORKERS[1]}"
-    ):
-        access.deliver(keys, "root", WORKERS)
+    who = rf"1 of 3 cannot be reached, or would not end themselves: {WORKERS[1]}"
+    with pytest.raises(ClusterError, match=who):
+        access.deliver(fleet.keys, "root", WORKERS)
 
 
 def test_private_keys_are_for_their_owner_only(keys: Path) -> None:

@@ -16,7 +16,6 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters.ec2 import access as ec2_access
 from workbench.clusters.ec2 import fleet
-from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.aws import client
 
 __all__ = ["ec2_world", "moto"]
@@ -296,7 +295,7 @@ def test_down_says_what_is_left_and_why(ec2_world: World, operation: str) -> Non
 def test_down_gives_up_after_a_while_and_says_so(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
-    monkeypatch.setattr(ec2_tagged, "PATIENCE", 0.0)
+    monkeypatch.setattr(fleet, "ENDING", 0.0)
     told(ec2_world, lambda m: m["State"].update(Name="shutting-down"))
     with pytest.raises(ClusterError, match=r"machine i-\w+, .* \(4\)"):
         cluster.down()
@@ -322,7 +321,7 @@ def test_no_credentials_is_said_in_one_sentence(ec2_world: World, monkeypatch: p
 
 
 def test_without_boto3_it_is_said_how_to_get_it(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ec2_tagged, "client", client)
+    monkeypatch.setattr(fleet, "client", client)
     for name in ("boto3", "botocore.config", "botocore.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ClusterError, match=r"boto3: not found; .*straggler-workbench\[ec2\]"):

@@ -22,8 +22,8 @@ from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.cli.main import cli
 from workbench.clusters.ec2 import access as ec2_access
+from workbench.clusters.ec2 import fleet
 from workbench.clusters.ec2 import notes as ec2_notes
-from workbench.clusters.ec2 import tagged as ec2_tagged
 from workbench.clusters.ec2.requests import CLUSTER, LAUNCH, PART, part_of, plain, rules, tags
 
 __all__ = ["ec2_world", "moto"]
@@ -48,23 +48,28 @@ def leftovers(world: World) -> None:
     )
 
 
-def test_the_fleet_of_figure_9_is_up_and_then_gone(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ec2_tagged, "PAGE", 5)  # moto counts calls, not machines, to a page
-    monkeypatch.setattr("workbench.clusters.ec2.kind.AT_ONCE", 20)
-    cluster = ec2_world.cluster(preset="codedreduce-156", workers=156)
+@pytest.mark.parametrize(
+    ("workers", "at_once"), [(24, 3), pytest.param(156, 20, marks=pytest.mark.slow)], ids=["24", "figure 9"]
+)
+def test_a_fleet_that_takes_many_calls_is_up_and_then_gone(
+    ec2_world: World, monkeypatch: pytest.MonkeyPatch, workers: int, at_once: int
+) -> None:
+    monkeypatch.setattr(fleet, "PAGE", 5)  # moto counts calls, not machines, to a page
+    monkeypatch.setattr("workbench.clusters.ec2.kind.AT_ONCE", at_once)
+    cluster = ec2_world.cluster(preset="codedreduce-156", workers=workers)
     seen: list[tuple[str, int, int]] = []
     cluster.up(lambda *state: seen.append(state))
 
     found = cluster.fleet.machines()
-    assert Counter(m["InstanceType"] for m in found) == {"t2.micro": 156, "m5.large": 1}
+    assert Counter(m["InstanceType"] for m in found) == {"t2.micro": workers, "m5.large": 1}
     assert part_of(found[0]) == "head"
-    assert len(notes(ec2_world)["workers"]) == len(set(notes(ec2_world)["workers"])) == 156
-    assert ("starting machines", 157, 157) in seen
+    assert len(notes(ec2_world)["workers"]) == len(set(notes(ec2_world)["workers"])) == workers
+    assert ("starting machines", workers + 1, workers + 1) in seen
     assert len(calls(ec2_world, "RunInstances")) == 9
     assert any("NextToken" in words for words in calls(ec2_world, "DescribeInstances"))
 
     cluster.down(lambda *state: seen.append(state))
-    assert seen[-1] == ("ending machines", 157, 157)
+    assert seen[-1] == ("ending machines", workers + 1, workers + 1)
     assert ec2_world.count() == NOTHING
     assert not (ec2_world.cache / "clusters" / "lab").exists()
 

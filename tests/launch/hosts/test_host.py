@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.launch import frames
+from workbench.launch.gateway import read_word, write_word
 from workbench.launch.hosts.host import Host, answer
 
 
@@ -33,7 +33,7 @@ def asked(worker: Worker, output: Any, *words: tuple[dict[str, Any], bytes]) -> 
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as given, open(write, "wb") as asking:  # noqa: PTH123 - descriptors
         for word, data in words:
-            frames.write(asking, word, data)
+            write_word(asking, word, data)
         asking.close()
         answer(worker, given, output, None)
 
@@ -44,12 +44,12 @@ def test_every_step_is_told_before_what_came_of_it(steps: int, data: bytes) -> N
     with open(read, "rb") as heard, open(write, "wb") as output:  # noqa: PTH123 - descriptors
         asked(Worker(), output, ({"what": "work", "steps": steps}, data), ({"what": "name"}, b""))
         output.close()
-        told = [frames.read(heard) for _ in range(steps + 2)]
+        told = [read_word(heard) for _ in range(steps + 2)]
         assert [word["said"] for word, _ in told[:steps]] == [["working", i, steps] for i in range(steps)]
         assert told[steps] == ({"done": steps}, data)
         assert "name" in told[-1][0]
         with pytest.raises(EOFError):
-            frames.read(heard)
+            read_word(heard)
 
 
 def test_what_takes_a_while_is_given_up_once_nobody_listens() -> None:

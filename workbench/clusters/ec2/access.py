@@ -29,6 +29,7 @@ OWN, INNER, HEAD_HOST, WORKERS_HOST = "key", "inner", "host_head", "host_workers
 CONFIG, KNOWN = "ssh_config", "known_hosts"
 PAUSE = 5.0  # s between two looks
 PATIENCE = 900.0  # s for all machines to be reached
+ANSWER = 900.0  # s for one answer
 _END = "/var/lib/cloud/scripts/per-boot/workbench-end"
 _SCHEDULED = "/run/systemd/shutdown/scheduled"
 
@@ -139,7 +140,7 @@ def _unready(folder: Path) -> list[str]:
 
 def _ssh(folder: Path, command: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     call = ["ssh", "-F", str(folder / CONFIG), "head", command]
-    return subprocess.run(call, input=stdin, capture_output=True, check=False, timeout=PATIENCE)
+    return subprocess.run(call, input=stdin, capture_output=True, check=False, timeout=ANSWER)
 
 
 def _wait(end: float, why: str) -> None:

@@ -24,13 +24,11 @@ from workbench.clusters.base import Cluster
 from workbench.clusters.ec2 import access
 from workbench.clusters.ec2 import notes as ec2_notes
 from workbench.clusters.ec2.aws import whose
-from workbench.clusters.ec2.credits import credit_note
-from workbench.clusters.ec2.fleet import Fleet
+from workbench.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
 from workbench.clusters.ec2.notes import Notes
-from workbench.clusters.ec2.prices import LATE, bursts
+from workbench.clusters.ec2.prices import LATE, bursts, credit_note
 from workbench.clusters.ec2.requests import HEAD, Order, Part, part_of, state
 from workbench.clusters.ec2.settings import Ec2Settings
-from workbench.clusters.ec2.tagged import AT_ONCE, Machine
 from workbench.clusters.ssh import Ssh
 from workbench.launch.gateway import Gateway
 from workbench.launch.reports import HostState, Said, Status, quiet
@@ -60,10 +58,8 @@ class Ec2(Ec2Settings):
             login = getpass.getuser()
         except (OSError, KeyError):  # some containers have none
             login = "user"
-        owner = (
-            self.owner or re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]
-        )  # the letters that a tag may have
-        return Fleet(f"{owner}/{self.name}", self.region)
+        letters = re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]  # those that a tag may have
+        return Fleet(f"{self.owner or letters}/{self.name}", self.region)
 
     def up(self, said: Said = quiet) -> None:
         """Start the machines, once the user has seen what they cost at most and typed the cluster's name.
@@ -209,12 +205,9 @@ class Ec2(Ec2Settings):
     def status(self, said: Said = quiet) -> Status:
         """Machines, what they cost so far at most, when they end, and their CPU credits."""
         notes, found = ec2_notes.read(self.folder), self.fleet.machines()
-        rows = tuple(
-            HostState(
-                str(m.get("PrivateIpAddress", "")), state(m), note=f"{m['InstanceId']}, {m['InstanceType']}"
-            )
-            for m in found
-        )
+        kinds = [f"{m['InstanceId']}, {m['InstanceType']}" for m in found]
+        hosts = [HostState(str(m.get("PrivateIpAddress", "")), state(m)) for m in found]
+        rows = tuple(replace(host, note=kind) for host, kind in zip(hosts, kinds, strict=True))
         if notes is None or not found:
             left = ", ".join(f"{len(ids)} {sort}" for sort, ids in self.fleet.left().items())
             nothing = f"nothing is there of {self.fleet!r}"

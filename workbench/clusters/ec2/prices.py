@@ -1,20 +1,28 @@
-"""What a fleet costs at most. Prices are stated by the user, or come from AWS's price list, with its date."""
+"""What a fleet costs at most, and the CPU credits that some of its machines (t2, t3, ...) live on.
+
+Prices are stated by the user, or come from AWS's price list, with its date. A machine without credits is a straggler.
+"""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import median
 from typing import Any, Literal
 
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
-from workbench.clusters.ec2.aws import client, spoken
+from workbench.clusters.ec2.aws import client, slices, spoken
 
 DISK, ADDRESS = "disk", "address"  # beside the types of machines: $ per GB and month, $ per hour
 MONTH = 28 * 24.0  # hours of the shortest, for which a disk's monthly price is the dearest
 LATE = 0.1  # h that a machine may take to be gone after its time
 STANDARD: Literal["standard"] = "standard"
 """Out of CPU credits, a machine gets slow, not dear: a source of stragglers, so it is on record."""
+LOW = 1.0  # credits: a minute of a whole core
+_AT_ONCE = 500  # metrics in one question to CloudWatch
+_BACK = timedelta(minutes=20)  # a balance comes every five minutes, and late
 _LIST = "us-east-1"  # where the price list of all regions is asked
 _LINUX = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
 
@@ -62,10 +70,10 @@ class Bill:
     def text(self) -> str:
         """The bill as a table for people."""
         rows = [f"  {what:24} {usd:10.4f} $/h   ({price.source})" for what, usd, price in self.lines]
-        rows += [
-            f"  at most {self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
-        ]
-        return "\n".join([*rows, "  without traffic out of the region, and without taxes"])
+        most = f"{self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
+        return "\n".join(
+            [*rows, f"  at most {most}", "  without traffic out of the region, and without taxes"]
+        )
 
 
 def bursts(kind: str) -> bool:
@@ -145,3 +153,36 @@ def _amounts(product: Mapping[str, Any], unit: str) -> list[float]:
     terms = product.get("terms", {}).get("OnDemand", {}).values()
     sizes = [size for term in terms for size in term["priceDimensions"].values()]
     return [float(size["pricePerUnit"]["USD"]) for size in sizes if size["unit"] == unit]
+
+
+def credit_note(region: str, machines: Sequence[str]) -> str:
+    """One sentence on the newest balances, or on why they cannot be read."""
+    try:
+        found = balances(region, machines)
+    except ClusterError as error:
+        return f"CPU credits cannot be read ({error})"
+    if not found:
+        return f"CPU credits: CloudWatch has no balance of the {len(machines)} machines yet (it takes ten minutes)"
+    low, values = sum(value < LOW for value in found.values()), list(found.values())
+    return (
+        f"CPU credits: {min(values):.3g} to {max(values):.3g}, median {median(values):.3g} ({len(found)} of"
+        f" {len(machines)} machines), {low} below {LOW:g}: those run at their baseline and straggle"
+    )
+
+
+def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
+    """The newest CPUCreditBalance of each machine that CloudWatch has one of; raises `ClusterError`."""
+    cloudwatch, now = client("cloudwatch", region), datetime.now(UTC)
+    found: dict[str, float] = {}
+    for ids in slices(machines, _AT_ONCE):
+        which = [[{"Name": "InstanceId", "Value": machine}] for machine in ids]
+        metrics = [{"Namespace": "AWS/EC2", "MetricName": "CPUCreditBalance", "Dimensions": d} for d in which]
+        stats = [{"Metric": metric, "Period": 300, "Stat": "Average"} for metric in metrics]
+        queries = [{"Id": f"m{k}", "MetricStat": stat, "ReturnData": True} for k, stat in enumerate(stats)]
+        words = {"MetricDataQueries": queries, "StartTime": now - _BACK, "EndTime": now}
+        with spoken():
+            paginator = cloudwatch.get_paginator("get_metric_data")
+            pages = paginator.paginate(**words, ScanBy="TimestampDescending")
+            answers = [answer for page in pages for answer in page["MetricDataResults"]]
+        found |= {ids[int(a["Id"][1:])]: float(a["Values"][0]) for a in answers if a["Values"]}
+    return found

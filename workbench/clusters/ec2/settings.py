@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, model_validator
 
 from workbench.base.settings import setting, unknown_name
-from workbench.clusters.base import Cluster, Word
+from workbench.clusters.base import Cluster, Word, matching
 from workbench.clusters.ec2.prices import STANDARD, Bill, bursts, prices
 
 # The papers' fleets. Paper 1's master was a t2.micro too; its 1 GiB does not hold 156 connections and a run.
@@ -22,15 +22,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def _matching(pattern: str, example: str) -> AfterValidator:
-    """Text of this form only."""
-
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"{text!r}: is not of the form {example}")
-        return text
-
-    return AfterValidator(check)
+def _like(pattern: str, example: str) -> AfterValidator:
+    return matching(pattern, f"is not of the form {example}")
 
 
 def _one_address(text: str) -> str:
@@ -47,11 +40,11 @@ def _one_address(text: str) -> str:
     return str(network)
 
 
-Kind = Annotated[str, _matching(r"[a-z0-9-]+\.[a-z0-9-]+", "t2.micro")]
-Image = Annotated[str, _matching(r"ami-[0-9a-f]{8,17}", "ami-0123456789abcdef0")]
-Subnet = Annotated[str, _matching(r"subnet-[0-9a-f]{8,17}", "subnet-0123456789abcdef0")]
-User = Annotated[str, _matching(r"[a-z_][a-z0-9_-]*", "admin")]
-Owner = Annotated[str, _matching(r"[a-z0-9-]{1,40}|", "ada")]
+Kind = Annotated[str, _like(r"[a-z0-9-]+\.[a-z0-9-]+", "t2.micro")]
+Image = Annotated[str, _like(r"ami-[0-9a-f]{8,17}", "ami-0123456789abcdef0")]
+Subnet = Annotated[str, _like(r"subnet-[0-9a-f]{8,17}", "subnet-0123456789abcdef0")]
+User = Annotated[str, _like(r"[a-z_][a-z0-9_-]*", "admin")]
+Owner = Annotated[str, _like(r"[a-z0-9-]{1,40}|", "ada")]
 Address = Annotated[str, AfterValidator(_one_address)]
 
 
@@ -62,7 +55,7 @@ class Ec2Settings(Cluster):
     workers: int = setting(..., "worker machines; 0: a head alone, for making an image", ge=0, le=5000)
     worker_type: Kind = setting(..., "type of the workers' machines")
     head_type: Kind = setting(..., "type of the master's machine")
-    region: Annotated[str, _matching(r"[a-z]{2}(-[a-z]+)+-\d", "us-east-1")] = setting(..., "where")
+    region: Annotated[str, _like(r"[a-z]{2}(-[a-z]+)+-\d", "us-east-1")] = setting(..., "where")
     image: Image = setting(
         ..., "the machines' image, with Python and the packages; docs/ec2.md says how to make it"
     )

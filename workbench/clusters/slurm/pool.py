@@ -1,22 +1,17 @@
 """Ranks inside a Slurm job."""
 
 import contextlib
-import os
 import shutil
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 from workbench.base.errors import ClusterError
-from workbench.clusters.slurm.job import Wish, refusal, script, submitted
-from workbench.clusters.slurm.queue import Refused, Ticket, call
-from workbench.clusters.slurm.settings import SlurmSettings
-from workbench.launch import mpiexec
-from workbench.launch.head.pools import FolderPool, make_folder
+from workbench.clusters.slurm.queue import Ticket, call
+from workbench.launch.head.pools import FolderPool
 from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import here, is_alive
 from workbench.launch.reports import Said, quiet
@@ -26,7 +21,6 @@ from workbench.trace.layout import ENDED
 
 # Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
 SCRIPT, NUMBER, RUN = "job.sh", "job", "run"
-CACHES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
 CANCELLING = 90.0  # s: Slurm gives a job's processes some time (KillWait), and then cleans up
 LOOK_EVERY = 0.2  # s between looks into the pool's folder while the job is in the queue
 OLD = 86400.0  # s after which a folder that nobody has cleared away is
@@ -128,30 +122,6 @@ def last_line(files: PoolFolder) -> str:
     return (files.logged() or ["nothing in the log"])[-1]
 
 
-def open_job(cluster: SlurmSettings, ranks: int) -> SlurmPool:
-    """Submit a job for so many ranks; raises `SettingError` for what Slurm refuses, `ClusterError` without Slurm."""
-    nodes, tasks = cluster.shape(ranks)
-    cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
-    sweep(cluster.pools)
-    free(cluster.pools)
-    more: dict[str, Any] = {
-        "keep": 60.0 * cluster.idle,
-        "within": cluster.pools,
-        "mark": cluster.mark,
-        "by": here(),
-    }
-    caches = {name: os.environ[name] for name in CACHES if name in os.environ}
-    more["environment"] = mpiexec.settings("self,sm,tcp") | caches
-    folder = make_folder(nodes * tasks, partial(cluster.mpiexec, nodes * tasks, tasks), None, **more)
-    try:
-        number = numbered(submit(cluster, folder, cluster.wish(ranks, folder)))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    (folder / NUMBER).write_text(number)
-    return SlurmPool(cluster.model_dump(mode="json"), folder, nodes * tasks, ticket=Ticket(number))
-
-
 def idle(folder: Path) -> bool:
     """Has a pool no run, waiting or under way?"""
     try:
@@ -169,22 +139,6 @@ def free(pools: Path) -> None:
             with contextlib.suppress(ClusterError):
                 call("scancel", path.read_text())
                 shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def submit(cluster: SlurmSettings, folder: Path, wish: Wish, *options: str) -> str:
-    """Hand a job in; what sbatch answers. Raises `SettingError` with the field that it does not like."""
-    (folder / SCRIPT).write_text(script(wish))
-    try:
-        return call("sbatch", "--parsable", *options, str(folder / SCRIPT))
-    except Refused as refused:
-        raise refusal(refused.said, cluster.model_dump()) from None
-
-
-def numbered(said: str) -> str:
-    """The new job's number."""
-    if (number := submitted(said)) is None:
-        raise ClusterError(f"sbatch: told no job's number ({said.strip()[:200]})")
-    return number
 
 
 def sweep(pools: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.base.errors import ClusterError
 from workbench.clusters.slurm.job import COLUMNS, Job, queue
+from workbench.launch.processes import awaited
 
 PATIENCE = 120.0  # s for one command: a busy controller takes its time
 SOON, RUNNING, WAITING = 1.0, 5.0, 15.0  # s between looks at a job: at first, while it runs, while it waits
@@ -109,12 +110,7 @@ class Ticket:
 
     def await_end(self, seconds: float) -> bool:
         """Wait until nothing of it is left on any node, so long at most; says whether that is so."""
-        until = time.monotonic() + seconds
-        while not self.job(fresh=True).final:
-            if time.monotonic() > until:
-                return False
-            time.sleep(LOOK_EVERY)
-        return True
+        return awaited(lambda: self.job(fresh=True).final, seconds, LOOK_EVERY)
 
     def cancel(self, seconds: float) -> None:
         """End it; raises `ClusterError` unless squeue says that it has gone."""

@@ -24,6 +24,7 @@ from workbench.launch.reports import Said, quiet
 from workbench.launch.site import Holder, Pool
 from workbench.launch.task import Task
 
+Command = Callable[[str], list[str]]  # command line for a pool's folder
 KEEP = 900.0  # s without a run after which a pool ends by itself
 SECONDS_PER_RANK = 1.5  # generous: at this pace a start is given up
 LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
@@ -189,25 +190,19 @@ class ChildPool(FolderPool):
 
 
 def make_folder(
-    ranks: int,
-    command: Callable[[str], list[str]],
-    owner: int | None,
-    keep: float = KEEP,
-    within: Path | None = None,
-    mark: str = "",
-    **more: Any,
+    ranks: int, command: Command, owner: int | None, within: Path | None = None, mark: str = "", **more: Any
 ) -> Path:
     """Folder of a new pool of so many ranks, with all that its supervisor has to know.
 
     `command`: the supervisor's command line for a pool folder, mpiexec and what it starts; `owner`: process on rank 0's
-    host with which the pool ends, once the run under way is over (None: `keep` alone counts); `keep`: seconds without
-    a run after which it ends; `within`: folder for it, on a file system that the ranks see, by default `pools_folder`;
-    `mark`: end of its name, by which its processes are found (`Cluster.mark`); `more`: ``environment`` (variables on
-    top of the supervisor's own), ``ways`` (how the other hosts are reached) and ``alone`` (there are none), see
+    host with which the pool ends, once the run under way is over (None: ``keep`` alone counts); `within`: folder for
+    it, on a file system that the ranks see, by default `pools_folder`; `mark`: end of its name, by which its processes
+    are found (`Cluster.mark`); `more`: ``keep`` (seconds without a run after which it ends), ``environment`` (variables
+    on top of the supervisor's own), ``ways`` (how the other hosts are reached) and ``alone`` (there are none), see
     `workbench.launch.head.supervisor`.
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
-    known = {"owner": owner, "keep": keep, "ranks": ranks, "host": here().host}
+    known = {"owner": owner, "keep": KEEP, "ranks": ranks, "host": here().host}
     PoolFolder(folder).make(known | {"command": command(str(folder))} | more)
     return folder
 

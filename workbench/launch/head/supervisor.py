@@ -5,7 +5,7 @@ mpiexec's own exit is not trusted. TERM, 5 s, KILL. If the supervisor itself is 
 ranks with mpiexec. It has a session of its own, so a notebook's restart does not end a run.
 
 What it has to know stands in ``pool.json``: `command` (mpiexec's command line), `ranks`, and perhaps `environment`
-(variables on top of its own), `ways` (how the other hosts are reached, see `guards`), and `alone` (all ranks are on
+(variables on top of its own), `ways` (how the other hosts are reached, see `Guards`), and `alone` (all ranks are on
 this machine, so they need no network, and the files through which they share memory can be kept together, and taken
 away at the end).
 
@@ -25,19 +25,89 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from workbench.launch.head.guards import Guards
+from workbench.base.errors import ClusterError
+from workbench.launch.gateway import HOST, Gateway
 from workbench.launch.poolfolder import SAY, PoolFolder, kept_in, shared
 from workbench.launch.processes import die_with_parent, end_daemons
 
 PATIENCE = 5.0  # s
 MANY = 16  # ranks
+LOOK_EVERY = 0.5  # s between looks at other hosts
+TRIES = 2  # a connection that breaks may come back once
+CLEARING = 25.0  # s that all guards together have at the end
 NEW_USER, NEW_NET = 0x10000000, 0x40000000  # of unshare, see sched.h
 SET_FLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # of interfaces, see ioctls.h and if.h
 COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.launch.rank.serving"
+
+
+@dataclass
+class Guards:
+    """Eyes and hands on the other hosts of a pool: one connection to each, for as long as the pool lives.
+
+    Through it the supervisor learns of ranks that are gone without a word, and of hosts that are: MPI tells of neither.
+    Rank 0 finds both in the pool's folder. At the end the other side ends what is left of the pool on its host, as it
+    also does when nobody has spoken to it for a while.
+
+    `ways`: as pool.json has them; `daemon`: what MPI's daemons are told by.
+    """
+
+    pool: PoolFolder
+    ways: list[dict[str, Any]]
+    daemon: str
+    ending: threading.Event = field(default_factory=threading.Event)
+    lost: set[int] = field(default_factory=set)  # ranks
+    gone: list[str] = field(default_factory=list)  # hosts
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._guard, args=(way,), daemon=True) for way in self.ways]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Have all hosts cleared."""
+        self.ending.set()
+        until = time.monotonic() + CLEARING
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _guard(self, way: dict[str, Any]) -> None:
+        gateway, cache = Gateway.of(way["gateway"]), way["cache"]
+        ours: dict[str, Any] = {"pool": self.pool.path.name, "daemon": self.daemon}
+        name = None
+        for _ in range(TRIES):
+            try:
+                with gateway.connect(HOST, **ours, cache=cache) as link:
+                    name = link.ask("name")[0]["name"]
+                    while not self.ending.wait(LOOK_EVERY):
+                        ranks = self._places(name)
+                        asked = [pid for pid, rank in ranks.items() if rank not in self.lost]
+                        self._report(ranks[pid] for pid in link.ask("look", pids=asked)[0]["gone"])
+                    link.ask("sweep", **ours)
+                    return
+            except ClusterError:
+                continue  # perhaps only the connection
+        self.gone.append(gateway.host)
+        self._report(self._places(name).values())
+
+    def _places(self, host: str | None) -> dict[int, int]:
+        """Rank by process on a host; empty before all are up."""
+        try:
+            return {place.pid: rank for rank, place in enumerate(self.pool.places()) if place.host == host}
+        except OSError:
+            return {}
+
+    def _report(self, ranks: Iterable[int]) -> None:
+        with self._lock:
+            if self.lost.issuperset(ranks := list(ranks)):
+                return
+            self.lost.update(ranks)
+            self.pool.lose(self.lost)
 
 
 class Supervisor:

@@ -7,6 +7,7 @@ is told to, and also when nobody has spoken to it for a while: whatever becomes 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import select
 import shutil
@@ -18,12 +19,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+
 from workbench.base.errors import ClusterError
 from workbench.base.files import cache_folder
 from workbench.base.settings import SettingError
-from workbench.launch import frames
+from workbench.launch.gateway import read_word, write_word
 from workbench.launch.mpiexec import find_mpiexec
-from workbench.launch.prepared import Arriving, have
+from workbench.launch.prepared import arrive, have
 from workbench.launch.processes import is_alive, ours, sweep_processes
 from workbench.launch.reports import Said, quiet
 
@@ -42,17 +45,17 @@ def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
 
 
 def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
-    """Word by word, until there are none any more: nobody says anything for so long, or frames raise at the end."""
-    host.said = lambda *words: frames.write(output, {"said": words})
+    """Word by word, until there are none any more: nobody says anything for so long, or there is no end of one."""
+    host.said = lambda *words: write_word(output, {"said": words})
     with contextlib.suppress(EOFError, OSError):
         while select.select([input], [], [], patience)[0]:
-            word, data = frames.read(input)
+            word, data = read_word(input)
             try:
                 told = getattr(host, f"do_{word.pop('what')}")(data=data, **word)
                 words, more = told if isinstance(told, tuple) else (told, b"")
             except Exception as error:
                 words, more = {"error": sentence(error)}, b""
-            frames.write(output, words, more)
+            write_word(output, words, more)
 
 
 def sentence(error: Exception) -> str:
@@ -66,13 +69,8 @@ class Host:
 
     said: Said = staticmethod(quiet)  # hears how far what takes a while is
 
-    def __init__(self) -> None:
-        self.arriving = Arriving()
-
     def do_facts(self, data: bytes) -> dict[str, Any]:
         """What runs depend on: versions, memory, cores, addresses."""
-        import psutil
-
         return {
             "name": socket.gethostname(),
             "python": ".".join(map(str, sys.version_info[:3])),
@@ -128,7 +126,7 @@ class Host:
 
     def do_put(self, data: bytes, **what: Any) -> dict[str, Any]:
         """Take a piece of prepared data."""
-        self.arriving.put(data, **what)
+        arrive(data, **what)
         return {}
 
 
@@ -141,10 +139,6 @@ def _version(name: str) -> str:
 
 def _networks() -> list[str]:
     """The IPv4 networks that this host has addresses in, as ADDRESS/BITS, without loopback."""
-    import ipaddress
-
-    import psutil
-
     found = [a for addresses in psutil.net_if_addrs().values() for a in addresses]
     return [
         str(ipaddress.ip_interface(f"{a.address}/{a.netmask}"))

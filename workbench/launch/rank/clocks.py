@@ -5,7 +5,7 @@ down. The error is at most half of the quickest exchange, which is told with the
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from workbench.base.arrays import from_bytes, to_bytes
@@ -21,11 +21,12 @@ Word = tuple[int, dict[str, Any], bytes]  # sender, word, bytes behind it
 Ahead = dict[str, tuple[float, float]]  # host -> s that its clock is ahead of the master's, error
 
 
-def measured(control: Control, places: dict[int, Place]) -> Ahead:
+def measured(control: Control, places: Sequence[Place]) -> Ahead:
     """Rank 0: by how much each host's clock is ahead, from the quickest of some exchanges with one rank of it."""
     first: dict[str, int] = {}
-    for rank in sorted(set(places) - control.dead):
-        first.setdefault(places[rank].host, rank)
+    for rank, place in enumerate(places):
+        if rank not in control.dead:
+            first.setdefault(place.host, rank)
     others = {host: rank for host, rank in first.items() if host != places[MASTER].host}
     control.send(others.values(), {"what": "clock"})
     found = {host: _exchanged(control, rank) for host, rank in others.items()}

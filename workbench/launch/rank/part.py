@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,12 +26,12 @@ from workbench.engines.real.post import Post
 from workbench.engines.real.rank import RankEngine, Setup
 from workbench.engines.real.reduce import Reduce
 from workbench.engines.real.wire import Envelope
-from workbench.launch.errors import rebuilt
+from workbench.engines.timeline import Turned
 from workbench.launch.poolfolder import PoolFolder
 from workbench.launch.processes import Place, exists, is_alive
 from workbench.launch.rank.clocks import carried, on_masters_clock
 from workbench.launch.rank.damage import Torn, Vandal
-from workbench.launch.task import Task, steered, unpacked
+from workbench.launch.task import Task, rebuilt, steered, unpacked
 from workbench.trace.records import Arrivals, Happening, Record
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
@@ -51,23 +51,13 @@ class Stopped(Exception):
     """The user has ended the run."""
 
 
-class Turned(Exception):
-    """The run goes on with another scheme."""
-
-    def __init__(self, change: Change) -> None:
-        super().__init__(change.reason)
-        self.change = change
-
-
 class Watch:
     """Looks from time to time whether the processes of some ranks are still there.
 
     Those on this host are looked at; of others the pool's folder tells, where there is one.
     """
 
-    def __init__(
-        self, places: dict[int, Place], ranks: Iterable[int], pool: PoolFolder | None = None
-    ) -> None:
+    def __init__(self, places: Sequence[Place], ranks: Iterable[int], pool: PoolFolder | None) -> None:
         host, ranks = socket.gethostname(), list(ranks)
         self.pids = {rank: places[rank].pid for rank in ranks if places[rank].host == host}
         self.far = {rank for rank in ranks if places[rank].host != host}
@@ -97,7 +87,7 @@ class Part:
 
     task: Task
     control: Control
-    places: dict[int, Place]
+    places: Sequence[Place]
     comm: MPI.Intracomm
     workers: MPI.Intracomm | None
     setup: Setup
@@ -362,7 +352,7 @@ class Part:
 
 
 def part_of(
-    task: Task, control: Control, places: dict[int, Place], ahead: float = 0.0, pool: PoolFolder | None = None
+    task: Task, control: Control, places: Sequence[Place], ahead: float = 0.0, pool: PoolFolder | None = None
 ) -> Part | None:
     """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
 
@@ -391,7 +381,7 @@ def part_of(
     return part
 
 
-def _roomy(task: Task, places: Mapping[int, Place], rank: int) -> bool:
+def _roomy(task: Task, places: Sequence[Place], rank: int) -> bool:
     """Is there a core for each of the run's ranks on this host? Then nobody waits for one that merely looks on."""
     here = sum(places[r].host == places[rank].host for r in range(task.workers + 1))
     return here <= len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False

@@ -17,12 +17,12 @@ from workbench.base.files import write_json
 from workbench.core.plan import MASTER
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
-from workbench.launch.errors import described
+from workbench.engines.timeline import Turned
 from workbench.launch.poolfolder import ARRAYS, PoolFolder, say
-from workbench.launch.processes import Place, here, is_alive
+from workbench.launch.processes import Place, awaited, here, is_alive
 from workbench.launch.rank.clocks import answer, measured
-from workbench.launch.rank.part import Over, Part, Stopped, Turned, part_of
-from workbench.launch.task import Task
+from workbench.launch.rank.part import Over, Part, Stopped, part_of
+from workbench.launch.task import Task, described
 from workbench.trace.layout import ENDED
 from workbench.trace.records import TURNED, Record
 
@@ -45,7 +45,7 @@ def serve(folder: Path) -> None:
 def lead(pool: PoolFolder, control: Control) -> None:
     """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
     settings, places = pool.settings(), _places(control)
-    pool.begin(_table(places))
+    pool.begin(places)
     last = time.monotonic()
     while True:
         path = pool.next_task()
@@ -63,26 +63,19 @@ def lead(pool: PoolFolder, control: Control) -> None:
         control.poll()
         control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
     control.send(range(1, control.size), {"what": "quit"})
-    until = time.monotonic() + 1.0
-    while not control.quiet and time.monotonic() < until:
-        time.sleep(1e-3)
+    awaited(lambda: control.quiet, 1.0, 1e-3)
 
 
-def _places(control: Control) -> dict[int, Place]:
+def _places(control: Control) -> list[Place]:
     places = {MASTER: here()}
     while len(places) < control.size:
         for sender, word, _ in control.poll():
             places[sender] = Place(*word["place"])
         time.sleep(1e-3)
-    return places
+    return [places[rank] for rank in range(control.size)]
 
 
-def _table(places: dict[int, Place]) -> list[Place]:
-    """In the order of the ranks, as JSON takes it."""
-    return [places[rank] for rank in sorted(places)]
-
-
-def _serve_one(pool: PoolFolder, path: Path, control: Control, places: dict[int, Place]) -> bool:
+def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[Place]) -> bool:
     """Run one task; True if the pool is as good as new."""
     try:
         words = json.loads(path.read_text())
@@ -92,7 +85,7 @@ def _serve_one(pool: PoolFolder, path: Path, control: Control, places: dict[int,
         time.sleep(NAP)
         return not _unseen(path)
     ahead = measured(control, places)
-    known = {"what": "run", "task": words, "places": _table(places), "ahead": ahead}
+    known = {"what": "run", "task": words, "places": places, "ahead": ahead}
     control.send(range(1, control.size), known, arrays)
     errors = [error for _, error in ahead.values()]
     return conduct(Task(**words, arrays=arrays), control, places, pool=pool, errors=errors)
@@ -115,7 +108,7 @@ def _unseen(path: Path) -> bool:
 def conduct(
     task: Task,
     control: Control,
-    places: dict[int, Place],
+    places: Sequence[Place],
     joined: Callable[[Part], None] = lambda part: None,
     pool: PoolFolder | None = None,
     errors: Sequence[float] = (),
@@ -140,7 +133,7 @@ def conduct(
         state, error = "failed", described(raised, places)
     control.send(range(1, control.size), {"what": "over", "run": task.run})
     words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
-    hosts = [places[rank].host for rank in sorted(places)]
+    hosts = [place.host for place in places]
     words |= {"clock_error": max(errors, default=0.0), "hosts": len(set(hosts))}
     words |= {"places": hosts} if len(set(hosts)) > 1 else {}
     if change is not None and part is not None and part.steering is not None:
@@ -192,7 +185,7 @@ def follow(pool: PoolFolder, control: Control) -> None:
             if word["what"] == "clock":
                 words = answer(control, words)
             if word["what"] == "run":
-                places = {rank: Place(*place) for rank, place in enumerate(word["places"])}
+                places = [Place(*place) for place in word["places"]]
                 master = places[MASTER]
                 ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
                 follow_one(Task(**word["task"], arrays=data), control, places, ahead=ahead)
@@ -215,7 +208,7 @@ def _master(pool: PoolFolder) -> Place | None:
 def follow_one(
     task: Task,
     control: Control,
-    places: dict[int, Place],
+    places: Sequence[Place],
     joined: Callable[[Part], None] = lambda part: None,
     ahead: float = 0.0,
 ) -> None:

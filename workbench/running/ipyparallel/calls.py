@@ -1,19 +1,92 @@
-"""What goes to engines of ipyparallel, and what becomes of it: JSON and bytes there, JSON and truth values back."""
+"""Engines of ipyparallel as ranks of one MPI world: who is which rank, what they are asked, and what becomes of it.
 
+JSON and bytes go there, JSON and truth values come back.
+"""
+
+import contextlib
 import json
+import logging
 import socket
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from workbench.base.errors import ClusterError
+from workbench.base.settings import SettingError
 from workbench.core.plan import MASTER
-from workbench.launch.processes import Place, is_alive
+from workbench.launch.processes import Place, awaited, is_alive
 from workbench.launch.site import Holder
 from workbench.trace.layout import CHECKPOINT
 
-LOOK_EVERY = 0.02  # s
+STRAGGLING = 10.0  # s between the first and the last engine of a set that is there already
+
+
+def patience(engines: int) -> int:
+    """Seconds after which a start is given up: generous, as all of them share this machine's cores."""
+    return 60 + 3 * engines
+
+
+def client_of(given: Any) -> tuple[Any, bool]:
+    """Client of engines that are there already, and whether it is a new one. Raises `SettingError`."""
+    import ipyparallel
+
+    if isinstance(given, ipyparallel.Client):
+        return given, False
+    if not isinstance(given, ipyparallel.Cluster) or given.controller is None:
+        wanted = "give an ipyparallel Client, or a Cluster that has been started"
+        raise SettingError(f"client = {given!r:.60}: {wanted}")
+    with unsigned():
+        client = given.connect_client_sync()
+    engines = given.n or 0
+    awaited(lambda: len(client.ids) >= engines, patience(engines))
+    return client, True
+
+
+def ranks_of(client: Any, needed: int) -> tuple[list[int], list[Place]]:
+    """Numbers of the engines and their processes, in the order of the ranks.
+
+    Raises `SettingError` where they are fewer than needed, or not all the ranks of one world.
+    """
+    first = _ids(client, needed)[:1]
+    world = _ask(client, first)[0][1]
+    ids = _ids(client, world)
+    answers = zip(ids, _ask(client, ids), strict=True)
+    found = {rank: (id, Place(pid, host)) for id, (rank, _, pid, host) in answers}
+    if sorted(found) != list(range(len(ids))) or len(ids) < needed:
+        raise SettingError(
+            f"client: {len(ids)} engines, {world} in the MPI world of the first; {needed} in one world are needed, as"
+            f" ipyparallel.Cluster(engines='mpi', n={needed}) starts them"
+        )
+    return [found[rank][0] for rank in range(len(ids))], [found[rank][1] for rank in range(len(ids))]
+
+
+def _ids(client: Any, engines: int) -> list[int]:
+    """Numbers of the engines, once so many are there; fewer, where they do not come."""
+    awaited(lambda: len(client.ids) >= engines, STRAGGLING)
+    ids = list(client.ids)
+    if not ids:
+        raise SettingError("client: has no engines yet; start them first")
+    return ids
+
+
+def _ask(client: Any, ids: list[int]) -> list[Any]:
+    """Rank, size of the world, process and host of each."""
+    return [json.loads(answer) for answer in answers(call(client, ids, "where"), patience(len(ids)))]
+
+
+@contextlib.contextmanager
+def unsigned() -> Iterator[None]:
+    """Without the warning that messages are not signed: CURVE does that, and ipyparallel therefore does not."""
+    from traitlets.log import get_logger
+
+    log = get_logger()
+    log = log.logger if isinstance(log, logging.LoggerAdapter) else log
+    others = lambda record: "signing is disabled" not in record.getMessage()  # noqa: E731
+    log.addFilter(others)
+    try:
+        yield
+    finally:
+        log.removeFilter(others)
 
 
 def on_engine(what: str, *args: Any) -> Any:
@@ -30,11 +103,8 @@ def call(client: Any, ids: Sequence[int], what: str, *args: Any) -> list[Any]:
 
 def answers(results: list[Any], patience: float) -> list[Any]:
     """Wait for results; raises `ClusterError` where an engine failed, or is silent for so many seconds."""
-    until = time.monotonic() + patience
-    while not all(result.ready() for result in results):
-        if time.monotonic() > until:
-            raise ClusterError(f"engines: no answer for {patience:g} s; are they busy with something else?")
-        time.sleep(LOOK_EVERY)
+    if not awaited(lambda: all(result.ready() for result in results), patience):
+        raise ClusterError(f"engines: no answer for {patience:g} s; are they busy with something else?")
     for result in results:
         if (error := failure(result)) is not None:
             raise ClusterError(f"engines: cannot take part in runs ({error})")
@@ -67,8 +137,7 @@ class Calls(Holder):
         self, client: Any, ids: Sequence[int], words: dict[str, Any], arrays: bytes, places: list[Place]
     ):
         self.places, self.folder = places, words["folder"]
-        table = json.dumps([[place.pid, place.host] for place in places])
-        self.results = call(client, ids, "serve", json.dumps(words), arrays, table)
+        self.results = call(client, ids, "serve", json.dumps(words), arrays, json.dumps(places))
 
     @property
     def there(self) -> bool:
@@ -92,10 +161,7 @@ class Calls(Holder):
 
     def over(self, patience: float) -> bool:
         """Wait until all are; says whether they are."""
-        until = time.monotonic() + patience
-        while not (over := all(result.ready() for result in self.results)) and time.monotonic() < until:
-            time.sleep(LOOK_EVERY)
-        return over
+        return awaited(lambda: all(result.ready() for result in self.results), patience)
 
     @property
     def clean(self) -> bool:

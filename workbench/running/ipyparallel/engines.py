@@ -17,11 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from workbench.base.errors import ClusterError
 from workbench.launch import mpiexec
 from workbench.launch.poolfolder import PoolFolder, kept_in, shared
-from workbench.launch.processes import end_ours, is_alive, tied
-from workbench.running.ipyparallel.world import patience, unsigned
+from workbench.launch.processes import awaited, end_ours, is_alive, tied
+from workbench.running.ipyparallel.calls import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
 HEARTBEAT = 1000  # ms between the controller's looks at the engines: an engine is in after two of them
@@ -38,9 +40,8 @@ class Keeper:
         mpiexec.check_room(engines, MEGABYTES_PER_ENGINE)
         self.engines = engines
         sweep()
-        self.folder = tempfile.TemporaryDirectory(
-            prefix=f"{FOLDER}{os.getpid()}-", ignore_cleanup_errors=True
-        )
+        prefix = f"{FOLDER}{os.getpid()}-"
+        self.folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
         self.client: Any = None
         self.error: Exception | None = None
         self._cluster: Any = None
@@ -54,9 +55,8 @@ class Keeper:
         while (up := len(self.client.ids) if self._started.is_set() else 0) < self.engines:
             self._check()
             if time.monotonic() > until:
-                raise ClusterError(
-                    f"{self.engines} engines: not up in time; take fewer, or quieten the machine"
-                )
+                why = "not up in time; take fewer, or quieten the machine"
+                raise ClusterError(f"{self.engines} engines: {why}")
             if time.monotonic() - spoke > SAY_EVERY:
                 said(up)
                 spoke = time.monotonic()
@@ -121,8 +121,6 @@ class Keeper:
 
     def pids(self) -> list[int]:
         """Processes of controller and engines, and those that they have started."""
-        import psutil
-
         found: list[int] = []
         for launcher in (self._cluster.controller, self._cluster.engine_set):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -190,9 +188,7 @@ def quiet() -> logging.Logger:
 
 def end(pids: list[int], patience: float = 4.0) -> None:
     """Wait for processes to end; kill those that do not."""
-    until = time.monotonic() + patience
-    while any(map(is_alive, pids)) and time.monotonic() < until:
-        time.sleep(0.02)
+    awaited(lambda: not any(map(is_alive, pids)), patience)
     for pid in filter(is_alive, pids):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -27,13 +27,11 @@ from workbench.base.files import write_json
 from workbench.base.settings import SettingError
 from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
-from workbench.launch.errors import described
 from workbench.launch.processes import Place, is_alive
-from workbench.launch.task import Task
+from workbench.launch.task import Task, described
 from workbench.running.bar import Bar
-from workbench.running.ipyparallel.calls import Calls, answers, call, died
+from workbench.running.ipyparallel.calls import Calls, answers, call, client_of, died, patience, ranks_of
 from workbench.running.ipyparallel.engines import Keeper
-from workbench.running.ipyparallel.world import client_of, patience, ranks_of
 from workbench.running.real import RealRun, start_real
 from workbench.running.run import Unwanted
 from workbench.trace.layout import ENDED, HOLDER
@@ -233,6 +231,6 @@ class EngineRun(RealRun):
                 self.engines.broke_off()
                 if is_alive(self.engines.places[MASTER].pid):  # else the run would seem to be under way
                     self.stop()
-                    words = {"state": "failed", "error": described(error, {}), "clean": False}
+                    words = {"state": "failed", "error": described(error, []), "clean": False}
                     write_json(self.home / ENDED, {**words, "emulate": task.emulate, "first": task.first})
             raise

@@ -4,7 +4,6 @@ All engines are called at the same time, see `interactive`; between runs they ar
 """
 
 import json
-import time
 from functools import cache
 
 from IPython import get_ipython
@@ -12,7 +11,7 @@ from mpi4py import MPI
 
 from workbench.core.plan import MASTER
 from workbench.engines.real.control import Control
-from workbench.launch.processes import Place, here
+from workbench.launch.processes import Place, awaited, here
 from workbench.launch.rank.part import Part
 from workbench.launch.rank.serving import conduct, follow_one
 from workbench.launch.task import Task
@@ -47,15 +46,14 @@ def serve(words: str, arrays: bytes, places: str) -> bool:
     control, parts = channel(), list[Part]()
     control.poll()  # words of the last run that came after it had ended here
     task = Task(**json.loads(words), arrays=arrays)
-    known = {rank: Place(pid, host) for rank, (pid, host) in enumerate(json.loads(places))}
+    known = [Place(*place) for place in json.loads(places)]
     clean = True
     if control.rank == MASTER:
         clean = conduct(task, control, known, joined=parts.append)
     else:
         follow_one(task, control, known, joined=parts.append)
-    until = time.monotonic() + LAST_WORDS  # nobody looks after these once the engine is the user's again
-    while not control.quiet and time.monotonic() < until:
-        time.sleep(1e-3)
+    # Nobody looks after these once the engine is the user's again.
+    awaited(lambda: control.quiet, LAST_WORDS, 1e-3)
     _leave(inside(parts[0]) if parts else Inside(control.rank))
     return clean
 

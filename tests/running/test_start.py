@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from workbench.running.options import options_of
 from workbench.running.real import start_real
 from workbench.running.simulated import start_simulated
+from workbench.running.start import options_of
 
 E = wb.Experiment(scheme="UMW", workers=2, rounds=2, problem="unit")
 PASSING = [wb.run, wb.compare, wb.start, wb.start_all]

@@ -1,24 +1,66 @@
-"""A look at all hosts of a cluster at the same time: what is wrong where, and what runs need to know of them."""
+"""All hosts of a cluster at the same time: what is wrong where, what runs need to know of them, their data."""
 
 import ipaddress
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.base.errors import ClusterError
-from workbench.clusters.ssh.settings import SshSettings
-from workbench.launch.gateway import Connection
-from workbench.launch.head.fleet import Fleet
+from workbench.launch.gateway import HOST, Connection, Gateway
 from workbench.launch.hosts.host import Host
 from workbench.launch.mpiexec import MEGABYTES_PER_RANK
-from workbench.launch.reports import Finding, Said, unreached
+from workbench.launch.prepared import have, ship
+from workbench.launch.reports import Finding, Said, quiet, unreached
 
+AT_ONCE = 32  # connections that are opened at the same time
 SKEW = 2.0  # s that wall clocks may differ by
 EXCHANGES = 3
 LEAST = 0.25  # GiB that have to be free on every host
 Facts = dict[str, Any]  # see `Host.do_facts`; with `skew`, s
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Hosts and how each is reached; `cache`: their cache folder, where it is not the usual one."""
+
+    ways: dict[str, Gateway]
+    cache: str | None = None
+
+    def visit(self, work: Callable[[Connection], Any], said: Said, what: str) -> dict[str, Any]:
+        """Connect to each host and do something there; its result, or the `ClusterError` that came of it, by host."""
+        found: dict[str, Any] = dict.fromkeys(self.ways)
+        said(what, 0, len(found))
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            waiting = {threads.submit(self._one, way, work): host for host, way in self.ways.items()}
+            for done, future in enumerate(as_completed(waiting), 1):
+                found[waiting[future]] = future.result()
+                said(what, done, len(found))
+        return found
+
+    def _one(self, way: Gateway, work: Callable[[Connection], Any]) -> Any:
+        try:
+            with way.connect(HOST, cache=self.cache) as link:
+                return work(link)
+        except ClusterError as error:
+            return error
+
+    def each(self, question: str, said: Said, what: str, **words: Any) -> dict[str, dict[str, Any]]:
+        """Ask each host the same; answers of those that are reached."""
+        found = self.visit(lambda link: link.ask(question, **words)[0], said, what)
+        return {host: answer for host, answer in found.items() if not isinstance(answer, ClusterError)}
+
+    def bring(self, data: Any, said: Said) -> None:
+        """Have prepared data on this host and on all others; raises `ClusterError`."""
+        if not have(**data):
+            why = "they should have been brought here"
+            raise ClusterError(f"the data are not on this host ({data['key']}); {why}")
+        found = self.visit(lambda link: ship(link, data, quiet), said, "bringing data to hosts")
+        for host, error in found.items():
+            if isinstance(error, ClusterError):
+                raise ClusterError(f"the data could not be brought to {host} ({error})")
 
 
 @dataclass(frozen=True)
@@ -47,15 +89,15 @@ class Survey:
         return found
 
 
-def survey(cluster: SshSettings, fleet: Fleet, said: Said) -> Survey:
+def survey(fleet: Fleet, first: str, said: Said, known_hosts: str | None) -> Survey:
     """Look at all hosts; bring the package to those that lack it."""
     head = {**Host().do_facts(b""), "skew": 0.0}
     answers = fleet.visit(_facts, said, "checking hosts")
-    facts: dict[str, Facts] = {cluster.first: head}
-    findings = [*_wrong(cluster.first, head, head)]
+    facts: dict[str, Facts] = {first: head}
+    findings = [*_wrong(first, head, head)]
     for host, answer in answers.items():
         if isinstance(answer, ClusterError):
-            findings.append(unreached(host, str(answer), cluster.known_hosts))
+            findings.append(unreached(host, str(answer), known_hosts))
         else:
             facts[host] = answer
             findings += _wrong(host, answer, head)
