@@ -76,6 +76,8 @@ def test_a_lecture_works_from_a_folder(
     print(f"{name}: first figure after {time.monotonic() - began:.2f} s")
     assert (site / f"{name}.html").stat().st_size + (site / "plotly.js").stat().st_size < 5e6
     student = Student(page, SCRIPTS[name])
+    said = page.get_by_text("sliders stop at places", exact=False)
+    assert (said.count() > 0) == (name in HEAVY)
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate(OVERFLOW) <= 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
@@ -125,6 +127,8 @@ def test_the_list_and_the_keys_lead_through_the_lectures(
     expect(page.locator(".wb-clock")).to_contain_text("0:0")
     page.keyboard.press("+")
     assert page.evaluate("getComputedStyle(document.querySelector('.jp-RenderedMarkdown')).zoom") == "1.15"
+    sizes = "() => [...document.querySelectorAll('.wb-plot .gtitle')].map(title => parseFloat(title.style.fontSize))"
+    page.wait_for_function(f"(want) => ({sizes})().some(size => Math.abs(size - want) < 0.1)", arg=1.15 * 22)
     page.keyboard.press("ArrowLeft")
     page.wait_for_function(f"() => ({top})() > 8")
     page.get_by_role("button", name="Run", exact=True).click()

@@ -46,6 +46,7 @@ class Search(Settings):
     def _wanted(self) -> Self:
         if self.of in ("time_to", "rounds_to") and self.target is None:
             raise SettingError(f"target: is missing; of = {self.of!r} needs one, such as 0.3")
+        self.model_fields_set.add("kind")  # it is written down with the plan, however the search was made
         return self
 
     @abstractmethod
