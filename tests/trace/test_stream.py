@@ -59,10 +59,10 @@ def test_who_is_late_is_who_the_round_view_shows_as_cut_off_refused_or_silent(na
     stream = Stream.of(trace)
     for k in range(12):
         r = events_of(trace, k)
-        shown = {*r.cut_off.rank, *r.silent.rank, *r.dropped.rank} - {0} - set(r.answers["rank"])
+        shown = {*r.cut_off.rank, *r.silent.rank, *r.did("drop").rank} - {0} - set(r.answers["rank"])
         assert {int(w) + 1 for w in np.flatnonzero(stream.late[k])} == set(map(int, shown)) - set(r.dead)
         refused = np.flatnonzero((stream.grid[k] == DROPPED).any(axis=1)) + 1
-        assert set(refused) <= set(map(int, r.dropped.rank))
+        assert set(refused) <= set(map(int, r.did("drop").rank))
 
 
 @settings(max_examples=20)

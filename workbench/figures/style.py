@@ -145,8 +145,9 @@ def log_scale(values: Array, ratio: float) -> dict[str, object]:
     return {"type": "log", **numbers, **log_ticks(low, high)}
 
 
-def error_bars(low: Array, middle: Array, high: Array, **look: object) -> dict[str, object]:
-    """Plotly's error bars from quantiles."""
+def error_bars(low: Any, middle: Any, high: Any, **look: object) -> dict[str, object]:
+    """Plotly's error bars from quantiles (arrays, or a number for each)."""
+    low, middle, high = map(np.atleast_1d, (low, middle, high))
     return {"type": "data", "array": high - middle, "arrayminus": middle - low, **look}
 
 

@@ -50,7 +50,9 @@ class Run:
         self._wanted, self._over = Event(), Event()
         self._wanted.set()
         self.wanted = self._wanted.is_set  # has nobody stopped it?
-        self.resting: AbstractContextManager[Any] = nullcontext()  # within it, this process does nothing for the run
+        self.resting: AbstractContextManager[Any] = (
+            nullcontext()
+        )  # within it, this process does nothing for the run
 
     @property
     def state(self) -> State:

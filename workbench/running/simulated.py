@@ -166,7 +166,9 @@ class SimulatedRun(Run):
                 self.publish(arithmetic.learnt, arithmetic.models[k], k)
             if not self.wanted():
                 raise _Halt
-            with self.resting:  # who looks on goes first: NumPy's calls would wait for Python's lock one by one
+            with (
+                self.resting
+            ):  # who looks on goes first: NumPy's calls would wait for Python's lock one by one
                 pass
 
         return look

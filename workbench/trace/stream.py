@@ -47,8 +47,12 @@ class Stream:
         self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, cut off or not
         self.late = np.zeros((0, self.workers), bool)
         self.asked = np.zeros((0, self.workers), bool)
-        self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}  # with rows to spare
-        self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}  # of so many rounds
+        self._room = {
+            name: getattr(self, name) for name in ("grid", "busy", "late", "asked")
+        }  # with rows to spare
+        self._sums = {
+            name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")
+        }  # of so many rounds
         self.starts, self.ends = np.zeros(0), np.zeros(0)  # s
         self._rows: dict[str, NDArray[Any]] = _no_events()  # of the newest rounds
         self._base = -1  # number of the first round; a run that was resumed has no events of those before

@@ -40,21 +40,13 @@ def convergence(
 ) -> go.Figure:
     """Draw a metric against wall clock, rounds, bytes or samples; one curve per run.
 
+    `traces`: several runs of one scheme are labelled by the settings in which they differ. `metric`: a column of
+    `trace.rounds`, such as loss, accuracy, relative_error. `x`: "time" (s), "round", "bytes" or "samples" (cumulative);
+    time is logarithmic where runs differ widely. `target`: the legend says where each run meets it, and in what
+    multiple of CR's (or the fastest's) time.
+
     Raises `SettingError`: metric, x or theme is unknown, the target is no number, or there are no traces.
 
-    Parameters
-    ----------
-    traces
-        Several runs of one scheme are labelled by the settings in which they differ.
-    metric
-        A column of `trace.rounds`, such as loss, accuracy, relative_error.
-    x
-        "time" (s), "round", "bytes" or "samples" (cumulative). Time is logarithmic where runs differ widely.
-    target
-        The legend says where each run meets it, and in what multiple of CR's (or the fastest's) time.
-
-    Examples
-    --------
     >>> import workbench as wb
     >>> [curve.name for curve in convergence([wb.run(wb.Experiment(rounds=20))]).data]
     ['CR']

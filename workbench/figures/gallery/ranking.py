@@ -14,6 +14,7 @@ from workbench.figures.style import (
     ORANGE,
     VERMILLION,
     Theme,
+    error_bars,
     log_ticks,
     new_figure,
     palette,
@@ -81,18 +82,17 @@ def picked(advice: Advice, most: int = MOST) -> list[Choice]:
 
 def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
     style = scheme_style(choice.scheme)
-    above, below = (choice.high - choice.seconds) * scale, (choice.seconds - choice.low) * scale
-    bars = {"type": "data", "array": [above], "arrayminus": [below], "thickness": 3, "width": 7}
+    low, middle, high = (seconds * scale for seconds in (choice.low, choice.seconds, choice.high))
     figure.add_scatter(
         row=1,
         col=1,
-        x=[choice.seconds * scale],
+        x=[middle],
         y=[choice.marked],
         mode="markers",
         name=choice.name,
         showlegend=False,
         marker={"color": style.color, "symbol": style.symbol, "size": 13},
-        error_x={**bars, "color": style.color},
+        error_x=error_bars(low, middle, high, thickness=3, width=7, color=style.color),
         hovertemplate=(
             f"<b>{choice.name}</b><br>{quantity_of(choice.seconds)} ({quantity_of(choice.low)} to"
             f" {quantity_of(choice.high)})<br>{quantity_of(choice.per_round)} a round, {choice.rounds:.0f} rounds:"
