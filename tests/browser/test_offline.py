@@ -30,6 +30,7 @@ from tests.lectures.drawn import SCRIPTS
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 SETTINGS = int(os.environ.get("WORKBENCH_SETTINGS", "8"))  # for each lecture; more: docs/decisions/0028
+AT_ONCE = 25  # figures of so many settings are asked for at once
 HEAVY = {  # every place there is a run
     "6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)},
     "8-who-is-late": {"workers": (6, 8), "late": (2,), "factor": (1.6,), "often": (0.5,)},
@@ -150,12 +151,19 @@ def test_the_browser_draws_and_answers_what_python_does(
     made, page = engine(script), shared[0]
     page.goto("about:blank")
     page.add_script_tag(content=made.code)
-    found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in settings])
-    for knobs, there in zip(settings, found, strict=True):
-        figures = {p: part.draw(knobs, "light") for p, part in script.parts.items() if p not in made.missing}
-        here = {p: plainly(figure) for p, figure in figures.items()}
-        assert different(here, there["figures"]) == [], knobs
-        assert different([said(exercise, knobs) for exercise in script.exercises], there["said"]) == [], knobs
+    wrong: list[tuple[Knobs, list[str]]] = []
+    for start in range(0, SETTINGS, AT_ONCE):
+        some = settings[start : start + AT_ONCE]
+        found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in some])
+        for knobs, there in zip(some, found, strict=True):
+            figures = {
+                p: part.draw(knobs, "light") for p, part in script.parts.items() if p not in made.missing
+            }
+            drawn_here = {p: plainly(figure) for p, figure in figures.items()}
+            said_here = [said(exercise, knobs) for exercise in script.exercises]
+            if others := different([drawn_here, said_here], [there["figures"], there["said"]]):
+                wrong.append((knobs, others))
+    assert not wrong, f"{len(wrong)} of {SETTINGS}, such as {wrong[:3]}"
 
 
 def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
