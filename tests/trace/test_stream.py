@@ -82,8 +82,11 @@ def test_pieces_in_any_order_within_reach_give_the_same_picture(name: str, piece
         changed = stream.add({column: values[part] for column, values in events.items()})
         same = len(before) if changed is None else changed
         np.testing.assert_array_equal(stream.grid[:same], before[:same])  # what is not told of is as it was
+        assert (stream.utilisation() <= 1 + 1e-6).all()
     np.testing.assert_array_equal(stream.grid, whole.grid)
     np.testing.assert_allclose(stream.busy, whole.busy, rtol=1e-5)
+    np.testing.assert_allclose(stream.utilisation(), whole.utilisation(), rtol=1e-5)
+    np.testing.assert_allclose(stream.lateness(), whole.lateness())
     np.testing.assert_array_equal(stream.late, whole.late)
 
 
