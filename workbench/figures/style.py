@@ -118,6 +118,12 @@ def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any
     return Figure(data=plain, layout={**figure.layout.to_plotly_json(), **layout}, _validate=False)
 
 
+def marks(x: Any, y: Any, name: str, marker: dict[str, Any], hover: str = "", **more: Any) -> go.Scatter:
+    """Markers without a line; `hover`: what is said of one, empty: nothing."""
+    told = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **told, **more)
+
+
 def fade(color: str, opacity: float) -> str:
     """Make a colour see-through.
 

@@ -22,7 +22,7 @@ from workbench.figures.speedups import (
     reached,
     reference_of,
 )
-from workbench.figures.style import CLEAR, Theme, log_scale, log_ticks, new_figure, palette
+from workbench.figures.style import CLEAR, Theme, log_scale, log_ticks, marks, new_figure, palette
 from workbench.planning.quantities import quantity
 from workbench.trace.trace import Trace
 
@@ -202,13 +202,10 @@ def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme
 
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
     """Ring around the first point of a curve that meets the target."""
-    return go.Scatter(
-        x=[abscissa(s.trace, x)[place]],
-        y=[column(s.trace, metric)[place]],
-        mode="markers",
-        name=f"{s.label} meets the target",
-        legendgroup=s.label,
-        showlegend=False,
-        marker={"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}},
-        hovertemplate=f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}<extra></extra>",
+    ring = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
+    at, name = (
+        ([abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]),
+        f"{s.label} meets the target",
     )
+    hover = f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}"
+    return marks(*at, name, ring, hover, legendgroup=s.label, showlegend=False)

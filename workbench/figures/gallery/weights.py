@@ -12,7 +12,7 @@ from workbench.base.types import Array
 from workbench.core.plan import MASTER
 from workbench.figures.decoding import Weights, decode_weights
 from workbench.figures.inputs import plural, runs, signed
-from workbench.figures.style import BLUE, HUES, VERMILLION, Theme, new_figure, palette
+from workbench.figures.style import BLUE, HUES, VERMILLION, Theme, marks, new_figure, palette
 from workbench.trace.trace import Trace
 
 HEIGHT = 360
@@ -76,11 +76,6 @@ def numbered(x: Array, y: Array, told: bool, **more: Any) -> go.Bar:
 
 
 def _crosses(found: Weights) -> go.Scatter:
-    return go.Scatter(
-        x=found.late,
-        y=np.zeros(len(found.late)),
-        mode="markers",
-        name="too late: dropped",
-        marker={"symbol": "x-thin", "size": 11, "line": {"width": 2.5, "color": VERMILLION}},
-        hovertemplate="<b>rank %{x}</b>: too late<extra></extra>",
-    )
+    cross = {"symbol": "x-thin", "size": 11, "line": {"width": 2.5, "color": VERMILLION}}
+    at = found.late, np.zeros(len(found.late))
+    return marks(*at, "too late: dropped", cross, "<b>rank %{x}</b>: too late")
