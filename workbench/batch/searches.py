@@ -20,6 +20,7 @@ from workbench.base.settings import SettingError, Settings, setting
 from workbench.base.text import plain
 from workbench.batch.sampling import Span, Spans
 
+REPEATS = 50  # times in a row that an optimiser may come back to what it knows; then it has seen all, or all it wants
 Changes = dict[str, Any]
 Values = Callable[[Changes], float | None]  # what a run gave; None: not known yet; NaN: it never got there
 
@@ -274,6 +275,7 @@ class Optimum(Search):
         study = optuna.create_study(direction="maximize" if self.greatest else "minimize", sampler=sampler)
         runs: dict[str, Changes] = {}
         tried: list[tuple[float, str, Changes]] = []
+        repeated = 0
         for _ in range(10 * self.budget):  # most may not fit
             trial = study.ask()
             changes = self._suggested(trial)
@@ -284,7 +286,8 @@ class Optimum(Search):
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
                 continue
             new = {repr(run): run for run in wanted if repr(run) not in runs}
-            if len(runs) + len(new) > self.budget:
+            repeated = 0 if new else repeated + 1
+            if len(runs) + len(new) > self.budget or repeated > REPEATS:
                 break
             runs |= new
             if any(v is None for v in values):
