@@ -20,7 +20,7 @@ from workbench.base.settings import SettingError, Settings, setting
 from workbench.base.text import plain
 from workbench.batch.sampling import Span, Spans
 
-REPEATS = 50  # times in a row that an optimiser may come back to what it knows; then it has seen all, or all it wants
+REPEATS = 100  # draws in a row that bring nothing new; then all has been tried
 Changes = dict[str, Any]
 Values = Callable[[Changes], float | None]  # what a run gave; None: not known yet; NaN: it never got there
 
@@ -271,28 +271,35 @@ class Optimum(Search):
     def step(self, value: Values, first: int = 0) -> Step:
         """Go through all trials again, with what is known, until one is not known."""
         optuna = _optuna()
-        sampler = optuna.samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
-        study = optuna.create_study(direction="maximize" if self.greatest else "minimize", sampler=sampler)
+        samplers = optuna.samplers
+        guided = samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
+        anywhere = samplers.RandomSampler(seed=self.sampler_seed)
+        study = optuna.create_study(direction="maximize" if self.greatest else "minimize")
         runs: dict[str, Changes] = {}
         tried: list[tuple[float, str, Changes]] = []
-        repeated = 0
+        seen, repeated, worst = set[str](), 0, -math.inf if self.greatest else math.inf
         for _ in range(10 * self.budget):  # most may not fit
+            study.sampler = anywhere if repeated else guided  # where there are few, it comes back to the same ones
             trial = study.ask()
             changes = self._suggested(trial)
+            repeated = repeated + 1 if repr(changes) in seen else 0
+            if repeated:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                if repeated > REPEATS:
+                    break
+                continue
+            seen.add(repr(changes))
             wanted = [{**changes, "seed": first + i} for i in range(self.seeds)]
             try:
                 values = [value(run) for run in wanted]
             except SettingError:
-                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                study.tell(trial, worst)  # it would come back to what has only failed
                 continue
-            new = {repr(run): run for run in wanted if repr(run) not in runs}
-            repeated = 0 if new else repeated + 1
-            if len(runs) + len(new) > self.budget or repeated > REPEATS:
+            if len(runs) + len(wanted) > self.budget:
                 break
-            runs |= new
+            runs |= {repr(run): run for run in wanted}
             if any(v is None for v in values):
                 return self._step(runs, tried, over=False)
-            worst = -math.inf if self.greatest else math.inf
             mean = float(np.mean(values))  # type: ignore[arg-type]
             study.tell(trial, worst if math.isnan(mean) else mean)
             if not math.isnan(mean):
