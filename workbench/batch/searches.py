@@ -279,7 +279,7 @@ class Optimum(Search):
         tried: list[tuple[float, str, Changes]] = []
         seen, repeated, worst = set[str](), 0, -math.inf if self.greatest else math.inf
         for _ in range(10 * self.budget):  # most may not fit
-            study.sampler = anywhere if repeated else guided  # where there are few, it comes back to the same ones
+            study.sampler = anywhere if repeated else guided  # which comes back to the same few
             trial = study.ask()
             changes = self._suggested(trial)
             repeated = repeated + 1 if repr(changes) in seen else 0
