@@ -275,7 +275,7 @@ class Optimum(Search):
         guided = samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
         anywhere = samplers.RandomSampler(seed=self.sampler_seed)
         study = optuna.create_study(direction="maximize" if self.greatest else "minimize")
-        runs: dict[str, Changes] = {}
+        runs: list[Changes] = []
         tried: list[tuple[float, str, Changes]] = []
         seen, repeated, worst = set[str](), 0, -math.inf if self.greatest else math.inf
         for _ in range(10 * self.budget):  # most may not fit
@@ -297,7 +297,7 @@ class Optimum(Search):
                 continue
             if len(runs) + len(wanted) > self.budget:
                 break
-            runs |= {repr(run): run for run in wanted}
+            runs += wanted
             if any(v is None for v in values):
                 return self._step(runs, tried, over=False)
             mean = float(np.mean(values))  # type: ignore[arg-type]
@@ -319,15 +319,15 @@ class Optimum(Search):
                 found[name] = trial.suggest_float(name, values.low, values.high, log=values.scale == "log")
         return found
 
-    def _step(self, runs: Mapping[str, Changes], tried: list[tuple[float, str, Changes]], over: bool) -> Step:
+    def _step(self, runs: list[Changes], tried: list[tuple[float, str, Changes]], over: bool) -> Step:
         if not tried:
             words = "no numbers fit together" if over else "nothing is known yet"
-            return Step(list(runs.values()), words, {}, over)
+            return Step(runs, words, {}, over)
         mean, interval, best = (max if self.greatest else min)(tried, key=lambda each: each[0])
         named = ", ".join(f"{k} = {f'{v:.4g}' if isinstance(v, float) else v}" for k, v in best.items())
         which = "greatest" if self.greatest else "least"
         words = f"{which} mean {self.of} {interval} at {named}, of {len(tried)} settings"
-        return Step(list(runs.values()), words, {"best": best, "mean": mean, "runs": len(runs)}, over)
+        return Step(runs, words, {"best": best, "mean": mean, "runs": len(runs)}, over)
 
 
 def _interval(values: list[float | None]) -> str:
