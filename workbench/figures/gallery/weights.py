@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.core.plan import MASTER
@@ -69,7 +70,7 @@ def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
     )
 
 
-def numbered(x: Array, y: Array, told: bool, **more: Any) -> go.Bar:
+def numbered(x: NDArray[Any], y: Array, told: bool, **more: Any) -> go.Bar:
     """Bars with their numbers above them, where these are to be told and the bars are few."""
     text = [signed(value) for value in y] if told and len(y) <= FEW else None
     return go.Bar(x=x, y=y, text=text, textposition="outside", cliponaxis=False, **more)
