@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tests.lectures.drawn import SCRIPTS
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 SETTINGS = int(os.environ.get("WORKBENCH_SETTINGS", "8"))  # for each lecture; more: docs/decisions/0028
+TIE, NUMBER = "tie", re.compile(r"\d+(?:\.\d+)?")
 AT_ONCE = 25  # figures of so many settings are asked for at once
 HEAVY = {  # every place there is a run
     "6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)},
@@ -152,6 +154,7 @@ def test_the_browser_draws_and_answers_what_python_does(
     page.goto("about:blank")
     page.add_script_tag(content=made.code)
     wrong: list[tuple[Knobs, list[str]]] = []
+    ties: list[tuple[Knobs, list[str]]] = []
     for start in range(0, SETTINGS, AT_ONCE):
         some = settings[start : start + AT_ONCE]
         found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in some])
@@ -162,8 +165,9 @@ def test_the_browser_draws_and_answers_what_python_does(
             drawn_here = {p: plainly(figure) for p, figure in figures.items()}
             said_here = [said(exercise, knobs) for exercise in script.exercises]
             if others := different([drawn_here, said_here], [there["figures"], there["said"]]):
-                wrong.append((knobs, others))
+                (ties if all(each.startswith(TIE) for each in others) else wrong).append((knobs, others))
     assert not wrong, f"{len(wrong)} of {SETTINGS}, such as {wrong[:3]}"
+    assert len(ties) <= 0.01 * SETTINGS, f"{len(ties)} of {SETTINGS}, such as {ties[:3]}"
 
 
 def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
@@ -211,4 +215,19 @@ def different(here: Any, there: Any, path: str = "") -> list[str]:
         return [] if there is None else [f"{path}: {there}"]
     if isinstance(here, int | float) and isinstance(there, int | float):
         return [] if math.isclose(here, there, rel_tol=1e-7, abs_tol=1e-9) else [f"{path}: {here} {there}"]
-    return [] if here == there else [f"{path}: {json.dumps(here)} {json.dumps(there)}"]
+    told = TIE if isinstance(here, str) and isinstance(there, str) and tied(here, there) else path
+    return [] if here == there else [f"{told}: {json.dumps(here)} {json.dumps(there)}"]
+
+
+def tied(here: str, there: str) -> bool:
+    """Do two texts only differ by one in the last digit of a number, as where it lies in the middle of two?
+
+    A sum that BLAS rounds otherwise in its last bit is then printed one digit up or down: 3 of 1,000 settings.
+    """
+    (words, others), (numbers, theirs) = (
+        ([f(text) for text in (here, there)]) for f in (NUMBER.split, NUMBER.findall)
+    )
+    return words == others and all(
+        abs(float(a) - float(b)) < 1.01 * 10.0 ** -max(len(each.partition(".")[2]) for each in (a, b))
+        for a, b in zip(numbers, theirs, strict=True)
+    )
