@@ -157,12 +157,13 @@ def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
     print("slider to drawn figure in the lectures (Voila)")
     first = {"1-stragglers": "workers N", "2-by-hand": "draw", "3-why-a-tree": "children n"}
     first |= {"4-communication": "workers n", "5-not-waiting": "workers n", "6-asking-less": "workers M"}
+    first |= {"7-coding-or-not": "severity", "8-who-is-late": "workers"}
     for name in scripts():
         page.goto(server.address(f"voila/render/lecture/{name}.ipynb"))
         page.locator(".wb-score").wait_for(state="attached")
         plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
         page.locator(plot).first.wait_for()
-        low, high = (5, 4) if name == "3-why-a-tree" else (6, 8)
+        low, high = {"3-why-a-tree": (5, 4), "7-coding-or-not": (2, 4)}.get(name, (6, 8))
         told(name, moved(page, f"{first[name]}, slider", alternating(low, high, tries), plot))
 
 
