@@ -226,6 +226,7 @@ def stream(page: Page, server: Server, root: Path, tries: int) -> None:
     (root / "stream.ipynb").write_text(nbformat.writes(notebook(STREAM)))
     Lab(page, server, "stream.ipynb").run_all()
     page.wait_for_function("() => Number(document.querySelector('.wb-stream canvas')?.dataset.rounds) > 20")
+    time.sleep(5)  # the page is still being set up
     frames, rounds, behind = page.evaluate(DRAWN, max(3, tries // 3))
     came = f"while {rounds:.1f} rounds a second came; {behind:.0f} rounds behind"
     print(f"  {'pictures a second':46s} {frames:.1f}, {came}", flush=True)
