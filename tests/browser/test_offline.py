@@ -222,7 +222,7 @@ def different(here: Any, there: Any, path: str = "") -> list[str]:
 def tied(here: str, there: str) -> bool:
     """Do two texts only differ by one in the last digit of a number, as where it lies in the middle of two?
 
-    A sum that BLAS rounds otherwise in its last bit is then printed one digit up or down: 3 of 1,000 settings.
+    Where a last bit differs, it is then printed one digit up or down: 3 of 1,000 settings of lectures 1 and 2.
     """
     (words, others), (numbers, theirs) = (
         ([f(text) for text in (here, there)]) for f in (NUMBER.split, NUMBER.findall)
