@@ -28,6 +28,7 @@ NAMES = {
     "click": ["list_commands", "get_command", "format_commands", "ctx"],
     "hatchling": ["initialize"],
     "widgets": ["recalled", "scale_x", "display_page"],  # the page's half reads them
+    "optuna": ["sampler"],
     "pytest": ["test_*", "pytest_*", "pytestmark"],
     "pydantic": ["model_config", "__pydantic_*"],
     "pyyaml": ["yaml_implicit_resolvers"],

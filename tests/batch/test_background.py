@@ -154,3 +154,27 @@ def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path) -> None
     assert 4 <= len(summary.states) <= 60
     again = wb.batch.sweep(plan, tmp_path / "crossing", progress=False)
     assert (again.found, again.states) == (summary.found, {})  # nothing is left to do
+
+
+def test_the_best_number_of_a_real_sweep_is_the_best_of_all(tmp_path: Path) -> None:
+    slow = {
+        "kind": "heterogeneous",
+        "slow": 0.25,
+        "active_straggles": 0.0,
+        "slow_straggles": 1.0,
+        "factor": 9.0,
+    }
+    search = wb.batch.Optimum(
+        fields={"scheme_args.stragglers": {"low": 0, "high": 5, "whole": True}}, seeds=2, budget=8
+    )
+    base = {"scheme": "GC", "workers": 4, "rounds": 4, "problem": "unit", "delays": slow}
+    sweep = wb.batch.start(
+        wb.batch.Sweep(base=base, search=search), tmp_path / "best", jobs=2, pictures=False
+    )
+    assert sweep.wait(120)
+    done = sweep.runs().done
+    assert (sweep.state, len(done)) == ("done", 8)  # 4 and 5 do not fit four workers, and cost no run
+    means = done.groupby("scheme_args.stragglers")["time"].mean()
+    assert sweep.found["best"] == {"scheme_args.stragglers": means.idxmin()}
+    assert sweep.found["mean"] == pytest.approx(means.min())
+    assert sweep.found["words"].endswith("of 4 settings")

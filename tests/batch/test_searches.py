@@ -132,7 +132,6 @@ def bowl(run: Run) -> float:
 
 
 def test_the_best_numbers_are_found_within_the_budget() -> None:
-    pytest.importorskip("optuna")
     search = Optimum(fields={"x": {"low": 0.0, "high": 4.0}, "k": [1, 2, 3]}, budget=60, seeds=2)
     step, _ = searched_through(search, bowl)
     assert step.over

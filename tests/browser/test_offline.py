@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,6 +31,8 @@ from tests.lectures.drawn import SCRIPTS
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 SETTINGS = int(os.environ.get("WORKBENCH_SETTINGS", "8"))  # for each lecture; more: docs/decisions/0028
+TIE, NUMBER = "tie", re.compile(r"\d+(?:\.\d+)?")
+AT_ONCE = 25  # figures of so many settings are asked for at once
 HEAVY = {  # every place there is a run
     "6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)},
     "8-who-is-late": {"workers": (6, 8), "late": (2,), "factor": (1.6,), "often": (0.5,)},
@@ -76,6 +79,8 @@ def test_a_lecture_works_from_a_folder(
     print(f"{name}: first figure after {time.monotonic() - began:.2f} s")
     assert (site / f"{name}.html").stat().st_size + (site / "plotly.js").stat().st_size < 5e6
     student = Student(page, SCRIPTS[name])
+    said = page.get_by_text("sliders stop at places", exact=False)
+    assert (said.count() > 0) == (name in HEAVY)
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate(OVERFLOW) <= 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
@@ -125,6 +130,8 @@ def test_the_list_and_the_keys_lead_through_the_lectures(
     expect(page.locator(".wb-clock")).to_contain_text("0:0")
     page.keyboard.press("+")
     assert page.evaluate("getComputedStyle(document.querySelector('.jp-RenderedMarkdown')).zoom") == "1.15"
+    sizes = "() => [...document.querySelectorAll('.wb-plot .gtitle')].map(title => parseFloat(title.style.fontSize))"
+    page.wait_for_function(f"(want) => ({sizes})().some(size => Math.abs(size - want) < 0.1)", arg=1.15 * 22)
     page.keyboard.press("ArrowLeft")
     page.wait_for_function(f"() => ({top})() > 8")
     page.get_by_role("button", name="Run", exact=True).click()
@@ -146,12 +153,21 @@ def test_the_browser_draws_and_answers_what_python_does(
     made, page = engine(script), shared[0]
     page.goto("about:blank")
     page.add_script_tag(content=made.code)
-    found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in settings])
-    for knobs, there in zip(settings, found, strict=True):
-        figures = {p: part.draw(knobs, "light") for p, part in script.parts.items() if p not in made.missing}
-        here = {p: plainly(figure) for p, figure in figures.items()}
-        assert different(here, there["figures"]) == [], knobs
-        assert different([said(exercise, knobs) for exercise in script.exercises], there["said"]) == [], knobs
+    wrong: list[tuple[Knobs, list[str]]] = []
+    ties: list[tuple[Knobs, list[str]]] = []
+    for start in range(0, SETTINGS, AT_ONCE):
+        some = settings[start : start + AT_ONCE]
+        found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in some])
+        for knobs, there in zip(some, found, strict=True):
+            figures = {
+                p: part.draw(knobs, "light") for p, part in script.parts.items() if p not in made.missing
+            }
+            drawn_here = {p: plainly(figure) for p, figure in figures.items()}
+            said_here = [said(exercise, knobs) for exercise in script.exercises]
+            if others := different([drawn_here, said_here], [there["figures"], there["said"]]):
+                (ties if all(each.startswith(TIE) for each in others) else wrong).append((knobs, others))
+    assert not wrong, f"{len(wrong)} of {SETTINGS}, such as {wrong[:3]}"
+    assert len(ties) <= 0.01 * SETTINGS, f"{len(ties)} of {SETTINGS}, such as {ties[:3]}"
 
 
 def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
@@ -199,4 +215,19 @@ def different(here: Any, there: Any, path: str = "") -> list[str]:
         return [] if there is None else [f"{path}: {there}"]
     if isinstance(here, int | float) and isinstance(there, int | float):
         return [] if math.isclose(here, there, rel_tol=1e-7, abs_tol=1e-9) else [f"{path}: {here} {there}"]
-    return [] if here == there else [f"{path}: {json.dumps(here)} {json.dumps(there)}"]
+    told = TIE if isinstance(here, str) and isinstance(there, str) and tied(here, there) else path
+    return [] if here == there else [f"{told}: {json.dumps(here)} {json.dumps(there)}"]
+
+
+def tied(here: str, there: str) -> bool:
+    """Do two texts only differ by one in the last digit of a number, as where it lies in the middle of two?
+
+    Where a last bit differs, it is then printed one digit up or down: 3 of 1,000 settings of lectures 1 and 2.
+    """
+    (words, others), (numbers, theirs) = (
+        ([f(text) for text in (here, there)]) for f in (NUMBER.split, NUMBER.findall)
+    )
+    return words == others and all(
+        abs(float(a) - float(b)) < 1.01 * 10.0 ** -max(len(each.partition(".")[2]) for each in (a, b))
+        for a, b in zip(numbers, theirs, strict=True)
+    )

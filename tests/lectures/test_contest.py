@@ -37,7 +37,9 @@ def test_every_cell_has_every_contender(kept: pd.DataFrame) -> None:
 def test_every_scheme_takes_part_and_who_misses_the_loss_is_named(kept: pd.DataFrame) -> None:
     assert set(kept["scheme"]) == {scheme for names in FAMILIES.values() for scheme in names}
     tried = kept.groupby("scheme")["settings"].agg(lambda texts: (texts != "").any())
-    free = [name for name in tried.index if not any(wb.schemes.get(name).candidates(WORKERS))]  # nothing to set
+    free = [
+        name for name in tried.index if not any(wb.schemes.get(name).candidates(WORKERS))
+    ]  # nothing to set
     assert set(tried.index[~tried]) <= set(free)
     cells = [(law, level, cost) for law, level, cost in kept.groupby(["law", "column", "cost"]).groups]
     missing = [coding_or_not.absent(*each) for each in cells]

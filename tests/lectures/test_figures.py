@@ -15,6 +15,7 @@ from workbench_lectures.knobs import Knobs
 
 from tests.lectures.drawn import FEW, SCRIPTS, settings_of
 from workbench import theory
+from workbench.base.errors import PrecisionWarning
 from workbench.figures import scheme_style
 
 PARTS = [pytest.param(name, part, id=f"{name}-{part}") for name in SCRIPTS for part in SCRIPTS[name].parts]
@@ -192,3 +193,10 @@ def test_asked_workers_are_the_runs_downloads() -> None:
         np.testing.assert_array_equal(table.sum(axis=0), trace.rounds["downloads"])
     lazy, all_ = (asking_less.costs(k)["CADA"] for k in (knobs, knobs.replace(c=0.1)))
     assert (lazy < all_).all()
+
+
+def test_a_round_of_a_code_that_loses_digits_is_drawn_too() -> None:
+    """18 of 30 answers decode to nothing of use; when they come is what the figure is about."""
+    knobs = bandwidth.Bandwidth(children=5, layers=2, stragglers=2, scheme="GC")
+    with pytest.warns(PrecisionWarning, match="may lose 15 of 16 digits"):
+        assert bandwidth.one_round(knobs, "light").layout.title.text == "GC, 30 workers: round 0"

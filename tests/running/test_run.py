@@ -173,3 +173,21 @@ print(found)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[True]\n"
+
+
+def test_a_simulation_rests_while_it_is_looked_at_and_goes_on_after() -> None:
+    """Else NumPy's calls of who looks wait for Python's lock one by one: three pictures a second instead of ten."""
+    run = live.start(wb.Experiment(workers=12, rounds=10**6, problem="unit"))
+    assert isinstance(run, SimulatedRun)
+    rounds = lambda: len(run.line.times)  # noqa: E731
+    while not rounds():
+        time.sleep(0.001)
+    with run.resting:
+        time.sleep(0.1)  # the round that it is in
+        before = rounds()
+        time.sleep(0.1)
+        assert rounds() == before
+    while rounds() == before:
+        time.sleep(0.001)
+    run.stop()
+    assert run.wait(30)

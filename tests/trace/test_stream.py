@@ -59,10 +59,10 @@ def test_who_is_late_is_who_the_round_view_shows_as_cut_off_refused_or_silent(na
     stream = Stream.of(trace)
     for k in range(12):
         r = events_of(trace, k)
-        shown = {*r.cut_off.rank, *r.silent.rank, *r.dropped.rank} - {0} - set(r.answers["rank"])
+        shown = {*r.cut_off.rank, *r.silent.rank, *r.did("drop").rank} - {0} - set(r.answers["rank"])
         assert {int(w) + 1 for w in np.flatnonzero(stream.late[k])} == set(map(int, shown)) - set(r.dead)
         refused = np.flatnonzero((stream.grid[k] == DROPPED).any(axis=1)) + 1
-        assert set(refused) <= set(map(int, r.dropped.rank))
+        assert set(refused) <= set(map(int, r.did("drop").rank))
 
 
 @settings(max_examples=20)
@@ -82,8 +82,11 @@ def test_pieces_in_any_order_within_reach_give_the_same_picture(name: str, piece
         changed = stream.add({column: values[part] for column, values in events.items()})
         same = len(before) if changed is None else changed
         np.testing.assert_array_equal(stream.grid[:same], before[:same])  # what is not told of is as it was
+        assert (stream.utilisation() <= 1 + 1e-6).all()
     np.testing.assert_array_equal(stream.grid, whole.grid)
     np.testing.assert_allclose(stream.busy, whole.busy, rtol=1e-5)
+    np.testing.assert_allclose(stream.utilisation(), whole.utilisation(), rtol=1e-5)
+    np.testing.assert_allclose(stream.lateness(), whole.lateness())
     np.testing.assert_array_equal(stream.late, whole.late)
 
 

@@ -94,18 +94,12 @@ class SweepRun:
             elif state == "failed":
                 failures[name] = status.error
         total = max(int(noted.get("total", 0)), sum(states.values()))
-        found = self._found()
+        found = self.found
         state = self._state(alive, states, bool(found.get("over")))
         if state == "failed" and not failures:
             failures[self.folder.name] = self._last_words()
         left = _left(noted, states, total) if state == "running" else math.nan
         return Progress(state, dict(states), total, left, failures, str(found.get("words", "")))
-
-    def _found(self) -> dict[str, Any]:
-        try:
-            return read_json(self.folder / FOUND)
-        except (OSError, SettingError):
-            return {}
 
     def _alive(self) -> bool:
         begins = self._process is not None and self._process.poll() is None
@@ -141,7 +135,10 @@ class SweepRun:
     @property
     def found(self) -> dict[str, Any]:
         """What a search knows by now: words, over, and its numbers; empty for a sweep without one."""
-        return self._found()
+        try:
+            return read_json(self.folder / FOUND)
+        except (OSError, SettingError):
+            return {}
 
     def stop(self) -> None:
         """Ask it to end now: runs under way are marked as interrupted; returns at once."""

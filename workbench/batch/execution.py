@@ -83,26 +83,23 @@ class Executor:
 
     def _attempt(self, item: Item, folder: Path) -> str | None:
         """Returns what went wrong, None when all is there. A failed run's page shows where it failed."""
-        why = self._result(item, folder)
+        why: str | None = None
+        log = folder / LOG
+        try:
+            self._execute(item, folder, log)
+            _check(item, folder)
+        except Exception as error:  # whatever it is, the other runs go on
+            why = reason(error, self.kernels.code(item.name))
+        finally:
+            _forget()
+            if log.is_file() and log.stat().st_size == 0:
+                log.unlink()
         if (folder / NOTEBOOK).is_file():
             try:
                 write_page(folder / NOTEBOOK, folder / PAGE)
             except Exception as error:  # as below
                 why = why or reason(error, None)
         return why
-
-    def _result(self, item: Item, folder: Path) -> str | None:
-        log = folder / LOG
-        try:
-            self._execute(item, folder, log)
-            _check(item, folder)
-        except Exception as error:  # whatever it is, the other runs go on
-            return reason(error, self.kernels.code(item.name))
-        finally:
-            _forget()
-            if log.is_file() and log.stat().st_size == 0:
-                log.unlink()
-        return None
 
     def _execute(self, item: Item, folder: Path, log: Path) -> None:
         import papermill

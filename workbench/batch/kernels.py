@@ -28,8 +28,11 @@ from workbench.launch.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
 CODE = "own"  # a file in the folder of the sockets
-# Figures as data: the page draws them. Read when plotly is loaded.
-_PLOTS = {"PLOTLY_RENDERER": "plotly_mimetype"}
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Read when NumPy and plotly are loaded; figures are kept as data, which the page draws."""
+    return {"PLOTLY_RENDERER": "plotly_mimetype", **dict.fromkeys(THREADS, str(threads))}
 
 
 class Kernel:
@@ -72,11 +75,6 @@ class Kernel:
         self.born.set()
 
 
-def _blas(threads: int) -> dict[str, str]:
-    """Read when NumPy is loaded."""
-    return dict.fromkeys(THREADS, str(threads))
-
-
 class Nursery:
     """Our end of the process that forks kernels; see `nursery.py`.
 
@@ -88,7 +86,7 @@ class Nursery:
         # in a terminal goes to us alone.
         command = [sys.executable, "-P", "-m", "workbench.batch.nursery", str(sockets)]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
-        self.process = subprocess.Popen(command, **pipes, env=os.environ | _PLOTS | _blas(threads))
+        self.process = subprocess.Popen(command, **pipes, env=os.environ | _environment(threads))
         self.kernels: dict[int, Kernel] = {}
         self.ready = self.gone = False
         self._numbers = count()
@@ -235,7 +233,7 @@ class _Provisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         if self.owner.stopping:
             raise RunError("the batch is stopping")
-        kwargs["env"] = {**kwargs.get("env", os.environ), **_PLOTS, **_blas(self.owner.threads)}
+        kwargs["env"] = {**kwargs.get("env", os.environ), **_environment(self.owner.threads)}
         cmd = [*cmd, *self.owner.arguments]
         if self.owner.fresh:
             await self._start(cmd, kwargs)

@@ -98,36 +98,19 @@ def sweep(
 ) -> Summary:
     """Run every experiment of a sweep that is not done yet, each in a notebook of its own.
 
-    Parameters
-    ----------
-    plan
-        A `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to go on with it.
-    folder
-        Where the runs go, one folder each; default: runs/ and the file's name.
-    jobs
-        How many run at a time.
-    only
-        Names of runs, or the digits at their ends; the others are left alone.
-    timeout
-        Seconds that one cell may take.
-    fresh
-        Start every kernel anew, instead of forking it from one that has imported everything (Linux only).
-    progress
-        Show a bar.
-    notebook
-        Notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
-    pictures
-        Put a PNG beside every figure of the notebooks once all runs are over: some seconds, and one more a run.
+    - `plan`: a `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to go on with it.
+    - `folder`: where the runs go, one folder each; default: runs/ and the file's name.
+    - `jobs`: how many run at a time.
+    - `only`: names of runs, or the digits at their ends; the others are left alone.
+    - `timeout`: seconds that one cell may take.
+    - `fresh`: start every kernel anew, instead of forking it from one that has imported everything (Linux only).
+    - `progress`: show a bar.
+    - `notebook`: notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
+    - `pictures`: put a PNG beside every figure once all runs are over: some seconds, and one more a run.
 
-    Raises
-    ------
-    SettingError
-        Something in the plan cannot run, or too few files may be open: nothing has been started then.
-    KeyboardInterrupt
-        Interrupted: what was done stays, what ran is marked, and the summary is printed.
+    Raises `SettingError`: something in the plan cannot run, or too few files may be open, and nothing has been started;
+    KeyboardInterrupt: what was done stays, what ran is marked, and the summary is printed.
 
-    Examples
-    --------
     >>> sweep({"grid": {"scheme": ["UMW"]}}, jobs=0)
     Traceback (most recent call last):
     ...

@@ -20,6 +20,7 @@ from workbench.base.settings import SettingError, Settings, setting
 from workbench.base.text import plain
 from workbench.batch.sampling import Span, Spans
 
+REPEATS = 100  # draws in a row that bring nothing new; then all has been tried
 Changes = dict[str, Any]
 Values = Callable[[Changes], float | None]  # what a run gave; None: not known yet; NaN: it never got there
 
@@ -46,6 +47,7 @@ class Search(Settings):
     def _wanted(self) -> Self:
         if self.of in ("time_to", "rounds_to") and self.target is None:
             raise SettingError(f"target: is missing; of = {self.of!r} needs one, such as 0.3")
+        self.model_fields_set.add("kind")  # it is written down with the plan, however the search was made
         return self
 
     @abstractmethod
@@ -269,26 +271,35 @@ class Optimum(Search):
     def step(self, value: Values, first: int = 0) -> Step:
         """Go through all trials again, with what is known, until one is not known."""
         optuna = _optuna()
-        sampler = optuna.samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
-        study = optuna.create_study(direction="maximize" if self.greatest else "minimize", sampler=sampler)
-        runs: dict[str, Changes] = {}
+        samplers = optuna.samplers
+        guided = samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
+        anywhere = samplers.RandomSampler(seed=self.sampler_seed)
+        study = optuna.create_study(direction="maximize" if self.greatest else "minimize")
+        runs: list[Changes] = []
         tried: list[tuple[float, str, Changes]] = []
+        seen, repeated, worst = set[str](), 0, -math.inf if self.greatest else math.inf
         for _ in range(10 * self.budget):  # most may not fit
+            study.sampler = anywhere if repeated else guided  # which comes back to the same few
             trial = study.ask()
             changes = self._suggested(trial)
+            repeated = repeated + 1 if repr(changes) in seen else 0
+            if repeated:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                if repeated > REPEATS:
+                    break
+                continue
+            seen.add(repr(changes))
             wanted = [{**changes, "seed": first + i} for i in range(self.seeds)]
             try:
                 values = [value(run) for run in wanted]
             except SettingError:
-                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                study.tell(trial, worst)  # it would come back to what has only failed
                 continue
-            new = {repr(run): run for run in wanted if repr(run) not in runs}
-            if len(runs) + len(new) > self.budget:
+            if len(runs) + len(wanted) > self.budget:
                 break
-            runs |= new
+            runs += wanted
             if any(v is None for v in values):
                 return self._step(runs, tried, over=False)
-            worst = -math.inf if self.greatest else math.inf
             mean = float(np.mean(values))  # type: ignore[arg-type]
             study.tell(trial, worst if math.isnan(mean) else mean)
             if not math.isnan(mean):
@@ -308,15 +319,15 @@ class Optimum(Search):
                 found[name] = trial.suggest_float(name, values.low, values.high, log=values.scale == "log")
         return found
 
-    def _step(self, runs: Mapping[str, Changes], tried: list[tuple[float, str, Changes]], over: bool) -> Step:
+    def _step(self, runs: list[Changes], tried: list[tuple[float, str, Changes]], over: bool) -> Step:
         if not tried:
             words = "no numbers fit together" if over else "nothing is known yet"
-            return Step(list(runs.values()), words, {}, over)
+            return Step(runs, words, {}, over)
         mean, interval, best = (max if self.greatest else min)(tried, key=lambda each: each[0])
         named = ", ".join(f"{k} = {f'{v:.4g}' if isinstance(v, float) else v}" for k, v in best.items())
         which = "greatest" if self.greatest else "least"
         words = f"{which} mean {self.of} {interval} at {named}, of {len(tried)} settings"
-        return Step(list(runs.values()), words, {"best": best, "mean": mean, "runs": len(runs)}, over)
+        return Step(runs, words, {"best": best, "mean": mean, "runs": len(runs)}, over)
 
 
 def _interval(values: list[float | None]) -> str:

@@ -36,7 +36,9 @@ class Scheme(Family):
     delayed: ClassVar[bool] = False  # of older models, so that it does not learn what other exact schemes do
     numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
     optimiser: ClassVar[str] = "gd"  # that its paper defines it with; experiments may take another
-    optimiser_args: ClassVar[Mapping[str, float]] = {}  # its paper's numbers, for those that an experiment leaves open
+    optimiser_args: ClassVar[
+        Mapping[str, float]
+    ] = {}  # its paper's numbers, for those that an experiment leaves open
     eases: ClassVar[tuple[str, int] | None] = (
         None  # number, and its direction, in which codes keep more digits
     )

@@ -128,20 +128,13 @@ def signed(number: float, digits: int = 3) -> str:
     return f"{number:.{digits}g}".replace("-", "−")
 
 
-class Source(NamedTuple):
-    """A plan and what to call it."""
-
-    plan: Plan
-    name: str
-
-
-def plan_of(source: Plan | Experiment) -> Source:
-    """Plan of an experiment, or the plan itself."""
+def plan_of(source: Plan | Experiment) -> tuple[Plan, str]:
+    """Plan of an experiment, or the plan itself, and what to call it."""
     if isinstance(source, Plan):
-        return Source(source, "")
+        return source, ""
     if isinstance(source, Experiment):
         args = ", ".join(f"{key} {value}" for key, value in source.scheme_args.items())
-        return Source(source.plan, f"{source.scheme} ({args})" if args else source.scheme)
+        return source.plan, f"{source.scheme} ({args})" if args else source.scheme
     raise SettingError(
         f"plan = {type(source).__name__}: cannot be drawn; give a Plan or an Experiment (such as trace.experiment)"
     )

@@ -38,11 +38,11 @@ def moments(trace: Trace, round: int) -> list[Moment]:
     ends = answers["end"] - r.start
     found = [
         *_each(r.downloading, "the model has come down to {}"),
-        *_each(r.computing, "{} has computed its share"),
-        *_each(r.decoding, "{} has decoded"),
-        *_each(r.dropped, "the answer of {} is too late: dropped"),
+        *_each(r.did("compute"), "{} has computed its share"),
+        *_each(r.did("decode"), "{} has decoded"),
+        *_each(r.did("drop"), "the answer of {} is too late: dropped"),
         *_each(r.cut_off, "{} is still computing: cut off"),
-        *_each(r.commits, "{} has the gradient"),
+        *_each(r.did("commit"), "{} has the gradient"),
     ]
     pairs = zip(answers["rank"].tolist(), answers["to"].tolist(), ends.tolist(), strict=True)
     found += [Moment(at, rank, f"{name(to)} has the message of {name(rank)}") for rank, to, at in pairs]

@@ -74,29 +74,22 @@ class Round:
     @cached_property
     def models(self) -> Table:
         """Messages from a parent to its child: models on their way down."""
-        return self.of("send")[self.downward]
+        return self.of("send")[_downward(self.plan, self.of("send"))]
 
     @cached_property
     def answers(self) -> Table:
         """Accepted messages that go up or around."""
-        return self.of("send")[~self.downward]
-
-    @cached_property
-    def downward(self) -> NDArray[np.bool_]:
-        """Which of the accepted messages go from a parent to its child."""
-        return _downward(self.plan, self.of("send"))
+        return self.of("send")[~_downward(self.plan, self.of("send"))]
 
     # ------------------------------------------------------------ what took time
 
-    @property
-    def computing(self) -> Bars:
-        """Who computed."""
-        return self.bars(self.of("compute"))
+    def did(self, kind: str) -> Bars:
+        """Events of a kind as bars.
 
-    @property
-    def decoding(self) -> Bars:
-        """Who decoded, where the experiment charges it."""
-        return self.bars(self.of("decode"))
+        Of "drop", answers that came too late: from being sent to being refused, or to the round's end. Of "commit":
+        instants at which ranks had a gradient estimate. "decode" is there where the experiment charges it.
+        """
+        return self.bars(self.of(kind))
 
     @property
     def waiting(self) -> Bars:
@@ -123,16 +116,6 @@ class Round:
     def downloading(self) -> Bars:
         """Models on their way down, on the receiver's row."""
         return self.bars(self.models, "to").lasting
-
-    @property
-    def dropped(self) -> Bars:
-        """Answers that came too late: from being sent to being refused, or to the round's end."""
-        return self.bars(self.of("drop"))
-
-    @property
-    def commits(self) -> Bars:
-        """The instants at which ranks had a gradient estimate."""
-        return self.bars(self.of("commit"))
 
     @property
     def cut_off(self) -> Bars:

@@ -118,6 +118,12 @@ def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any
     return Figure(data=plain, layout={**figure.layout.to_plotly_json(), **layout}, _validate=False)
 
 
+def marks(x: Any, y: Any, name: str, marker: dict[str, Any], hover: str = "", **more: Any) -> go.Scatter:
+    """Markers without a line; `hover`: what is said of one, empty: nothing."""
+    told = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **told, **more)
+
+
 def fade(color: str, opacity: float) -> str:
     """Make a colour see-through.
 
@@ -145,8 +151,9 @@ def log_scale(values: Array, ratio: float) -> dict[str, object]:
     return {"type": "log", **numbers, **log_ticks(low, high)}
 
 
-def error_bars(low: Array, middle: Array, high: Array, **look: object) -> dict[str, object]:
-    """Plotly's error bars from quantiles."""
+def error_bars(low: Any, middle: Any, high: Any, **look: object) -> dict[str, object]:
+    """Plotly's error bars from quantiles (arrays, or a number for each)."""
+    low, middle, high = map(np.atleast_1d, (low, middle, high))
     return {"type": "data", "array": high - middle, "arrayminus": middle - low, **look}
 
 

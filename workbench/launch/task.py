@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,9 @@ class Task:
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
     steering: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `steered`
     code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
+    homes: Sequence[
+        str
+    ] = ()  # modules of the package that have its classes: ranks need not look through all others
 
     def words(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
@@ -84,7 +88,9 @@ def task_of(
     crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
     arrays = pack(e.plan, model, state)
     begun, own = begun_with(e) | {"how": _how(options)}, definitions_of(e)
-    words = {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", **options}
+    parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays)
+    homes = [home for part in parts if (home := type(part).__module__).startswith("workbench.")]
+    words = {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
     return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
 
 
@@ -94,7 +100,9 @@ def _named(e: Experiment) -> dict[str, Any]:
     spec["delays"]["kind"] = type(e.delays).model_fields["kind"].default
     sent_along = {f: thing.__name__ for f, thing in e.problem_spec.own().items() if is_own(thing)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
-    spec["optimiser_args"] = e.build_optimiser().model_dump(mode="json", exclude_unset=True)  # the scheme's own, too
+    spec["optimiser_args"] = e.build_optimiser().model_dump(
+        mode="json", exclude_unset=True
+    )  # the scheme's own, too
     own = (e.built_scheme.name, e.problem_spec.name, e.build_optimiser().name)
     return {**spec, **dict(zip(("scheme", "problem", "optimiser"), own, strict=True))}
 
@@ -210,6 +218,8 @@ def _of(held: dict[str, Any], prefix: str) -> dict[str, Any]:
 def unpacked(task: Task) -> tuple[Setup, Learner]:
     """A task as a rank uses it; the experiment was checked before it was handed in."""
     spec = task.spec
+    for home in task.homes:
+        import_module(home)
     if task.code:
         adopt(task.code)
     plan, model, state = unpack(task.arrays)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal
@@ -49,6 +49,9 @@ class Run:
         self._wanted, self._over = Event(), Event()
         self._wanted.set()
         self.wanted = self._wanted.is_set  # has nobody stopped it?
+        self.resting: AbstractContextManager[Any] = (
+            nullcontext()
+        )  # within it, this process does nothing for the run
 
     @property
     def state(self) -> State:

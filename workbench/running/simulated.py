@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from workbench.base.own import told
@@ -102,6 +103,7 @@ class SimulatedRun(Run):
         super().__init__(experiment, "sim")
         self.numeric = numeric or experiment.built_scheme.numeric
         self.events = events
+        self.resting = Lock()
         self.line = Timeline()
         self._learnt: Learnt | None = None
         self._model: Array | None = None  # after the last round whose loss is known
@@ -122,7 +124,7 @@ class SimulatedRun(Run):
 
         def new() -> Rows:
             nonlocal seen
-            rows = self.line.events[seen : seen + PORTION]
+            rows = self.line.events[seen : seen + 2 * PORTION]  # more than come from look to look
             seen += len(rows)
             return events_as_columns(rows)
 
@@ -154,6 +156,10 @@ class SimulatedRun(Run):
                 self.publish(arithmetic.learnt, arithmetic.models[k], k)
             if not self.wanted():
                 raise _Halt
+            with (
+                self.resting
+            ):  # who looks on goes first: NumPy's calls would wait for Python's lock one by one
+                pass
 
         return look
 

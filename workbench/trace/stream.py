@@ -47,6 +47,12 @@ class Stream:
         self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, cut off or not
         self.late = np.zeros((0, self.workers), bool)
         self.asked = np.zeros((0, self.workers), bool)
+        self._room = {
+            name: getattr(self, name) for name in ("grid", "busy", "late", "asked")
+        }  # with rows to spare
+        self._sums = {
+            name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")
+        }  # of so many rounds
         self.starts, self.ends = np.zeros(0), np.zeros(0)  # s
         self._rows: dict[str, NDArray[Any]] = _no_events()  # of the newest rounds
         self._base = -1  # number of the first round; a run that was resumed has no events of those before
@@ -113,14 +119,11 @@ class Stream:
         return max(closed, len(self))
 
     def _grow(self, closed: int) -> None:
-        more = closed - len(self.grid)
-        if more > 0:
-            shapes: dict[str, tuple[int, ...]] = {"grid": (more, self.workers, self.slices)}
-            for name in ("busy", "late", "asked"):
-                shapes[name] = (more, self.workers)
-            for name, shape in shapes.items():
-                old = getattr(self, name)
-                setattr(self, name, np.concatenate([old, np.zeros(shape, old.dtype)]))
+        for name, table in self._room.items():
+            if closed > len(table):  # twice as long: a long run's tables are seldom copied
+                spare = max(closed - len(table), len(table))
+                self._room[name] = np.concatenate([table, np.zeros((spare, *table.shape[1:]), table.dtype)])
+            setattr(self, name, self._room[name][:closed])
         starts = np.concatenate([[np.nan], self.ends[:-1]]) if closed else np.zeros(0)
         if closed:
             mine = self._rows["round"] == self._base
@@ -221,12 +224,19 @@ class Stream:
     def utilisation(self) -> Array:
         """Of each worker: the share of the time so far in which it computed, whether that was used or not."""
         total = float(self.ends[-1] - self.starts[0]) if len(self) else 0.0
-        return self.busy.sum(axis=0, dtype=float) / total if total > 0 else np.zeros(self.workers)
+        return self._sum("busy") / total if total > 0 else np.zeros(self.workers)
 
     def lateness(self) -> Array:
         """Of each worker: the share of the rounds it was asked in that ended without its answer."""
-        asked = self.asked.sum(axis=0)
-        return self.late.sum(axis=0) / np.maximum(asked, 1)
+        return self._sum("late") / np.maximum(self._sum("asked"), 1)
+
+    def _sum(self, name: str) -> Array:
+        """Of each worker, over the rounds; those that are not drawn again are added up once."""
+        table, (first, sums) = getattr(self, name), self._sums[name]
+        settled = max(len(self) - AGAIN, first)
+        sums = sums + table[first:settled].sum(axis=0, dtype=float)
+        self._sums[name] = settled, sums
+        return np.asarray(sums + table[settled:].sum(axis=0, dtype=float))
 
 
 def _deaths(events: Events) -> list[tuple[int, int]]:

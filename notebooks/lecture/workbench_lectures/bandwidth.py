@@ -108,7 +108,10 @@ def tree(knobs: Bandwidth, theme: Theme) -> go.Figure:
 def one_round(knobs: Bandwidth, theme: Theme) -> go.Figure:
     """One round, row by row."""
     e = knobs.experiments(1, problem="unit", problem_args={"samples": 1797})[knobs.scheme]
-    e = e.replace(link={**e.link.model_dump(), "bandwidth": 8 * e.shape()[1] / (1e-3 * knobs.message)})
+    link = {**e.link.model_dump(), "bandwidth": 8 * e.shape()[1] / (1e-3 * knobs.message)}
+    # What is shown is when messages come: a code that loses digits will do.
+    args = {**e.scheme_args, "least_digits": 0} if knobs.scheme == "GC" else e.scheme_args
+    e = e.replace(link=link, scheme_args=args)
     return low(gantt(run(e), 0, theme=theme), 620)
 
 

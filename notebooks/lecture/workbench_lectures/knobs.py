@@ -87,7 +87,7 @@ class Desk(Generic[K]):
     def __init__(self, knobs: K) -> None:
         self.knobs: K = knobs.fit()
         self._panels: list[Panel] = []
-        self._listeners: list[tuple[frozenset[str], Callable[[], None]]] = []
+        self._listeners: list[tuple[bool, frozenset[str], Callable[[], None]]] = []
 
     def panel(self, names: Iterable[str]) -> Panel:
         """Sliders for some of the knobs, in the order of the fields."""
@@ -97,21 +97,22 @@ class Desk(Generic[K]):
         self._panels.append(panel)
         return panel
 
-    def on_move(self, names: Iterable[str], call: Callable[[], None]) -> None:
-        """Call back when one of these knobs has moved."""
-        self._listeners.append((frozenset(names), call))
+    def on_move(self, names: Iterable[str], call: Callable[[], None], later: bool = False) -> None:
+        """Call back when one of these knobs has moved; `later`: once all figures are drawn, on which eyes are."""
+        self._listeners.append((later, frozenset(names), call))
+        self._listeners.sort(key=lambda listener: listener[0])
 
     def move(self, **values: Any) -> None:
         """Move knobs; raises `SettingError` where a value cannot be used."""
         before = self.knobs.model_dump()
         self.knobs = type(self.knobs)(**{**before, **values}).fit()
         after = self.knobs.model_dump()
-        for panel in self._panels:
-            panel.take(after)
         changed = {name for name in after if after[name] != before[name]}
-        for names, call in self._listeners:
+        for _, names, call in self._listeners:
             if names & changed:
                 call()
+        for panel in self._panels:
+            panel.take(after)
 
     def _typed(self, values: Mapping[str, Any]) -> None:
         self.move(**values)

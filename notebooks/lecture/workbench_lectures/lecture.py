@@ -59,7 +59,7 @@ class Lecture(w.VBox, Generic[K]):
         self.views: dict[str, View] = {}
         self.race = Race(self.desk, script.entries, script.race_names, *script.axes, changed=self.keep)
         self.quiz = Quiz(self.desk, script.exercises, changed=self.keep)
-        self.desk.on_move(script.knobs.model_fields, self.keep)
+        self.desk.on_move(script.knobs.model_fields, self.keep, later=True)
         super().__init__([self.memory])
 
     def show(self, name: str) -> View:

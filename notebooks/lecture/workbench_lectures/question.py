@@ -43,7 +43,7 @@ class Quiz(Pane):
         self.desk, self.exercises, self._changed = desk, tuple(exercises), changed
         self.questions = [self._question(i) for i in range(len(self.exercises))]
         self.score = w.HTML()
-        desk.on_move(type(desk.knobs).model_fields, self._moved)
+        desk.on_move(type(desk.knobs).model_fields, self._moved, later=True)
         super().__init__([*self.questions, self.score])
         self.add_class("wb-quiz")
         self._moved()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -122,6 +124,28 @@ def test_stop_reaches_the_run_and_what_was_seen_stays() -> None:
     plot._conclude()
     assert len(plot.stream) == seen > 20
     assert plot.status.startswith("stopped")
+
+
+class Busy(Slow):
+    """One that computes in this process, as simulations do; notes whether that rests while it is looked at."""
+
+    def watcher(self) -> Any:
+        self.resting = self.lock = Lock()
+        self.rested: list[bool] = []
+        new = super().watcher()
+        return lambda: (self.rested.append(self.lock.locked()), new())[1]
+
+
+def test_who_computes_in_this_process_rests_while_it_is_looked_at() -> None:
+    run = Busy(TRACE)
+    plot = StreamPlot(run)
+    run.there = len(TRACE.events)
+    while len(plot.stream) < 90:
+        time.sleep(0.01)
+    run._end(TRACE, "finished", "done")
+    assert plot.wait(10)
+    assert all(run.rested)
+    assert not run.lock.locked()
 
 
 def test_folders_of_runs_that_are_over_are_shown(tmp_path: Any) -> None:

@@ -22,7 +22,7 @@ from workbench.figures.speedups import (
     reached,
     reference_of,
 )
-from workbench.figures.style import CLEAR, Theme, log_scale, log_ticks, new_figure, palette
+from workbench.figures.style import CLEAR, Theme, log_scale, log_ticks, marks, new_figure, palette
 from workbench.planning.quantities import quantity
 from workbench.trace.trace import Trace
 
@@ -40,21 +40,13 @@ def convergence(
 ) -> go.Figure:
     """Draw a metric against wall clock, rounds, bytes or samples; one curve per run.
 
+    `traces`: several runs of one scheme are labelled by the settings in which they differ. `metric`: a column of
+    `trace.rounds`, such as loss, accuracy, relative_error. `x`: "time" (s), "round", "bytes" or "samples" (cumulative);
+    time is logarithmic where runs differ widely. `target`: the legend says where each run meets it, and in what
+    multiple of CR's (or the fastest's) time.
+
     Raises `SettingError`: metric, x or theme is unknown, the target is no number, or there are no traces.
 
-    Parameters
-    ----------
-    traces
-        Several runs of one scheme are labelled by the settings in which they differ.
-    metric
-        A column of `trace.rounds`, such as loss, accuracy, relative_error.
-    x
-        "time" (s), "round", "bytes" or "samples" (cumulative). Time is logarithmic where runs differ widely.
-    target
-        The legend says where each run meets it, and in what multiple of CR's (or the fastest's) time.
-
-    Examples
-    --------
     >>> import workbench as wb
     >>> [curve.name for curve in convergence([wb.run(wb.Experiment(rounds=20))]).data]
     ['CR']
@@ -210,13 +202,10 @@ def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme
 
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
     """Ring around the first point of a curve that meets the target."""
-    return go.Scatter(
-        x=[abscissa(s.trace, x)[place]],
-        y=[column(s.trace, metric)[place]],
-        mode="markers",
-        name=f"{s.label} meets the target",
-        legendgroup=s.label,
-        showlegend=False,
-        marker={"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}},
-        hovertemplate=f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}<extra></extra>",
+    ring = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
+    at, name = (
+        ([abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]),
+        f"{s.label} meets the target",
     )
+    hover = f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}"
+    return marks(*at, name, ring, hover, legendgroup=s.label, showlegend=False)

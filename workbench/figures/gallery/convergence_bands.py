@@ -31,22 +31,13 @@ def convergence_bands(
 ) -> go.Figure:
     """Draw the mean of a metric over the runs that differ in nothing but their seed, with its confidence band.
 
+    `traces`: runs, such as `wb.runs(folder).traces()`; those with one experiment but for the seed make one curve.
+    `metric`: a column of `trace.rounds`. `x`: "time" (s), at each moment, straight between the updates, until the first
+    of the runs ends, logarithmic where runs differ widely in length; or "round", round by round. `level`: of the
+    confidence interval of the mean.
+
     Raises `SettingError`: metric, x, level or theme is unknown, or there are no traces.
 
-    Parameters
-    ----------
-    traces
-        Runs, such as `wb.runs(folder).traces()`; those with one experiment but for the seed make one curve.
-    metric
-        A column of `trace.rounds`.
-    x
-        "time" (s): at each moment, straight between the updates, until the first of the runs ends; logarithmic where
-        runs differ widely in length. "round": round by round.
-    level
-        Of the confidence interval of the mean.
-
-    Examples
-    --------
     >>> import workbench as wb
     >>> traces = wb.compare([wb.Experiment(rounds=20, seed=seed) for seed in range(3)])
     >>> [curve.name for curve in convergence_bands(traces).data if curve.showlegend]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import GREY, VERMILLION, Theme, new_figure, palette
+from workbench.figures.style import GREY, VERMILLION, Theme, error_bars, new_figure, palette
 from workbench.recordings.doctor import Diagnosis
 
 MOST = 24  # bars
@@ -25,8 +25,10 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
     found = {one.who: one for one in diagnosis.culprits}
     shown = sorted(diagnosis.costs, key=lambda who: -diagnosis.costs[who])[:MOST]
     costs = np.array([diagnosis.costs[who] for who in shown])
-    up = [found[who].high - diagnosis.costs[who] if who in found else 0.0 for who in shown]
-    down = [diagnosis.costs[who] - found[who].low if who in found else 0.0 for who in shown]
+    low, high = (
+        np.array([getattr(found[who], end) if who in found else diagnosis.costs[who] for who in shown])
+        for end in ("low", "high")
+    )
     rest = len(diagnosis.costs) - len(shown)
     more = f" · {rest} that cost less are not shown" if rest else ""
     words = (
@@ -40,14 +42,7 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
         y=shown,
         orientation="h",
         marker={"color": [VERMILLION if who in found else GREY for who in shown], "line": {"width": 0}},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": up,
-            "arrayminus": down,
-            "thickness": 1.5,
-            "color": palette(theme).muted,
-        },
+        error_x=error_bars(low, costs, high, symmetric=False, thickness=1.5, color=palette(theme).muted),
         hovertemplate="%{y}<br>%{x:.2%} of the time<extra></extra>",
     )
     figure.update_xaxes(title_text="share of the steps' time", tickformat=".0%", rangemode="tozero")

@@ -64,7 +64,7 @@ def _shown(bars: Bars) -> Bars:
 
 
 def _subtitle(r: Round, unit: Unit) -> str:
-    answers, late = len(set(r.computing.rank)), len(r.dropped.rank)
+    answers, late = len(set(r.did("compute").rank)), len(r.did("drop").rank)
     cut, idle = len(r.cut_off.rank), r.idle
     words = (
         f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late · {cut} cut off"
@@ -79,13 +79,13 @@ def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
     work, talk = ({"width": 0.4, "offset": -0.4}, lower) if r.overlapping else ({}, {})
     return [
         ("model comes down", r.downloading, {**_solid(GREEN), **work}),
-        ("computes", r.computing, {**_solid(BLUE), **work}),
+        ("computes", r.did("compute"), {**_solid(BLUE), **work}),
         ("message travels, queues", r.waiting, {**_solid(fade(ORANGE, 0.4)), **talk}),
         ("message through the port", r.passing, {**_solid(ORANGE), **talk}),
         ("port receives", r.receiving, {**_solid(VERMILLION), **lower}),
         ("exchanges a series of messages", r.exchanging, {**_solid(ORANGE), **talk}),
-        ("decodes", r.decoding, {**_solid(PINK), **work}),
-        ("answer too late: dropped", r.dropped, {**_hollow(ORANGE), **talk}),
+        ("decodes", r.did("decode"), {**_solid(PINK), **work}),
+        ("answer too late: dropped", r.did("drop"), {**_hollow(ORANGE), **talk}),
         ("still computing: cut off", r.cut_off, {**_hollow(BLUE), "words": "cut off", "ink": muted}),
         ("no answer in this round", r.silent, {**_hollow(muted), "words": "no answer", "ink": muted}),
     ]
@@ -125,49 +125,36 @@ def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) ->
 
 
 def _crosses(r: Round, unit: Unit) -> dict[str, Any]:
-    late, lowered = _shown(r.dropped), 0.2 if r.overlapping else 0.0
-    return {
-        "type": "scatter",
-        "x": late.end * unit.scale,
-        "y": late.rank + lowered,
-        "mode": "markers",
-        "name": "dropped",
-        "showlegend": False,
-        "marker": {"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}},
-        "customdata": [
-            f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)
-        ],
-        "hovertemplate": "%{customdata}<br>answer too late<extra></extra>",
-    }
+    late, lowered = _shown(r.did("drop")), 0.2 if r.overlapping else 0.0
+    marker = {"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}}
+    told = [f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)]
+    marks = _marks(
+        "dropped", late.end * unit.scale, late.rank + lowered, marker, "%{customdata}<br>answer too late"
+    )
+    return {**marks, "showlegend": False, "customdata": told}
 
 
 def _deaths(r: Round, theme: str) -> dict[str, Any]:
     ranks = sorted(rank for rank in r.dead if rank < MOST_RANKS)
-    line = {"width": 3, "color": palette(theme).text}
-    return {
-        "type": "scatter",
-        "x": [0.0] * len(ranks),
-        "y": ranks,
-        "mode": "markers",
-        "name": "dead",
-        "marker": {"symbol": "cross-thin", "size": 12, "line": line},
-        "hovertemplate": "<b>rank %{y}</b>: dead<extra></extra>",
-    }
+    marker = {"symbol": "cross-thin", "size": 12, "line": {"width": 3, "color": palette(theme).text}}
+    return _marks("dead", [0.0] * len(ranks), ranks, marker, "<b>rank %{y}</b>: dead")
 
 
 def _commits(r: Round, unit: Unit, theme: str) -> dict[str, Any]:
-    bars = _shown(r.commits)
-    size = 9 if len(bars.rank) > _FEW else 12
-    return {
+    bars = _shown(r.did("commit"))
+    marker = {"symbol": "diamond", "size": 9 if len(bars.rank) > _FEW else 12, "color": palette(theme).text}
+    hover = f"<b>rank %{{y}}</b> has the gradient<br>%{{x:.5g}} {unit.name}"
+    return {**_marks("commits", bars.end * unit.scale, bars.rank, marker, hover), "cliponaxis": False}
+
+
+def _marks(name: str, x: Any, y: Any, marker: dict[str, Any], hover: str) -> dict[str, Any]:
+    look = {
         "type": "scatter",
-        "x": bars.end * unit.scale,
-        "y": bars.rank,
         "mode": "markers",
-        "name": "commits",
-        "marker": {"symbol": "diamond", "size": size, "color": palette(theme).text},
-        "cliponaxis": False,
-        "hovertemplate": f"<b>rank %{{y}}</b> has the gradient<br>%{{x:.5g}} {unit.name}<extra></extra>",
+        "marker": marker,
+        "hovertemplate": f"{hover}<extra></extra>",
     }
+    return {**look, "name": name, "x": x, "y": y}
 
 
 def _uprights(r: Round, unit: Unit, theme: str) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from workbench.base.settings import SettingError
 from workbench.experiment import Experiment
 from workbench.figures.gallery.tree import strips_of
-from workbench.figures.gallery.weights import FEW, HEIGHT
-from workbench.figures.inputs import runs, signed
+from workbench.figures.gallery.weights import HEIGHT, numbered
+from workbench.figures.inputs import runs
 from workbench.figures.style import BLUE, Theme, new_figure, palette
 
 
@@ -37,17 +37,11 @@ def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "ligh
     width = stop - start
     words = f"parts {runs(sorted(indices.tolist()))} of {plan.parts} · {plan.loads[rank]} of {plan.samples} samples"
     figure = new_figure(theme, f"{experiment.scheme}: what rank {rank} computes", words, height=HEIGHT)
-    figure.add_bar(
-        x=start + width / 2,
-        y=coefficient,
-        width=width,
-        name="held",
-        marker={"color": BLUE, "line": {"width": 0}},
-        text=[signed(c) for c in coefficient] if len(start) <= FEW else None,
-        textposition="outside",
-        cliponaxis=False,
-        customdata=np.stack([start, start + width - 1], axis=1),
-        hovertemplate="samples %{customdata[0]} to %{customdata[1]}<br>coefficient %{y:.5g}<extra></extra>",
+    look = {"name": "held", "width": width, "marker": {"color": BLUE, "line": {"width": 0}}}
+    hover = "samples %{customdata[0]} to %{customdata[1]}<br>coefficient %{y:.5g}<extra></extra>"
+    ends = np.stack([start, start + width - 1], axis=1)
+    figure.add_trace(
+        numbered(start + width / 2, coefficient, True, **look, customdata=ends, hovertemplate=hover)
     )
     figure.update_xaxes(title_text="sample", range=[0, plan.samples], showgrid=False)
     figure.update_yaxes(title_text="coefficient", zeroline=True, zerolinecolor=palette(theme).muted)

@@ -14,7 +14,9 @@ from workbench.figures.style import (
     ORANGE,
     VERMILLION,
     Theme,
+    error_bars,
     log_ticks,
+    marks,
     new_figure,
     palette,
     scheme_style,
@@ -81,24 +83,16 @@ def picked(advice: Advice, most: int = MOST) -> list[Choice]:
 
 def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
     style = scheme_style(choice.scheme)
-    above, below = (choice.high - choice.seconds) * scale, (choice.seconds - choice.low) * scale
-    bars = {"type": "data", "array": [above], "arrayminus": [below], "thickness": 3, "width": 7}
-    figure.add_scatter(
-        row=1,
-        col=1,
-        x=[choice.seconds * scale],
-        y=[choice.marked],
-        mode="markers",
-        name=choice.name,
-        showlegend=False,
-        marker={"color": style.color, "symbol": style.symbol, "size": 13},
-        error_x={**bars, "color": style.color},
-        hovertemplate=(
-            f"<b>{choice.name}</b><br>{quantity_of(choice.seconds)} ({quantity_of(choice.low)} to"
-            f" {quantity_of(choice.high)})<br>{quantity_of(choice.per_round)} a round, {choice.rounds:.0f} rounds:"
-            f" {choice.source}<br>{choice.step}<extra></extra>"
-        ),
+    low, middle, high = (seconds * scale for seconds in (choice.low, choice.seconds, choice.high))
+    hover = (
+        f"<b>{choice.name}</b><br>{quantity_of(choice.seconds)} ({quantity_of(choice.low)} to"
+        f" {quantity_of(choice.high)})<br>{quantity_of(choice.per_round)} a round, {choice.rounds:.0f} rounds:"
+        f" {choice.source}<br>{choice.step}"
     )
+    marker = {"color": style.color, "symbol": style.symbol, "size": 13}
+    bars = error_bars(low, middle, high, thickness=3, width=7, color=style.color)
+    mark = marks([middle], [choice.marked], choice.name, marker, hover, showlegend=False, error_x=bars)
+    figure.add_trace(mark, row=1, col=1)
 
 
 def _say(figure: go.Figure, choice: Choice, theme: Theme) -> None:

@@ -17,6 +17,7 @@ from workbench.figures.style import (
     Unit,
     fade,
     log_ticks,
+    marks,
     new_figure,
     palette,
     styles,
@@ -134,14 +135,9 @@ def _box(row: _Row, unit: Unit) -> go.Box:
 def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
     colors = palette(theme)
     edge = {"color": colors.background, "width": 1.5}
-    return go.Scatter(
-        x=[row.seconds.mean() * unit.scale],
-        y=[row.label],
-        mode="markers",
-        name=f"{row.label} mean",
-        marker={"symbol": "diamond", "size": 11, "color": colors.text, "line": edge},
-        hovertemplate=f"<b>{row.label}</b><br>mean %{{x:.4g}} {unit.name}<extra></extra>",
-    )
+    marker = {"symbol": "diamond", "size": 11, "color": colors.text, "line": edge}
+    hover = f"<b>{row.label}</b><br>mean %{{x:.4g}} {unit.name}"
+    return marks([row.seconds.mean() * unit.scale], [row.label], f"{row.label} mean", marker, hover)
 
 
 def _said_mean(row: _Row) -> dict[str, object]:

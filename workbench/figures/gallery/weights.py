@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
+from workbench.base.types import Array
 from workbench.core.plan import MASTER
 from workbench.figures.decoding import Weights, decode_weights
 from workbench.figures.inputs import plural, runs, signed
-from workbench.figures.style import BLUE, HUES, VERMILLION, Theme, new_figure, palette
+from workbench.figures.style import BLUE, HUES, VERMILLION, Theme, marks, new_figure, palette
 from workbench.trace.trace import Trace
 
 HEIGHT = 360
@@ -56,27 +59,24 @@ def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
     many = len(found.weight) > 1
     several = max(Counter(found.rank.tolist()).values(), default=1) > 1
     numbers = [f"message {n + 1}, " if several else "" for n in found.number.tolist()]
-    values = found.weight[row]
-    few = len(values) <= FEW and not many
-    return go.Bar(
-        x=found.rank,
-        y=values,
+    return numbered(
+        found.rank,
+        found.weight[row],
+        not many,
         name=f"coordinates {row}, {row + len(found.weight)}, …" if many else "weight",
         marker={"color": HUES[row % len(HUES)] if many else BLUE, "line": {"width": 0}},
-        text=[signed(value) for value in values] if few else None,
-        textposition="outside",
-        cliponaxis=False,
         customdata=[f"{n}came at {t:.5g} s" for n, t in zip(numbers, found.time.tolist(), strict=True)],
         hovertemplate="<b>rank %{x}</b><br>weight %{y:.5g}<br>%{customdata}<extra></extra>",
     )
 
 
+def numbered(x: NDArray[Any], y: Array, told: bool, **more: Any) -> go.Bar:
+    """Bars with their numbers above them, where these are to be told and the bars are few."""
+    text = [signed(value) for value in y] if told and len(y) <= FEW else None
+    return go.Bar(x=x, y=y, text=text, textposition="outside", cliponaxis=False, **more)
+
+
 def _crosses(found: Weights) -> go.Scatter:
-    return go.Scatter(
-        x=found.late,
-        y=np.zeros(len(found.late)),
-        mode="markers",
-        name="too late: dropped",
-        marker={"symbol": "x-thin", "size": 11, "line": {"width": 2.5, "color": VERMILLION}},
-        hovertemplate="<b>rank %{x}</b>: too late<extra></extra>",
-    )
+    cross = {"symbol": "x-thin", "size": 11, "line": {"width": 2.5, "color": VERMILLION}}
+    at = found.late, np.zeros(len(found.late))
+    return marks(*at, "too late: dropped", cross, "<b>rank %{x}</b>: too late")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
 from workbench.figures.contest import Contest
-from workbench.figures.style import Theme, new_figure, palette, scheme_style
+from workbench.figures.style import Theme, marks, new_figure, palette, scheme_style
 from workbench.planning.quantities import quantity, quantity_of
 
 Words = NDArray[np.object_]
@@ -114,15 +114,9 @@ def _time(seconds: float) -> str:
 def _here(contest: Contest, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
     x = _between(contest.latencies, latency)
     y = float(np.interp(float(alpha), [float(a) for a in contest.alphas], range(len(contest.alphas))))
-    line = {"width": 3, "color": palette(theme).text}
-    return go.Scatter(
-        x=[x],
-        y=[y],
-        mode="markers",
-        name="now",
-        hoverinfo="skip",
-        marker={"symbol": "square-open", "size": 46, "color": palette(theme).text, "line": line},
-    )
+    ink = palette(theme).text
+    ring = {"symbol": "square-open", "size": 46, "color": ink, "line": {"width": 3, "color": ink}}
+    return marks([x], [y], "now", ring)
 
 
 def _between(latencies: tuple[float, ...], latency: float) -> float:

@@ -50,15 +50,28 @@ function theme() {
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Call back whenever the page changes its theme; returns the way to end that. */
+/** How many times as large as usual letters are: a lecture that is projected says so. */
+const letters = () => Number(document.documentElement.style.getPropertyValue("--wb-scale")) || 1;
+
+/** A figure's layout or traces with letters, and the room around them, so many times as large. */
+function grown(value, by, of = "") {
+  if (by === 1 || value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+  if (Array.isArray(value)) return typeof value[0] === "object" ? value.map((inner) => grown(inner, by, of)) : value;
+  const grows = (name) => (of.endsWith("font") && name === "size") || (of === "margin" && "lrtb".includes(name));
+  const pair = ([name, inner]) => [name, grows(name) && typeof inner === "number" ? inner * by : grown(inner, by, name)];
+  return Object.fromEntries(Object.entries(value).map(pair));
+}
+
+/** Call back whenever the page changes its theme, or the size of its letters; returns the way to end that. */
 function onTheme(callback) {
-  let known = theme();
+  const look = () => `${theme()} ${letters()}`;
+  let known = look();
   const observer = new MutationObserver(() => {
-    if (theme() === known) return;
-    known = theme();
-    callback(known);
+    if (look() === known) return;
+    known = look();
+    callback();
   });
-  observer.observe(document.body, { attributes: true });
+  for (const of of [document.body, document.documentElement]) observer.observe(of, { attributes: true });
   return () => observer.disconnect();
 }
 

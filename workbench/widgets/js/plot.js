@@ -17,7 +17,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
   };
   const draw = perFrame(async () => {
     if (!plot || gone || !model.get("figure") || !visible(plot.box)) return;
-    const { data, layout } = JSON.parse(model.get("figure"));
+    const { data, layout } = grown(JSON.parse(model.get("figure")), letters());
     config ??= named(plot.Plotly, () => model.get("label"));
     const first = !plot.box.data;
     await plot.Plotly.react(plot.box, data, { ...layout, autosize: true }, config);
@@ -32,7 +32,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
   el.setAttribute("role", "figure");
   plotBox(model, el, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));
   model.on("change:figure", changed);
-  const quiet = onTheme(tell);
+  const quiet = onTheme(() => (tell(), draw()));
   tell();
   return () => {
     gone = true;

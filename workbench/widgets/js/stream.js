@@ -14,6 +14,7 @@ class Table {
     [this.workers, this.slices] = this.model.get("shape");
     this.rounds = 0;
     this.bytes = new Uint8Array(1 << 16);
+    this.worst = new Uint8Array(1 << 16); // of a worker's round: the state that a reader looks for
     this.shares = new Float32Array(2 * this.workers);
   }
   get width() {
@@ -32,8 +33,16 @@ class Table {
       const larger = new Uint8Array(2 * end);
       larger.set(this.bytes);
       this.bytes = larger;
+      const worst = new Uint8Array(Math.ceil(larger.length / this.slices));
+      worst.set(this.worst.subarray(0, this.rounds * this.workers));
+      this.worst = worst;
     }
     this.bytes.set(new Uint8Array(columns.buffer, columns.byteOffset, columns.byteLength), first * this.width);
+    for (let at = first * this.workers; at < (first + count) * this.workers; at++) {
+      let state = 0;
+      for (let s = at * this.slices; s < (at + 1) * this.slices; s++) state = Math.max(state, this.bytes[s]);
+      this.worst[at] = state;
+    }
     this.rounds = Math.max(this.rounds, first + count);
     this.shares = new Float32Array(shares.buffer.slice(shares.byteOffset, shares.byteOffset + shares.byteLength));
   }
@@ -48,19 +57,22 @@ function stride(count, most) {
   for (let unit = 1; ; unit *= 10) for (const step of [unit, 2 * unit, 5 * unit]) if (count / step <= most) return step;
 }
 
-/** The part of the table that is looked at, a pixel a slice; where there are more rounds than pixels, every k-th. */
+/** The part of the table that is looked at: a pixel a slice, or several slices, or several rounds. Late, dropped and dead,
+ * which a reader looks for, are shown before other states of one pixel. */
 function picture(table, first, count, palette, most) {
-  const every = Math.max(1, Math.ceil((count * table.slices) / most)); // slices of a pixel
-  const width = Math.max(1, Math.ceil((count * table.slices) / every));
+  const units = count > most ? 1 : table.slices, bytes = units === 1 ? table.worst : table.bytes; // units of a round
+  const every = Math.max(1, Math.ceil((count * units) / most)); // of a pixel
+  const width = Math.max(1, Math.ceil((count * units) / every)), row = table.workers * units;
+  const there = Math.min(count, table.rounds - first) * units;
   const image = new ImageData(width, Math.max(1, table.workers));
   const out = new Uint32Array(image.data.buffer);
   for (let x = 0; x < width; x++) {
-    const slice = x * every, round = first + Math.floor(slice / table.slices);
+    const end = Math.min((x + 1) * every, there);
     for (let w = 0; w < table.workers; w++) {
-      let state = -1; // of the slices in a pixel what a reader looks for: late, dropped, dead before the others
-      for (let k = 0; k < every && round < table.rounds; k++) {
-        const at = slice + k, r = first + Math.floor(at / table.slices);
-        if (r < table.rounds && r < first + count) state = Math.max(state, table.state(r, w, at % table.slices));
+      let state = -1;
+      for (let unit = x * every; unit < end; unit++) {
+        const round = Math.floor(unit / units);
+        state = Math.max(state, bytes[(first + round) * row + w * units + unit - round * units]);
       }
       out[w * width + x] = state < 0 ? 0 : palette[state];
     }
@@ -213,23 +225,24 @@ function render({ model, el }) {
   const words = () => {
     canvas.setAttribute("aria-label", `${model.get("label")}; arrow keys move, Enter opens a round`);
     el.setAttribute("aria-label", model.get("label"));
-    status.textContent = model.get("status");
     stop.hidden = !model.get("active");
     const swatch = (name) => element("span", {}, Object.assign(element("i"), { style: `background:${look()[name]}` }), name);
     legend.replaceChildren(...model.get("states").map(swatch));
   };
+  const note = () => (status.textContent = model.get("status")); // with every picture, so nothing else
   ours(el, "wb-stream");
   el.setAttribute("role", "figure");
   el.append(bar, legend, canvas, read, status);
   const message = (content, buffers) => content.kind === "columns" && (table.take(content, buffers), draw());
   const anew = () => (table.forget(), Object.assign(view, { round: -1, end: null }), table.ask(), draw());
-  const traits = { "msg:custom": message, "change:edition": anew, "change:shape": draw };
-  for (const name of ["label", "status", "active"]) traits[`change:${name}`] = words;
+  const traits = { "msg:custom": message, "change:edition": anew, "change:shape": draw, "change:status": note };
+  for (const name of ["label", "active"]) traits[`change:${name}`] = words;
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   const observer = new ResizeObserver(draw);
   observer.observe(canvas);
   const quiet = onTheme(() => (words(), draw()));
   words();
+  note();
   table.ask();
   return () => {
     gone = true;

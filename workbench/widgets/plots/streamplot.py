@@ -24,7 +24,8 @@ from workbench.widgets.guard import Pane, guarded
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Drawn
 
-PAUSE = 0.1  # s between looks at the run
+PAUSE = 0.1  # s from look to look at the run
+REST = 0.03  # s for others in this process, however long a look takes
 PIECE = 2**20  # bytes in one message at most
 OVER = ("finished", "stopped", "failed")
 
@@ -110,9 +111,11 @@ class StreamPlot(Drawn):
     # ---------------------------------------------------------------- following the run
 
     def _follow(self, run: Run) -> None:
-        over = False
+        over, due = False, time.monotonic()
         while not over:
-            time.sleep(PAUSE)
+            now = time.monotonic()
+            due = max(due + PAUSE, now + REST)
+            time.sleep(due - now)
             with self._lock:
                 if self.run is not run:
                     return
@@ -120,7 +123,8 @@ class StreamPlot(Drawn):
                 if over:
                     self._conclude()
                 else:
-                    self._look()
+                    with run.resting:
+                        self._look()
 
     def _look(self) -> None:
         """Send what is new."""

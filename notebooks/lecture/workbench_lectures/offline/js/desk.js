@@ -146,6 +146,9 @@ function showFigure(desk, el, name) {
   FORM.render({ model: desk.panel(names), el: box });
   PLOT.render({ model, el: plot });
   desk.onMove(names, redraw);
+  const stops = names.filter((each) => table && HERE.places[each]).map((each) => `${desk.fields[each].label}: ${HERE.places[each].join(", ")}`);
+  const why = `Figures were made beforehand here, so sliders stop at places (${stops.join("; ")}). Those of the lecture that is served stand anywhere.`;
+  if (stops.length) el.append(element("p", { className: "wb wb-note" }, why));
   if (table) unpack(table).then((text) => ((tables = JSON.parse(text)), redraw()));
   else redraw();
 }

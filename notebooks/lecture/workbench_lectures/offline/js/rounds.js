@@ -47,7 +47,10 @@ class Experiment {
     return this.held.map((load, i) => (kind === "pareto" ? load * shift * Math.exp(draws[i] / shape) : load * (shift + draws[i] / rate)));
   }
   shape = native(() => [this.samples, this.floats]);
-  replace = native((_, kw) => new Experiment({ ...this, held: undefined, ...kw }));
+  replace = native((_, kw) => {
+    const { shape, replace, ...fields } = this; // these are the old one's own, and would speak of it
+    return new Experiment({ ...fields, held: undefined, ...kw });
+  });
 }
 N["workbench.experiment.Experiment"] = native((_, kw) => new Experiment({ scheme_args: {}, ...kw }));
 N["workbench.batch.published.codedreduce.rivals"] = native(([children, layers, stragglers], { rounds, link, ...common }) => {
