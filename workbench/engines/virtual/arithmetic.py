@@ -18,7 +18,7 @@ from workbench.core.delays import Keyed
 from workbench.core.mixed import Decoding, Few, Mixed
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Blend, Plan, Work
-from workbench.core.problem import in_round
+from workbench.core.problem import in_round, rows_of
 from workbench.core.programs import plain_sum
 from workbench.core.protocol import Compute
 from workbench.problems.base import Problem, Quadratic, Slice
@@ -188,9 +188,7 @@ class Numbers:
 
     def _batch(self, rank: int, effect: Compute, size: int) -> Array:
         """A mini-batch drawn without replacement, keyed by (seed, draw, rank), scaled to stand for all."""
-        slices = self._slices(effect.work)
-        places = np.concatenate([np.arange(a, b) for a, b, _ in slices])
-        weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
+        places, weights = rows_of(self._slices(effect.work))
         draw = effect.round if effect.draw is None else effect.draw
         chosen = self._keyed.rng(draw, rank).choice(len(places), size, replace=False)
         scale = effect.work.samples / size
