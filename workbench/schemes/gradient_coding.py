@@ -25,9 +25,9 @@ from workbench.core.programs import (
     Got,
     at_least,
     coded_program,
+    decoded,
     one_of_each,
     patient_program,
-    weighted_sum,
 )
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, divisors, kept_digits, some
@@ -161,8 +161,6 @@ def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
     code = cache(make)
 
     def combine(round: int, got: Got) -> tuple[Any, float]:
-        keys = sorted(got)
-        weights, residual = code().decode(tuple(rank - first for rank, _ in keys))
-        return weighted_sum(weights, [got[key].value for key in keys]), residual
+        return decoded(code().decode, {rank - first: message.value for (rank, _), message in got.items()})
 
     return combine

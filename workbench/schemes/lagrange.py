@@ -18,9 +18,10 @@ from workbench.base.settings import SettingError, setting, within
 from workbench.codes import Lagrange, lagrange
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, Work, even_sizes
-from workbench.core.programs import Combine, Got, at_least, child_program, parent_program, weighted_sum
+from workbench.core.programs import Combine, Got, answer, at_least, parent_program, worker_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, kept_digits, some
+from workbench.schemes.gradient_coding import decoder
 
 QUADRATIC = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
 
@@ -68,9 +69,7 @@ class LCC(Coded):
             sizes=even_sizes(samples, workers),
             indptr=np.concatenate([[0], np.arange(workers + 1) * workers]),
             indices=np.tile(np.arange(workers), workers),
-            coefficients=encoding.sum(
-                axis=1
-            ).ravel(),  # a block goes into one blend: the others have a 0 there
+            coefficients=encoding.sum(axis=1).ravel(),  # a block goes into one blend; the others have a 0
             parent=np.array([-1] + [MASTER] * workers),
             blocks=np.arange(workers) % self.load,
         )
@@ -78,12 +77,11 @@ class LCC(Coded):
     def program(self, node: Node) -> Program:
         """Master or worker."""
         code = self.build_code(node.plan.workers)
-        rule = at_least(code.threshold)
         if node.rank != MASTER:
-            return child_program(node, rule, lambda round, got: (0.0, 0.0))
+            return worker_program(node, answer)
         plan = node.plan
         constant = node.constant(Work(np.arange(plan.parts), np.ones(plan.parts), plan.samples))
-        return parent_program(node, rule, interpolate(code, constant))
+        return parent_program(node, at_least(code.threshold), interpolate(code, constant))
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """The (2 ceil(K/r) - 1)-th answer."""
@@ -95,10 +93,10 @@ def interpolate(code: Lagrange, constant: Any) -> Combine:
 
     The residual is that of the interpolation: it is 0 up to rounding.
     """
+    interpolated = decoder(lambda: code, first=1)
 
     def combine(round: int, got: Got) -> tuple[Any, float]:
-        keys = sorted(got)
-        weights, residual = code.decode(tuple(rank - 1 for rank, _ in keys))
-        return weighted_sum(weights, [got[key].value for key in keys]) + constant, residual
+        total, residual = interpolated(round, got)
+        return total + constant, residual
 
     return combine

@@ -16,21 +16,8 @@ from workbench.base.types import Array
 from workbench.codes import MultiMessage
 from workbench.core.odds import BATCH, Draws, Odds, Ties, order, port
 from workbench.core.plan import Work
-from workbench.core.programs import Lost, weighted_sum, worker_program
-from workbench.core.protocol import (
-    CODED,
-    LOST,
-    MODEL,
-    Close,
-    Commit,
-    Compute,
-    Decode,
-    Message,
-    Node,
-    Program,
-    Recv,
-    Send,
-)
+from workbench.core.programs import Answers, Lost, decoded, master_program, weighted_sum, worker_program
+from workbench.core.protocol import CODED, LOST, MODEL, Close, Compute, Message, Node, Program, Recv, Send
 
 Ints = NDArray[np.int64]
 SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
@@ -128,21 +115,18 @@ class Tally:
         """The cluster's gradient and |b - 1|^2; added up by row, never by arrival."""
         if SUM in self.values:
             return self.values[SUM], 0.0
-        rows = tuple(sorted(self.values))
-        weights, residual = self.agenda.code.decode(rows)
-        return weighted_sum(weights, [self.values[row] for row in rows]), residual
+        return decoded(self.agenda.code.decode, self.values)
 
 
 def clusters_master(node: Node, clusters: Clusters) -> Program:
-    """Send the model, gather until every cluster is done, add up the clusters' gradients, commit."""
-    model, lost = node.model, Lost()
-    for r in node.span:
-        yield Send(node.children, MODEL, r, model)
+    """Gather until every cluster is done, and add up the clusters' gradients."""
+
+    def answers(r: int, model: Any, lost: Lost) -> Answers:
         tallies = yield from gather_clusters(node, r, clusters, lost)
         sums, residuals = zip(*(tally.decode() for tally in tallies), strict=True)
-        yield Decode(sum(tally.combined for tally in tallies) * node.floats)
-        model = yield Commit(sum(sums), r, sum(residuals))
-    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+        return sum(sums), sum(residuals), sum(tally.combined for tally in tallies)
+
+    return master_program(node, answers)
 
 
 def gather_clusters(

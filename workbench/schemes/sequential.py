@@ -25,7 +25,7 @@ from workbench.base.types import Array
 from workbench.codes import GradientCode, cyclic
 from workbench.core.odds import Draws, Odds, Waited, waited
 from workbench.core.plan import MASTER, Plan, Work, even_sizes, star_plan
-from workbench.core.programs import Lost, patient_answers, plain_sum, weighted_sum
+from workbench.core.programs import Lost, decoded, patient_answers, plain_sum
 from workbench.core.protocol import CODED, MODEL, Commit, Compute, Decode, Node, Program, Recv, Send
 from workbench.core.scheme import Scheme, kept_digits, some
 
@@ -237,12 +237,10 @@ class SRSGC(Sequential):
             got, late = yield from patient_answers(node, r, self.tolerance, follows, lost)
             jobs.note(r, again, late)
             for rank, (value,) in got.items():
-                answers.setdefault(old if rank in again else r, {})[rank] = value
+                answers.setdefault(old if rank in again else r, {})[rank - 1] = value
             for job in jobs.decoded(r, node.rounds):
-                ranks = sorted(answers[job])
-                weights, residual = code.decode(tuple(rank - 1 for rank in ranks))
-                gradient = weighted_sum(weights, [answers[job][rank] for rank in ranks])
-                yield Decode(len(ranks) * node.floats)
+                gradient, residual = decoded(code.decode, answers[job])
+                yield Decode(len(answers[job]) * node.floats)
                 versions[job + 1] = yield Commit(gradient, job, residual)
             _forget(versions, max(node.first, r + 1 - self.burst))
             _forget(models, r + 1 - self.burst)
@@ -390,7 +388,7 @@ class MSGC(Sequential):
                 chunks = []
                 for rank in sorted(got):
                     if rows.chunk(job, m, rank) == CODED_PART:
-                        groups[m - rows.own][rank] = got[rank][place]
+                        groups[m - rows.own][rank - 1] = got[rank][place]
                     else:
                         chunks.append(got[rank][place])
                 sums[job] = sums.get(job, 0) + plain_sum(chunks)
@@ -411,10 +409,9 @@ class MSGC(Sequential):
         total, residual = chunks, 0.0
         for code in codes:
             for group in groups:
-                ranks = sorted(group)[: code.workers - self.stragglers]
-                weights, off = code.decode(tuple(rank - 1 for rank in ranks))
-                total = total + weighted_sum(weights, [group[rank] for rank in ranks])
-                residual += off
+                rows = sorted(group)[: code.workers - self.stragglers]
+                value, off = decoded(code.decode, {row: group[row] for row in rows})
+                total, residual = total + value, residual + off
         return total, residual
 
     def _worker(self, node: Node) -> Program:
