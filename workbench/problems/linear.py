@@ -203,7 +203,6 @@ class LeastSquares(LinearProblem):
         return 0.5 * (slope * slope).sum(axis=-1), slope, np.nan
 
     def slope(self, z: Array, y: Array) -> Array:
-        """Residuals."""
         return z - y
 
     def blend(self, slices: Sequence[Slice]) -> Array:
@@ -214,7 +213,6 @@ class LeastSquares(LinearProblem):
         return total
 
     def curve(self, block: Array, model: Array) -> Array:
-        """block^T (block @ model)."""
         return np.asarray((block @ model) @ block)
 
     def constant(self, slices: Sequence[Slice]) -> Array:
@@ -270,7 +268,6 @@ class LeastSquaresArgs(OnData):
     task: ClassVar[str] = "regression"
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data."""
         data = self.open()
         return LeastSquares(data.X, data.y, self.l2, data.truth)
 
@@ -306,6 +303,5 @@ class SoftmaxArgs(OnData):
         return data.X.shape[1] * data.classes
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data."""
         data = self.open()
         return Softmax(data.X, data.y, data.classes, self.l2)

@@ -103,12 +103,10 @@ class NumpyArgs(OnData):
     )
 
     def own(self) -> dict[str, Any]:
-        """The functions that the fields name."""
         names = {"loss_and_gradient": self.loss_and_gradient, "first": self.first}
         return {f: thing_of(name, f"problem_args.{f}") for f, name in names.items() if name is not None}
 
     def suits(self) -> str:
-        """The task that the data are prepared for."""
         return {"numbers": "regression", "two classes": "binary", "classes": "multiclass"}[self.targets]
 
     def identity(self) -> tuple[Any, ...]:
@@ -120,7 +118,6 @@ class NumpyArgs(OnData):
         return super().size(plan) if self.first is None else int(np.size(self.own()["first"]()))
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data."""
         data, own = self.open(), self.own()
         first = own["first"]() if "first" in own else np.zeros(data.X.shape[1])
         y = data.y.astype(np.int64) if data.classes else data.y

@@ -53,7 +53,6 @@ class OnData(ProblemArgs):
         return self.open()
 
     def identity(self) -> tuple[Any, ...]:
-        """The data's content."""
         return (self.open().digest,)
 
     def open(self) -> DataSet:

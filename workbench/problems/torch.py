@@ -387,11 +387,9 @@ class TorchArgs(OnData):
 
     @property
     def width(self) -> int:
-        """Bytes of a number in a message."""
         return 4 if self.precision == "float32" else 8
 
     def own(self) -> dict[str, Any]:
-        """The functions and classes that the fields name."""
         names = {"module": self.module, "loss": self.loss, "dataset": self.dataset}
         return {
             field: LOSSES.get(name) or thing_of(name, f"problem_args.{field}")
@@ -400,7 +398,6 @@ class TorchArgs(OnData):
         }
 
     def suits(self) -> str:
-        """The task that the data are prepared for."""
         info = catalogue().get(self.data)
         numbers = self.loss == "mse" or (info is not None and "multiclass" not in info.tasks)
         return (
@@ -419,11 +416,9 @@ class TorchArgs(OnData):
         return (prepared.digest if prepared else "", *self.own().values())
 
     def count(self) -> int:
-        """Number of samples d."""
         return len(self._samples()[0]) if self.dataset else super().count()
 
     def told(self) -> int | None:
-        """Number of samples if it can be told without opening data, else None."""
         return self.samples if self.dataset else super().told()
 
     def size(self, plan: Plan | None) -> int:

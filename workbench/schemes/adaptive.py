@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from typing_extensions import override
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes.checks import groups_divide
@@ -68,13 +67,11 @@ class DSGD(MiniBatches):
     paper: ClassVar[str] = "Zhu et al. 2022, section VI"
 
     @property
-    @override
     def full(self) -> bool:
         """Without mini-batches the whole shards' gradients add up to it."""
         return self.batch is None
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         if node.rank == MASTER:
             return parent_program(node, at_least(node.plan.workers), _sum)
         return batch_worker(node, self.batch)
@@ -111,7 +108,6 @@ class CADA(MiniBatches):
     max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         groups = self.grouping(node.plan.workers)
         if node.rank == MASTER:
             return lazy_master(node, groups, self.c, self.max_age, lambda group, got: total(got))
@@ -139,7 +135,6 @@ class GCADA(CADA):
     groups: int = setting(3, "groups of workers that hold the same shard (G)", ge=1)
 
     def check(self, workers: int) -> None:
-        """Groups must divide the workers."""
         groups_divide("scheme_args.groups", self.groups, workers)
 
     @classmethod
@@ -148,7 +143,6 @@ class GCADA(CADA):
         return [{"groups": g} for g in divisors(workers)[:-1]]
 
     def grouping(self, workers: int) -> Groups:
-        """G groups of M / G."""
         return Groups(self.groups, workers // self.groups)
 
 

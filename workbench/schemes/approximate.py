@@ -87,7 +87,6 @@ class Approximate(Coded):
         return at_least(self.waits_for(workers)) if self.deadline is None else after(self.deadline)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         workers = node.plan.workers
         if node.rank != MASTER:
             return worker_program(node, self._answer)
@@ -146,12 +145,10 @@ class FRC(Shuffled):
     paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
 
     def check(self, workers: int) -> None:
-        """Groups must divide."""
         super().check(workers)
         groups_divide("scheme_args.replication", self.replication, workers, self.replication)
 
     def build_code(self, workers: int) -> GradientCode:
-        """Groups of s."""
         return fractional(workers, self.replication - 1)
 
 

@@ -34,12 +34,10 @@ class ErasureHead(Approximate):
     paper: ClassVar[str] = "Wang, Charles, Papailiopoulos 2019"
 
     def check(self, workers: int) -> None:
-        """Groups must divide."""
         super().check(workers)
         groups_divide("scheme_args.replication", self.replication, workers, self.replication)
 
     def build_code(self, workers: int) -> GradientCode:
-        """Groups of s."""
         return fractional(workers, self.replication - 1)
 
     def rule(self, workers: int) -> Rule:
@@ -115,7 +113,6 @@ class BGC(Shuffled):
     )
 
     def build_code(self, workers: int) -> GradientCode:
-        """Draw the sparse random matrix."""
         return sparse(workers, self.replication, self.code_seed, self.cover)
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:

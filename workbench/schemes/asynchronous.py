@@ -68,7 +68,6 @@ class Asynchronous(Scheme):
         return replace(uncoded_plan(workers, samples), versions=workers + self.size)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         return self._master(node) if node.rank == MASTER else _worker(node)
 
     def _master(self, node: Node) -> Program:
@@ -147,7 +146,6 @@ class FedBuff(Asynchronous):
 
     @property
     def size(self) -> int:
-        """K."""
         return self.buffer
 
 

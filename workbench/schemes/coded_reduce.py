@@ -92,7 +92,6 @@ class CR(Scheme):
         return cyclic(self.children, self.stragglers, self.code_seed)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """The one code, of every parent."""
         return [self.code()]
 
     @property

@@ -54,7 +54,6 @@ class CEGC(Coded):
             self.build_code(workers)
 
     def build_code(self, workers: int) -> YeAbbe:
-        """Encoding matrix and decoder."""
         return ye_abbe(workers, self.load, self.stragglers, self.reduction, self.construction, self.code_seed)
 
     def plan(self, workers: int, samples: int) -> Plan:
@@ -64,7 +63,6 @@ class CEGC(Coded):
         return replace(star_plan(held, samples), coordinates=self.reduction)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         n = node.plan.workers
         if node.rank == MASTER:
             return parent_program(

@@ -88,7 +88,6 @@ class DropCompute(Scheme):
         return star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         if node.rank != MASTER:
             pieces = node.work.split(node.plan.sizes)
             return worker_program(node, lambda node, job: self._answer(node, job, pieces))

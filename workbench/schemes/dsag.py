@@ -56,7 +56,6 @@ class DSAG(Scheme):
         return [{"wait_for": w, "pieces": p} for w in some(1, workers - 1, 5) for p in (1, 4)]
 
     def check(self, workers: int) -> None:
-        """There are no more fresh answers than workers."""
         between("scheme_args.wait_for", self.waits_for(workers), 1, workers, f"there are {workers} workers")
 
     def waits_for(self, workers: int) -> int:
@@ -70,7 +69,6 @@ class DSAG(Scheme):
         return replace(plan, batch=batch, versions=workers * (self.pieces + 1) + 1)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         newest: dict[int, Message] = {}  # of each part the newest answer
         if node.rank == MASTER:
             return master_program(node, lambda r, model, lost: self._answers(node, r, lost, newest))

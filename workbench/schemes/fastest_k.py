@@ -62,7 +62,6 @@ class FastestK(MiniBatches):
         """What chooses k, with the k of the first round."""
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         return self._master(node) if node.rank == MASTER else batch_worker(node, self.batch)
 
     def _master(self, node: Node) -> Program:
@@ -127,7 +126,6 @@ class AdaptiveK(FastestK):
         between("scheme_args.step", self.step, 1, workers, f"there are {workers} workers")
 
     def choice(self, node: Node) -> Choice:
-        """The counter."""
         return Turns(self.start, self.step, self.threshold, self.burn_in, node.plan.workers)
 
 
@@ -176,7 +174,6 @@ class DBW(FastestK):
     window: int = setting(5, "iterations over which gradients' lengths and variances are averaged", ge=1)
 
     def choice(self, node: Node) -> Choice:
-        """The estimates."""
         plan = node.plan
         everything = Work(np.arange(plan.parts), np.ones(plan.parts), plan.samples)
         return Gain(plan.workers, plan.samples, node.smoothness(everything), self.window)

@@ -90,7 +90,6 @@ class GC(Coded):
             groups_divide(field, self.stragglers, workers, self.stragglers + 1, more)
 
     def build_code(self, workers: int) -> GradientCode:
-        """Encoding matrix and decoder."""
         if self.matrix is not None:
             return own_code(self.matrix, workers, self.stragglers)
         if self.code == "fractional":
@@ -105,7 +104,6 @@ class GC(Coded):
         return self.code == "fractional" and self.matrix is None
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         n = node.plan.workers
         if self._grouped:
             rule = one_of_each(lambda rank: (rank - 1) // (self.stragglers + 1), n // (self.stragglers + 1))

@@ -48,7 +48,6 @@ class GGC(Approximate):
         super().check(workers)
 
     def graph(self, workers: int) -> GraphCode:
-        """The code."""
         return random_regular(workers, self.replication, self.code_seed)
 
     def build_code(self, workers: int) -> GradientCode:

@@ -50,7 +50,6 @@ class ISGC(Approximate):
         return [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
 
     def check(self, workers: int) -> None:
-        """Groups must divide."""
         super().check(workers)
         if self.placement == "fractional":
             more = "; or placement = 'cyclic'"

@@ -70,7 +70,6 @@ class LAGC(Coded):
         return Groups(self.groups, size, size - self.stragglers)
 
     def build_code(self, workers: int) -> GradientCode:
-        """Code inside every group."""
         return cyclic(workers // self.groups, self.stragglers, self.code_seed)
 
     def plan(self, workers: int, samples: int) -> Plan:
@@ -79,7 +78,6 @@ class LAGC(Coded):
         return star_plan(blocks.astype(np.float64), samples)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         groups = self.grouping(node.plan.workers)
         if node.rank != MASTER:
             return lazy_worker(node, groups)

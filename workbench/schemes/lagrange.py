@@ -46,11 +46,9 @@ class LCC(Coded):
         return [{"load": r} for r in some(2, workers)]
 
     def check(self, workers: int) -> None:
-        """As many answers as are needed must exist."""
         self.build_code(workers)
 
     def check_problem(self, problem: str) -> None:
-        """Linear regression only."""
         if problem not in QUADRATIC:
             raise SettingError(
                 f"problem = {problem!r}: LCC computes on encoded data, which works for gradients that are quadratic"
@@ -58,7 +56,6 @@ class LCC(Coded):
             )
 
     def build_code(self, workers: int) -> Lagrange:
-        """Encoding of the data and decoder of the answers."""
         with within("scheme_args"):
             return lagrange(workers, workers, self.load)
 
@@ -75,7 +72,6 @@ class LCC(Coded):
         )
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         code = self.build_code(node.plan.workers)
         if node.rank != MASTER:
             return worker_program(node, answer)
@@ -84,7 +80,6 @@ class LCC(Coded):
         return parent_program(node, at_least(code.threshold), interpolate(code, constant))
 
     def odds(self, draws: Draws, workers: int) -> Odds:
-        """The (2 ceil(K/r) - 1)-th answer."""
         return star_odds(draws, self.build_code(workers).threshold)
 
 

@@ -46,7 +46,6 @@ class MultiMessageScheme(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Some numbers of clusters and loads."""
         return cls.shapes(workers)
 
     def check(self, workers: int) -> None:
@@ -87,7 +86,6 @@ class MultiMessageScheme(Scheme):
         )
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         clusters = self.build(node.plan.workers)
         return clusters_master(node, clusters) if node.rank == MASTER else clusters_worker(node, clusters)
 
@@ -181,7 +179,6 @@ class GCMMC(MultiMessageScheme):
             )
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """The one code, of every cluster."""
         return [self.agenda(workers // self.clusters).code]
 
     def agenda(self, size: int) -> Agenda:

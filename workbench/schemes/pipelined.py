@@ -54,7 +54,6 @@ class PGC(SGD):
         return np.asarray((np.arange(workers) + round % (self.stragglers + 1)) % workers)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         if node.rank == MASTER:
             return master_program(node, partial(self._answers, node))
         newest: dict[int, Any] = {}  # of each of the worker's parts the newest gradient

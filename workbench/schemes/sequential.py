@@ -183,7 +183,6 @@ class SRSGC(Sequential):
 
     @property
     def lag(self) -> int:
-        """T = B."""
         return self.burst
 
     @property
@@ -200,7 +199,6 @@ class SRSGC(Sequential):
                     yield {"burst": burst, "window": window, "stragglers": stragglers}
 
     def check(self, workers: int) -> None:
-        """B must divide W - 1."""
         if (self.window - 1) % self.burst:
             low = self.burst * ((self.window - 1) // self.burst) + 1
             near = [w for w in (low, low + self.burst) if w > 1]
@@ -219,7 +217,6 @@ class SRSGC(Sequential):
         return replace(star_plan(self.codes(workers)[0].matrix, samples), versions=self.burst + 1)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         return self._master(node) if node.rank == MASTER else self._worker(node)
 
     def _master(self, node: Node) -> Program:
@@ -255,7 +252,6 @@ class SRSGC(Sequential):
                 yield Send(node.parent, CODED, told.round, value)
 
     def steps(self, draws: Draws, workers: int) -> Iterator[Step]:
-        """The wait rule over drawn times."""
         jobs = Repeats(self, workers, first=0)
         for r in range(draws.total + self.burst):
             again = jobs.again(r)
@@ -323,7 +319,6 @@ class MSGC(Sequential):
 
     @property
     def lag(self) -> int:
-        """T = W - 2 + B."""
         return self.window - 2 + self.burst
 
     @classmethod
@@ -335,7 +330,6 @@ class MSGC(Sequential):
                     yield {"burst": burst, "window": window, "stragglers": stragglers}
 
     def check(self, workers: int) -> None:
-        """B < W."""
         if self.burst >= self.window:
             raise SettingError(
                 f"scheme_args.burst = {self.burst}: bursts are shorter than window = {self.window}; take burst ="
@@ -363,7 +357,6 @@ class MSGC(Sequential):
         )
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         return self._master(node) if node.rank == MASTER else self._worker(node)
 
     def _master(self, node: Node) -> Program:

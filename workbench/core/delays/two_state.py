@@ -39,7 +39,6 @@ class Heterogeneous(PerSample):
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: samples * shift, times `factor` for a straggler."""
         return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
     @property
@@ -79,7 +78,6 @@ class Markov(PerSample):
         return np.where(before > 0, u >= self.leave, u < self.enter).astype(float)
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: samples * shift, times `factor` in the slow state."""
         return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
     @property
