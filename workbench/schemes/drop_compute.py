@@ -128,7 +128,6 @@ class DropCompute(Scheme):
 
     def _done(self, draws: Draws, workers: int, which: slice) -> Array:
         """When every micro-batch would be done, (rounds, workers, micro-batches)."""
-        assert draws.progress is not None
         return draws.progress(self._sizes(draws, workers), which)
 
     def _sizes(self, draws: Draws, workers: int) -> NDArray[np.int64]:

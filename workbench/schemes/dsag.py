@@ -139,7 +139,6 @@ class DSAG(Scheme):
         n, link, down = len(at.free), draws.link, draws.down
         begins = np.maximum(at.free, at.now + down)  # with this model, if it is still the newest
         place = np.arange(self.pieces) == (at.turn % self.pieces)[:, None]
-        assert draws.progress is not None
         ready = begins + draws.progress(sizes * place, slice(k, k + 1))[0, :, -1]
         send = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)[k]
         ties = draws.ties(np.array([k]))[0]

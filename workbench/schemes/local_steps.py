@@ -80,15 +80,12 @@ class LocalSteps(MiniBatches):
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """A star whose workers take the sum of H draws."""
-        assert draws.job is not None
-        assert draws.sent is not None
-        steps, sent = self.local_steps, draws.sent
+        steps = self.local_steps
         rounds = range(draws.first, draws.first + len(draws.seconds))
         seconds = [sum(draws.job(r * steps + h) for h in range(steps)) for r in rounds]
 
         def send(length: float) -> Array | float:
-            rows = [sent((r + 1) * steps - 1, length / draws.floats) for r in rounds]
-            return 0.0 if any(row is None for row in rows) else np.stack(rows)  # type: ignore[arg-type]
+            return draws.sent(((r + 1) * steps - 1 for r in rounds), length / draws.floats)
 
         return star_odds(replace(draws, seconds=np.stack(seconds), send=send), self.waits_for(workers))
 

@@ -200,7 +200,6 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
     A cluster is done with `needed` different rows of its code, or with the one that is worth all. Who is first is
     decided by order of arrival; the port keeps that order, so which messages are refused does not depend on its speed.
     """
-    assert draws.progress is not None
     at_once = max(1, BATCH // portions.size)
     extra = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)
     extra = extra + draws.link.latency + draws.down
@@ -209,17 +208,12 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
         which = slice(start, start + at_once)
         done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
-        place = places(arrivals, _later(draws.ties, start))
+        place = places(arrivals, lambda which, start=start: draws.ties(start + which))
         pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return Odds(
         end + draws.decode(combined), count.astype(float), count * float(draws.link.width * draws.floats)
     )
-
-
-def _later(ties: Ties, start: int) -> Ties:
-    """Ties of rounds that are counted from `start`."""
-    return lambda which: ties(start + which)
 
 
 def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:

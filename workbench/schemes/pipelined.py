@@ -89,7 +89,6 @@ class PGC(SGD):
         number = draws.first + np.arange(len(draws.seconds))
         seconds, sizes = draws.seconds.copy(), even_sizes(draws.samples, workers)
         if draws.first == 0:
-            assert draws.progress is not None
             portions = [np.roll(sizes, -k)[:, None] for k in range(self.stragglers + 1)]
             seconds[0] = sum(draws.progress(portion, slice(0, 1))[0, :, 0] for portion in portions)
         needed = np.where(number == 0, workers, self.waits_for(workers))

@@ -121,12 +121,6 @@ def _jobs(steps: Iterator[Step], draws: Draws) -> Iterator[tuple[float, float]]:
             seconds, messages = 0.0, 0
 
 
-def _row(draws: Draws, r: int) -> Draws:
-    """One round's draws, be it after the last commit's round."""
-    assert draws.at is not None
-    return draws.at(range(r, r + 1))
-
-
 # ---------------------------------------------------------------------------------------------- selective repeat
 
 
@@ -257,7 +251,7 @@ class SRSGC(Sequential):
             again = jobs.again(r)
             if r >= draws.total and jobs.there(r - self.burst):
                 continue
-            wait = waited(_row(draws, r), self.tolerance)
+            wait = waited(draws.at(range(r, r + 1)), self.tolerance)
             late, seconds, messages = _dropped(wait, partial(jobs.bursts.follows, r))
             jobs.note(r, again, late)
             counts = {job: len(ranks) for job, ranks in jobs.delivered.items()}
@@ -448,7 +442,7 @@ class MSGC(Sequential):
         rows = Diagonals(self, workers, 0, draws.total)
         bursts = Bursts(self.burst, self.window, self.stragglers)
         for r in range(draws.total + self.lag):
-            row = _row(draws, r)
+            row = draws.at(range(r, r + 1))  # be it after the last commit's
             row = replace(row, seconds=self._seconds(row, plan, rows, r))
             wait = waited(row, self.tolerance, len(rows.jobs(r)))
             late, seconds, messages = _dropped(wait, partial(bursts.follows, r))
@@ -469,7 +463,7 @@ class MSGC(Sequential):
             columns = [place for task in tasks for place in self._columns(task, held)]
             loads[places], counts[places] = sizes[np.ix_(places, columns)].sum(axis=1), len(columns)
         whole = (loads == plan.loads[1:]) & (counts == held)
-        if whole.all() or row.progress is None:
+        if whole.all():
             return row.seconds
         return np.where(whole, row.seconds, row.progress(loads[:, None], slice(0, 1))[:, :, 0])
 
