@@ -84,14 +84,10 @@ class Plan:
     committers: tuple[int, ...] = (MASTER,)  # the ranks whose commits make a round complete
     answers: int = 1  # messages that a worker sends per round at most
     batch: int | None = None  # samples that a worker draws per round from what it holds; None: all of them
-    blocks: NDArray[np.int64] | None = (
-        None  # (parts,) encoded data: a worker blends parts with the same number here into one (see `Blend`)
-    )
+    blocks: NDArray[np.int64] | None = None  # (parts,) encoded data: parts of one number are blended into one
     coordinates: int = 1  # a scheme that treats coordinates apart, modulo m, says m here (see `arithmetic`)
     versions: int = 1  # models that may be in use at one time, the newest included (see `mixed`)
-    notes: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what figures may show: layer of a rank, code, ...
+    notes: Mapping[str, Any] = field(default_factory=dict)  # for figures: layer of a rank, code, ...
 
     @property
     def ranks(self) -> int:

@@ -96,6 +96,3 @@ def largest_apart(places: Sequence[int], apart: int, around: int, first: int = 0
             chosen.append(at)
         best = max(best, chosen, key=len)
     return sorted(order[i] for i in best)
-
-
-__all__ = ["ISGC", "largest_apart"]

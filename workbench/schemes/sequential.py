@@ -360,10 +360,8 @@ class MSGC(Sequential):
         sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()  # of each job: own chunks; groups
         model, late = node.model, frozenset[int]()
         for r in range(node.first, node.rounds + self.lag):
-            for missed, ranks in (
-                (1, late),
-                (0, set(node.children) - late),
-            ):  # they learn whether they were late
+            # They learn whether they were late.
+            for missed, ranks in ((1, late), (0, set(node.children) - late)):
                 yield Send(sorted(ranks), MODEL, r, model, number=missed, every=True)
             jobs = rows.jobs(r)
             follows = partial(bursts.follows, r)

@@ -15,13 +15,9 @@ from workbench.theory._checks import positive, real, whole
 from workbench.theory._quadrature import Survival, mean_time
 
 __all__ = [
-    "exponential_order_mean",
-    "exponential_order_std",
-    "grouped_order_mean",
-    "harmonic",
-    "max_of_minima_mean",
-    "order_statistic_mean",
-]
+    "exponential_order_mean", "exponential_order_std", "grouped_order_mean", "harmonic",
+    "max_of_minima_mean", "order_statistic_mean",
+]  # fmt: skip
 
 
 def harmonic(n: float) -> float:

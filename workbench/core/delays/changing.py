@@ -66,6 +66,3 @@ class Changing(DelayModel):
             return None
         none = np.zeros(draw.shape[1])
         return np.where(changed, none if after is None else after, none if before is None else before)
-
-
-__all__ = ["Changing"]
