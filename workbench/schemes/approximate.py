@@ -137,12 +137,8 @@ class Shuffled(Approximate):
         return permutation(workers, round, self.code_seed)
 
 
-class FRC(Shuffled):
-    """Approximate gradient coding by fractional repetition: groups of s workers hold the same s parts."""
-
-    name: ClassVar[str] = "FRC"
-    title: ClassVar[str] = "Approximate gradient coding, fractional repetition"
-    paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
+class Grouped(Approximate):
+    """An approximate scheme of groups of s workers that hold the same s parts."""
 
     def check(self, workers: int) -> None:
         super().check(workers)
@@ -150,6 +146,14 @@ class FRC(Shuffled):
 
     def build_code(self, workers: int) -> GradientCode:
         return fractional(workers, self.replication - 1)
+
+
+class FRC(Grouped, Shuffled):
+    """Approximate gradient coding by fractional repetition: groups of s workers hold the same s parts."""
+
+    name: ClassVar[str] = "FRC"
+    title: ClassVar[str] = "Approximate gradient coding, fractional repetition"
+    paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
 
 
 class CRC(Shuffled):

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from workbench.base.settings import setting
 from workbench.codes import Decoding, GradientCode, GraphCode, random_regular
 from workbench.codes.graph import graph_fits
-from workbench.core.plan import MASTER, Plan, even_sizes
+from workbench.core.plan import Plan, even_plan
 from workbench.core.scheme import divisors
 from workbench.schemes.approximate import Approximate
 
@@ -61,13 +59,7 @@ class GGC(Approximate):
     def plan(self, workers: int, samples: int) -> Plan:
         """A part per vertex."""
         graph = self.graph(workers)
-        return Plan(
-            sizes=even_sizes(samples, graph.parts),
-            indptr=np.concatenate([[0], 2 * np.arange(workers + 1)]),
-            indices=graph.edges.ravel(),
-            coefficients=np.ones(2 * workers),
-            parent=np.array([-1] + [MASTER] * workers),
-        )
+        return even_plan(graph.edges, samples, graph.parts)
 
     def decoding(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
         """In linear time, without the matrix."""

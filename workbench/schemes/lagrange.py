@@ -17,7 +17,7 @@ import numpy as np
 from workbench.base.settings import SettingError, setting, within
 from workbench.codes import Lagrange, lagrange
 from workbench.core.odds import Draws, Odds, star_odds
-from workbench.core.plan import MASTER, Plan, Work, even_sizes
+from workbench.core.plan import MASTER, Plan, Work, even_plan
 from workbench.core.programs import Combine, Got, answer, at_least, parent_program, worker_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, kept_digits, some
@@ -62,14 +62,9 @@ class LCC(Coded):
     def plan(self, workers: int, samples: int) -> Plan:
         """K blocks; everybody holds r blends: blends t = 0..r-1 of the blocks t, t + r, t + 2 r, ..."""
         encoding = self.build_code(workers).encoding
-        return Plan(
-            sizes=even_sizes(samples, workers),
-            indptr=np.concatenate([[0], np.arange(workers + 1) * workers]),
-            indices=np.tile(np.arange(workers), workers),
-            coefficients=encoding.sum(axis=1).ravel(),  # a block goes into one blend; the others have a 0
-            parent=np.array([-1] + [MASTER] * workers),
-            blocks=np.arange(workers) % self.load,
-        )
+        blocks, held = np.arange(workers) % self.load, np.tile(np.arange(workers), (workers, 1))
+        # A block goes into one blend: the others have a 0 there.
+        return even_plan(held, samples, coefficients=encoding.sum(axis=1), blocks=blocks)
 
     def program(self, node: Node) -> Program:
         code = self.build_code(node.plan.workers)

@@ -168,18 +168,10 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
 
     Returns E[T_RAR], s. Ring of Patarasuk and Yuan (paper 1, section II-B) with the delays of section III-C.
 
-    Parameters
-    ----------
-    workers : int
-        N >= 1; each computes on d / N samples.
-    samples, shift, rate : float
-        d samples, a s/sample, mu samples/s.
-    step : float
-        Time to pass on one slice of p / N numbers, s: t_c / N if only bandwidth costs. With a latency added to it
-        this is an upper bound: the latencies of slices that wait for a late worker overlap.
+    `workers`: N >= 1; each computes on d / N samples. `samples`, `shift`, `rate`: d samples, a s/sample, mu samples/s.
+    `step`: time to pass on one slice of p / N numbers, s: t_c / N if only bandwidth costs. With a latency added to it
+    this is an upper bound: the latencies of slices that wait for a late worker overlap.
 
-    Examples
-    --------
     >>> round(rar_time(4, samples=8, shift=0.0, rate=2.0, step=0.5), 6)
     5.083333
     """
