@@ -50,10 +50,7 @@ class DropCompute(Scheme):
     timed: ClassVar[bool] = True
     micro_batches: int = setting(12, "micro-batches that a worker's part is cut into (M)", ge=1)
     threshold: float | None = setting(
-        None,
-        "s of a round after which no micro-batch is begun (tau); empty = all are computed",
-        "s",
-        gt=0,
+        None, "s of a round after which no micro-batch is begun (tau); empty = all are computed", "s", gt=0
     )
 
     @classmethod
