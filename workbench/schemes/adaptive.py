@@ -21,7 +21,7 @@ from workbench.base.settings import SettingError, setting
 from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, star_plan
-from workbench.core.programs import Got, at_least, parent_program
+from workbench.core.programs import at_least, parent_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, divisors
 from workbench.schemes.lazy import Groups, batch_worker, lazy_master, lazy_odds, lazy_worker
@@ -48,8 +48,12 @@ class MiniBatches(Scheme):
     def check_samples(self, workers: int, samples: int) -> None:
         """A mini-batch fits the smallest shard."""
         groups = self.grouping(workers).number
-        if self.batch is not None and self.batch > samples // groups:
-            raise SettingError(_too_large(self.batch, groups, samples // groups, samples))
+        shard, which = samples // groups, f"the smallest of {groups} shards of {samples} samples"
+        if self.batch is not None and self.batch > shard:
+            why = f"{which} has {shard}; take 1 to {shard}, or leave it empty for the whole shard"
+            if not shard:
+                why = f"{samples} samples do not fill {groups} shards; leave it empty"
+            raise SettingError(f"scheme_args.batch = {self.batch}: {why}")
 
     def plan(self, workers: int, samples: int) -> Plan:
         """One part per group, held by all of its workers; raises `SettingError` for a batch above the shard."""
@@ -73,7 +77,7 @@ class DSGD(MiniBatches):
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
-            return parent_program(node, at_least(node.plan.workers), _sum)
+            return parent_program(node, at_least(node.plan.workers), lambda r, got: (total(got), 0.0))
         return batch_worker(node, self.batch)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
@@ -144,16 +148,3 @@ class GCADA(CADA):
 
     def grouping(self, workers: int) -> Groups:
         return Groups(self.groups, workers // self.groups)
-
-
-def _sum(round: int, got: Got) -> tuple[float, float]:
-    return total(got), 0.0
-
-
-def _too_large(batch: int, groups: int, shard: int, samples: int) -> str:
-    if not shard:
-        return f"scheme_args.batch = {batch}: {samples} samples do not fill {groups} shards; leave it empty"
-    return (
-        f"scheme_args.batch = {batch}: the smallest of {groups} shards of {samples} samples has {shard};"
-        f" take 1 to {shard}, or leave it empty for the whole shard"
-    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
-from workbench.core.optimisers.base import Optimiser, State, mean_gradient, smoothness_of
+from workbench.core.optimisers.base import Optimiser, State, Updated, mean_gradient, smoothness_of
 from workbench.core.problem import Problem
 
 STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
@@ -55,9 +55,7 @@ class GradientDescent(Stepping):
     def start(self, problem: Problem) -> State:
         return {"step": self.first_step(problem)}
 
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
         return model - step * mean_gradient(model, gradient, problem), state
 
@@ -75,9 +73,7 @@ class Nesterov(Stepping):
     def start(self, problem: Problem) -> State:
         return {"step": self.first_step(problem), "before": problem.start()}
 
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
         momentum = t / (t + 3) if self.momentum is None else self.momentum
         descended = model - state["step"] * mean_gradient(model, gradient, problem)
@@ -115,9 +111,7 @@ class InverseTime(Optimiser):
     def start(self, problem: Problem) -> State:
         return {"c1": self.c2 / smoothness_of(problem, "c1") if self.c1 is None else self.c1}
 
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         return model - state["c1"] / (t + self.c2) * mean_gradient(model, gradient, problem), state
 
 
@@ -145,9 +139,7 @@ class AMSGrad(Optimiser):
     def start(self, problem: Problem) -> State:
         return {"h": np.zeros(problem.size), "vhat": np.zeros(problem.size)}
 
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         g = mean_gradient(model, gradient, problem)
         h = self.beta1 * state["h"] + (1 - self.beta1) * g
         v = self.beta2 * state["vhat"] + (1 - self.beta2) * g * g
