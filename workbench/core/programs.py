@@ -17,7 +17,7 @@ from workbench.base.blas import one_thread
 from workbench.base.errors import QuorumLost
 from workbench.base.types import Array
 from workbench.codes import Decoding
-from workbench.core.mixed import Few, Mixed
+from workbench.core.mixed import Few
 from workbench.core.plan import MASTER, Work
 from workbench.core.protocol import (
     CODED,
@@ -208,8 +208,6 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([3., 5.])
     """
-    if isinstance(values[0], Mixed):
-        return cast(Array, sum(v * w for w, v in zip(weights.tolist(), values, strict=True)))
     if isinstance(values[0], Few):
         return cast(Array, Few.total(weights, cast(Sequence[Few], values)))
     if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
@@ -241,7 +239,7 @@ def plain_sum(values: Sequence[Any]) -> Any:
         return 0
     if isinstance(values[0], Few):
         return Few.total(np.ones(len(values)), values)
-    total = values[0] if isinstance(values[0], Mixed) else np.array(values[0])
+    total = np.array(values[0])
     for value in values[1:]:
         total += value
     return total

@@ -90,10 +90,10 @@ class Approximate(Coded):
         workers = node.plan.workers
         if node.rank != MASTER:
             return worker_program(node, self._answer)
-        combine = partial(self._combine, node.plan, self.decoding(workers))
+        combine = partial(self._combine, node.plan, self.weigher(workers))
         return parent_program(node, self.rule(workers), combine)
 
-    def decoding(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
+    def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
         """What weighs rows that answered in a round."""
         return partial(self.weigh, self.build_code(workers))
 

@@ -61,7 +61,7 @@ class GGC(Approximate):
         graph = self.graph(workers)
         return even_plan(graph.edges, samples, graph.parts)
 
-    def decoding(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
+    def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
         """In linear time, without the matrix."""
         graph = self.graph(workers)
         return lambda answered, round: graph.decode(answered)
