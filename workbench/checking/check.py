@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hypothesis import strategies as st
 
 from workbench.base.settings import SettingError, Settings, check_kind, unknown_name
-from workbench.checking import cases, delays, optimiser, problem, real, scheme
+from workbench.checking import cases, delays, optimiser, problem, scheme
 from workbench.checking.law import EXAMPLES, Case, Law, Row, judged, table
 from workbench.core.delays import DelayModel
 from workbench.core.optimisers import Optimiser
@@ -127,7 +127,7 @@ def check(
     check_kind("mpi", mpi, bool)
     kind = _kind(what)
     name = _name(kind.subject)
-    laws = _chosen([*kind.laws, *(real.LAWS if mpi and kind.laws is scheme.LAWS else ())], only)
+    laws = _chosen([*kind.laws, *(scheme.ON_PROCESSES if mpi and kind.laws is scheme.LAWS else ())], only)
     if case is not None:
         if len(laws) != 1:
             raise SettingError(f"case = {case!r:.60}: is for one law; name it in only")

@@ -22,10 +22,12 @@ from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.problems import ProblemArgs
 from workbench.running.simulated import timeline
+from workbench.running.start import run
 from workbench.trace.learning import last_uses
 
 Class = type[Scheme]
 SETS = 20  # of survivors, for each of which a code is tried
+REAL_ROUNDS = 5  # on real processes
 REAL = {"problem": "least_squares", "optimiser": "gd", "optimiser_args": {"step": 1e-3}}
 
 
@@ -245,6 +247,40 @@ def candidates(cls: Class, case: Case) -> None:
                 continue
 
 
+def same(cls: Class, case: Case) -> None:
+    """Five rounds on real processes give what the virtual clock gives: what is learnt, where the scheme is exact."""
+    e = Experiment(**(case or example(cls)))
+    real = run(e, engine="mpi", emulate="nothing")
+    if len(real.rounds) != e.rounds:
+        raise Broken(f"{len(real.rounds)} of {e.rounds} rounds were committed")
+    if cls.exact and not cls.numeric:
+        wanted, found = run(e).rounds["loss"].to_numpy(), real.rounds["loss"].to_numpy()
+        if not np.allclose(found, wanted, rtol=1e-8):
+            r = int(np.argmax(~np.isclose(found, wanted, rtol=1e-8)))
+            raise Broken(
+                f"round {r}: the loss is {found[r]:.10g}; on the virtual clock it is {wanted[r]:.10g}"
+            )
+
+
+def example(cls: Class) -> Case:
+    """The first setting that fits four workers, or as many more as it takes."""
+    for workers in range(4, MOST_WORKERS + 1):
+        for args in cls.candidates(workers):
+            try:
+                case = {
+                    "scheme": cls.name,
+                    "scheme_args": dict(args),
+                    "workers": workers,
+                    "rounds": REAL_ROUNDS,
+                }
+                case |= {"problem": "least_squares", "problem_args": {"samples": 10 * workers, "features": 5}}
+                Experiment(**case)
+            except ValueError:
+                continue
+            return case
+    raise Broken("nothing of what `candidates` gives fits 4 to 16 workers")
+
+
 def plan_of(args: ProblemArgs) -> Plan:
     """A plan of one worker that holds a problem's data, for those who look at problems alone."""
     return uncoded_plan(1, args.count())
@@ -287,3 +323,4 @@ LAWS: tuple[Law[Any], ...] = (
     Law("digits", digits, _inexact),
     Law("repeats", repeats),
 )
+ON_PROCESSES: tuple[Law[Any], ...] = (Law("mpi", same, once=True),)
