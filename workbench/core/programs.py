@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from workbench.base.blas import one_thread
 from workbench.base.errors import QuorumLost
 from workbench.base.types import Array
-from workbench.codes import Decoding
+from workbench.codes import Decoding, GradientCode
 from workbench.core.mixed import Few
 from workbench.core.plan import MASTER, Work
 from workbench.core.protocol import (
@@ -253,6 +254,19 @@ def decoded(decode: Callable[[tuple[int, ...]], Decoding], values: Mapping[int, 
     rows = sorted(values)
     weights, residual = decode(tuple(rows))
     return weighted_sum(weights, [values[row] for row in rows]), residual
+
+
+def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
+    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set.
+
+    The code is made by who decodes first: a hundred leaves of a real run have no use for it.
+    """
+    code = cache(make)
+
+    def combine(round: int, got: Got) -> tuple[Any, float]:
+        return decoded(code().decode, {rank - first: message.value for (rank, _), message in got.items()})
+
+    return combine
 
 
 def master_program(node: Node, answers: Callable[[int, Any, Lost], Answers]) -> Program:

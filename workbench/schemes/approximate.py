@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from workbench.base.settings import SettingError, setting
@@ -33,8 +34,6 @@ from workbench.core.programs import (
 from workbench.core.protocol import Message, Node, Program
 from workbench.core.scheme import Coded, kept_digits
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 SHUFFLES = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
 
 

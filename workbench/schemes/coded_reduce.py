@@ -17,10 +17,10 @@ from workbench.base.types import Array
 from workbench.codes import GradientCode, cyclic
 from workbench.core.odds import Draws, Odds, tree_odds
 from workbench.core.plan import Plan, even_sizes
-from workbench.core.programs import at_least, coded_program
+from workbench.core.programs import at_least, coded_program, decoder
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, kept_digits, some
-from workbench.schemes.gradient_coding import Matrix, decoder, own_code
+from workbench.schemes.gradient_coding import Matrix, own_code
 from workbench.schemes.uncoded import check_stragglers
 
 

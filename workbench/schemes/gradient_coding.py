@@ -7,12 +7,12 @@ coding from cyclic MDS codes and expander graphs", ICML 2018; W. Halbawi et al.,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import combinations, islice
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, setting, within
 from workbench.codes import GradientCode, cyclic, fractional, mds
@@ -20,21 +20,11 @@ from workbench.codes.checks import groups_divide
 from workbench.codes.cyclic import Construction
 from workbench.core.odds import Draws, Odds, Waited, star_odds, waited
 from workbench.core.plan import MASTER
-from workbench.core.programs import (
-    Combine,
-    Got,
-    at_least,
-    coded_program,
-    decoded,
-    one_of_each,
-    patient_program,
-)
+from workbench.core.programs import at_least, coded_program, decoder, one_of_each, patient_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, divisors, kept_digits, some
 from workbench.schemes.uncoded import check_stragglers
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 Matrix = tuple[tuple[float, ...], ...]
 
 
@@ -149,16 +139,3 @@ def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
                 f"scheme_args.matrix: without rows {list(late)} it does not decode; change it or lower s"
             )
     return code
-
-
-def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
-    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set.
-
-    The code is made by who decodes first: a hundred leaves of a real run have no use for it.
-    """
-    code = cache(make)
-
-    def combine(round: int, got: Got) -> tuple[Any, float]:
-        return decoded(code().decode, {rank - first: message.value for (rank, _), message in got.items()})
-
-    return combine

@@ -22,10 +22,9 @@ from workbench.codes import GradientCode, cyclic
 from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds
 from workbench.core.plan import MASTER, Plan, star_plan
-from workbench.core.programs import Got
+from workbench.core.programs import Got, decoder
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, divisors, kept_digits
-from workbench.schemes.gradient_coding import decoder
 from workbench.schemes.lazy import Groups, lazy_master, lazy_odds, lazy_worker
 from workbench.schemes.uncoded import check_stragglers
 

@@ -18,10 +18,9 @@ from workbench.base.settings import SettingError, setting, within
 from workbench.codes import Lagrange, lagrange
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, Work, even_plan
-from workbench.core.programs import Combine, Got, answer, at_least, parent_program, worker_program
+from workbench.core.programs import Combine, Got, answer, at_least, decoder, parent_program, worker_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, kept_digits, some
-from workbench.schemes.gradient_coding import decoder
 
 QUADRATIC = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
 
