@@ -85,30 +85,28 @@ def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
 def delays() -> SearchStrategy[dict[str, Any]]:
     """Delay laws of every kind of tail, of memory, and of few values, so that several answers come at one moment."""
-    shifts = st.sampled_from([0.0, 5e-5, 0.01])
     return st.one_of(
-        st.fixed_dictionaries({"kind": st.just("constant"), "shift": shifts}),
-        st.fixed_dictionaries(
-            {"kind": st.just("shifted_exponential"), "shift": st.just(1e-3), "rate": st.floats(0.1, 1e5)}
+        _law("constant", shift=st.sampled_from([0.0, 5e-5, 0.01])),
+        _law("shifted_exponential", shift=1e-3, rate=st.floats(0.1, 1e5)),
+        _law("shifted_exponential", per="part"),
+        _law("pareto", shift=1e-3, shape=st.floats(1.05, 3)),
+        _law("exponential", mean=0.1),
+        _law("two_part", t1=0.1, lambda1=3.0, t2=2.0, lambda2=0.3),
+        _law(
+            "heterogeneous",
+            shift=st.sampled_from([5e-5, 0.01]),
+            factor=st.sampled_from([2.0, 3.0, 10.0]),
+            active_straggles=st.floats(0, 1),
         ),
-        st.just({"kind": "shifted_exponential", "per": "part"}),
-        st.fixed_dictionaries(
-            {"kind": st.just("pareto"), "shift": st.just(1e-3), "shape": st.floats(1.05, 3)}
-        ),
-        st.just({"kind": "exponential", "mean": 0.1}),
-        st.just({"kind": "two_part", "t1": 0.1, "lambda1": 3.0, "t2": 2.0, "lambda2": 0.3}),
-        st.fixed_dictionaries(
-            {
-                "kind": st.just("heterogeneous"),
-                "shift": st.sampled_from([5e-5, 0.01]),
-                "factor": st.sampled_from([2.0, 3.0, 10.0]),
-                "active_straggles": st.floats(0, 1),
-            }
-        ),
-        st.fixed_dictionaries(
-            {"kind": st.just("markov"), "factor": st.sampled_from([2.0, 10.0]), "enter": st.floats(0.05, 1)}
-        ),
+        _law("markov", factor=st.sampled_from([2.0, 10.0]), enter=st.floats(0.05, 1)),
     )
+
+
+def _law(kind: str, **fields: Any) -> SearchStrategy[dict[str, Any]]:
+    """A law of that kind; what of its fields is drawn is a strategy."""
+    values = {"kind": kind, **fields}
+    drawn = {name: v if isinstance(v, SearchStrategy) else st.just(v) for name, v in values.items()}
+    return st.fixed_dictionaries(drawn)
 
 
 def links() -> SearchStrategy[dict[str, Any]]:
