@@ -169,6 +169,13 @@ def order(arrivals: Array, ties: Ties) -> NDArray[np.int64]:
     return found
 
 
+def places(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Place of every message in an order of arrival; both (rounds, messages)."""
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
+    return place
+
+
 def deadline_odds(draws: Draws, deadline: float) -> Odds:
     """A master that takes what is through the port `deadline` seconds after the round's start, be it nothing.
 

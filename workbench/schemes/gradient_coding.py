@@ -18,7 +18,7 @@ from workbench.base.settings import SettingError, setting, within
 from workbench.codes import GradientCode, cyclic, fractional, mds
 from workbench.codes.checks import groups_divide
 from workbench.codes.cyclic import Construction
-from workbench.core.odds import Draws, Odds, Waited, star_odds, waited
+from workbench.core.odds import Draws, Odds, Waited, places, star_odds, waited
 from workbench.core.plan import MASTER
 from workbench.core.programs import at_least, coded_program, decoder, one_of_each, patient_program
 from workbench.core.protocol import Node, Program
@@ -120,9 +120,7 @@ class GC(Coded):
         return wait.odds(draws, drop, combined)
 
     def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        place = np.empty_like(order)
-        np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
-        groups = place.reshape(len(order), -1, self.stragglers + 1)
+        groups = places(order).reshape(len(order), -1, self.stragglers + 1)
         return np.asarray(groups.min(axis=2).max(axis=1) + 1)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.codes import MultiMessage
-from workbench.core.odds import BATCH, Draws, Odds, Ties, order, port
+from workbench.core.odds import BATCH, Draws, Odds, order, places, port
 from workbench.core.plan import Work
 from workbench.core.programs import Answers, Lost, decoded, master_program, weighted_sum, worker_program
 from workbench.core.protocol import CODED, LOST, MODEL, Close, Compute, Message, Node, Program, Recv, Send
@@ -208,7 +208,7 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
         which = slice(start, start + at_once)
         done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
-        place = places(arrivals, lambda which, start=start: draws.ties(start + which))
+        place = places(order(arrivals, lambda which, start=start: draws.ties(start + which)))
         pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return Odds(
@@ -246,11 +246,3 @@ def decisive(place: Ints, clusters: Clusters) -> tuple[Ints, Ints]:
     enough = np.partition(coded, k, axis=2)[:, :, k] if coded.shape[2] > k else never
     whole = first[:, :, :alone].min(axis=2) if alone else never
     return np.minimum(enough, whole), np.where(whole < enough, 1, clusters.agenda.code.needed)
-
-
-def places(arrivals: Array, ties: Ties) -> Ints:
-    """Place of every message in the order of arrival; both (rounds, workers * l)."""
-    found = order(arrivals, ties)
-    place = np.empty_like(found)
-    np.put_along_axis(place, found, np.arange(found.shape[1])[None], axis=1)
-    return place
