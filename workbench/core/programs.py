@@ -312,9 +312,9 @@ def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
             got, newer = yield from gather(node, r, rule, lost)
             if newer is not None:
                 continue
-            decoded, _ = combine(r, got)
+            below, _ = combine(r, got)
             yield Decode(len(got) * node.floats)
-            value = decoded + value
+            value = below + value
         yield Send(parent, CODED, r, value)
 
 
