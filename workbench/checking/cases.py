@@ -19,7 +19,8 @@ ABOVE = 12  # whole numbers are drawn up to so many above their least
 
 def fields(cls: type[Settings], fixed: frozenset[str] = frozenset()) -> SearchStrategy[dict[str, Any]]:
     """Values for some of a class's fields, within their ranges; what has no simple type keeps its default."""
-    needed, optional = {}, {}
+    needed: dict[str, SearchStrategy[Any]] = {}
+    optional: dict[str, SearchStrategy[Any]] = {}
     for name, field in cls.model_fields.items():
         values = None if name in fixed else _values(field.annotation, field.metadata)
         if values is not None:

@@ -79,7 +79,8 @@ class Stale:
         """What a value is made of, without its zeros; in order."""
         keys, place = np.unique(value.parts, return_inverse=True)
         weights = np.bincount(place, value.weights, minlength=len(keys))
-        return cls(*np.divmod(keys[weights != 0], parts), weights[weights != 0])
+        versions, places = np.divmod(keys[weights != 0], parts)
+        return cls(versions, places, weights[weights != 0])
 
     def total(self, parts: int) -> Array:
         """Weight of every part, whatever the version: (parts,)."""

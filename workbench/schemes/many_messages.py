@@ -7,6 +7,7 @@ section III.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,12 +209,17 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
         which = slice(start, start + at_once)
         done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
-        place = places(order(arrivals, lambda which, start=start: draws.ties(start + which)))
+        place = places(order(arrivals, partial(_ties, draws, start)))
         pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return Odds(
         end + draws.decode(combined), count.astype(float), count * float(draws.link.width * draws.floats)
     )
+
+
+def _ties(draws: Draws, start: int, which: Ints) -> Array:
+    """Of rounds that are counted from `start`."""
+    return draws.ties(start + which)
 
 
 def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
