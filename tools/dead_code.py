@@ -27,7 +27,6 @@ NAMES = {
     "its libraries": ["log_message", "handle_starttag", "find_class"],
     "click": ["list_commands", "get_command", "format_commands", "ctx"],
     "hatchling": ["initialize"],
-    "pytorch": ["grad"],  # where a pass leaves it
     "widgets": ["recalled", "scale_x", "display_page"],  # the page's half reads them
     "pytest": ["test_*", "pytest_*", "pytestmark"],
     "pydantic": ["model_config", "__pydantic_*"],

@@ -31,7 +31,7 @@ Named = Annotated[str, BeforeValidator(_named)]  # a function or class, by its n
 def curvature(gradient: Callable[[Array], Array], first: Array, step: float, seed: int = 0) -> float:
     """Largest curvature at a model: some power steps on differences of gradients, so it is an estimate.
 
-    `gradient`: of the mean loss at a model, (p,). No second derivatives: not every loss has them.
+    `gradient`: of the mean loss at a model, (p,).
     """
     v, top = np.random.default_rng(seed).standard_normal(len(first)), 0.0
     for _ in range(POWER_STEPS):

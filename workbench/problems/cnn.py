@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.core.plan import Plan
-from workbench.problems.base import Evaluation, Problem, Request
+from workbench.problems.base import POWER_STEPS, Evaluation, Problem, Request
 from workbench.problems.data import DataError, DataSet, catalogue
 from workbench.problems.on_data import OnData
-from workbench.problems.torch import Device, Network, Precision, cross_entropy, pytorch
+from workbench.problems.torch import Device, Network, Precision, all_digits, cross_entropy, pytorch
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10  # of CIFAR-10
 SHAPES = (  # weights and biases, layer by layer
@@ -62,6 +62,23 @@ class Cnn(Network):
         """Likewise; gradients are float64, as they travel."""
         loss, right, gradient = super()._pass(model, rows, weights)
         return loss, right, gradient.astype(np.float64)
+
+    def _curvature(self, rows: NDArray[np.int64]) -> float:
+        """By products of the Hessian and a vector: differences would cross the kinks of so many ReLUs."""
+        t, top = self.torch, 0.0
+        with self.lock, all_digits(t):
+            self._put(self.first)
+            x, y = self._rows(rows)
+            trained = list(self.module.parameters())
+            slopes = t.autograd.grad(self.loss(self.module(x), y).mean(), trained, create_graph=True)
+            slope = t.cat([part.ravel() for part in slopes])
+            random = t.Generator().manual_seed(self.seed)
+            v = t.randn(self.size, generator=random, dtype=t.float64).to(slope)
+            for _ in range(POWER_STEPS):
+                product = t.autograd.grad(slope @ (v / v.norm()), trained, retain_graph=True)
+                v = t.cat([part.ravel() for part in product])
+                top = float(v.norm())
+        return top
 
     def _evaluate(self, request: Request) -> Evaluation:
         found = super()._evaluate(request)

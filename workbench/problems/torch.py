@@ -143,12 +143,15 @@ class Network:
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Largest curvature at the start model, on at most 512 samples: an estimate, no bound holds everywhere."""
         rows, _ = rows_of([(0, self.samples, 1.0)] if slices is None else slices)
-        rows = rows[:: -(-len(rows) // PROBED) or 1]
+        return self.l2 + (self._curvature(rows[:: -(-len(rows) // PROBED)]) if len(rows) else 0.0)
+
+    def _curvature(self, rows: NDArray[np.int64]) -> float:
+        """By differences of gradients: not every layer has second derivatives."""
 
         def mean(model: Array) -> Array:
             return self._pass(model, rows, np.ones(len(rows)))[2].astype(np.float64) / len(rows)
 
-        return self.l2 + (curvature(mean, self.first, self.step, self.seed) if len(rows) else 0.0)
+        return curvature(mean, self.first, self.step, self.seed)
 
     # ---------------------------------------------------------------- PyTorch's side
 
