@@ -27,7 +27,7 @@ def run(*command, **options):
 
 
 def one_at_a_time():
-    """Wait for another `make env` here: one that emptied .venv under the other would let it fill the Python behind it."""
+    """Wait for another `make env` here: one that emptied .venv under the other lets it fill the Python behind it."""
     os.environ["PIP_REQUIRE_VIRTUALENV"] = "1"
     lock = os.open(ROOT, os.O_RDONLY)  # the system lets go of it when this process ends
     fcntl.flock(lock, fcntl.LOCK_EX)
