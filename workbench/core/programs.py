@@ -284,13 +284,15 @@ def master_program(node: Node, answers: Callable[[int, Any, Lost], Answers]) -> 
 
 
 def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
-    """A master that gathers by a rule and combines what came."""
-
-    def answers(r: int, model: Any, lost: Lost) -> Answers:
+    """A master that gathers by a rule and combines what came: `master_program`, with a generator less for each effect."""
+    model, lost = node.model, Lost()
+    for r in node.span:
+        yield Send(node.children, MODEL, r, model)
         got, _ = yield from gather(node, r, rule, lost)
-        return *combine(r, got), len(got)
-
-    return master_program(node, answers)
+        gradient, residual = combine(r, got)
+        yield Decode(len(got) * node.floats)
+        model = yield Commit(gradient, r, residual)
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
 
 
 def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
