@@ -284,7 +284,7 @@ def master_program(node: Node, answers: Callable[[int, Any, Lost], Answers]) -> 
 
 
 def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
-    """A master that gathers by a rule and combines what came: `master_program`, with a generator less for each effect."""
+    """A master that gathers by a rule: `master_program`, with a generator less on the way of each effect."""
     model, lost = node.model, Lost()
     for r in node.span:
         yield Send(node.children, MODEL, r, model)
