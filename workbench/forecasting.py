@@ -1,9 +1,4 @@
-"""Round times without an event loop: vectorised order statistics over drawn compute times.
-
-With the same seed these are the event engine's very own rounds (same draws, same rules, the same ties between what
-arrives at one moment), as long as rounds do not reach into one another; the ring's do, and carry their state from round
-to round.
-"""
+"""Round times without an event loop: vectorised order statistics over drawn compute times; see `core.odds`."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream
-from workbench.core.odds import BATCH, Draws, Ties
+from workbench.core.odds import BATCH, Draws
 from workbench.core.plan import Plan
 from workbench.core.scheme import Scheme
 from workbench.experiment import Experiment
@@ -97,9 +92,8 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
         odds = scheme.odds(drawn(range(start, min(start + at_once, total)), carry), workers)
         batches.append(odds)
         carry = odds.carry
-    seconds, messages, size = (
-        np.concatenate([getattr(b, k) for b in batches]) for k in ("seconds", "messages", "bytes")
-    )
+    names = ("seconds", "messages", "bytes")
+    seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
     return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
 
 
@@ -120,19 +114,19 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Draws
         )
         return Draws(
             seconds,
-            _sender(stream, chosen, floats),
+            lambda length: stream.sent(chosen, length / floats),
             e.line,
             floats,
-            _ties(stream, chosen),
+            lambda which: np.stack([stream.ties(chosen[k]) for k in which]),
             e.decode_rate,
             carry,
             samples,
-            _progress(stream, chosen),
+            lambda portions, which: np.stack([stream.progress(r, portions) for r in chosen[which]]),
             chosen.start,
             partial(_whole, stream, scheme, loads=loads, plan=plan),
             total,
             drawn,
-            stream.sending,
+            stream.sent,
             stream.ties,
         )
 
@@ -149,14 +143,6 @@ def _whole(
     return stream.whole(round, loads[rows], plan and plan.shuffled(rows))
 
 
-def _progress(stream: DelayStream, rounds: range) -> Callable[[NDArray[np.int64], slice], Array]:
-    return lambda portions, which: np.stack([stream.progress(r, portions) for r in rounds[which]])
-
-
-def _ties(stream: DelayStream, rounds: range) -> Ties:
-    return lambda which: np.stack([stream.ties(rounds[k]) for k in which])
-
-
 def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) -> Experiment:
     if not isinstance(experiment, Experiment):
         raise SettingError(
@@ -171,11 +157,3 @@ def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) 
     if experiment.faults:
         raise SettingError("faults: a forecast knows no deaths; take faults = (), or run the experiment")
     return experiment.current()
-
-
-def _sender(stream: DelayStream, rounds: range, floats: int) -> Callable[[float], Array | float]:
-    def send(length: float) -> Array | float:
-        rows = [stream.sending(r, length / floats) for r in rounds]
-        return 0.0 if any(row is None for row in rows) else np.stack(rows)  # type: ignore[arg-type]
-
-    return send

@@ -30,7 +30,7 @@ from workbench.core.scheme import Scheme
 from workbench.problems.linear import LeastSquares
 from workbench.schemes.uncoded import UMW
 
-FEW = 25  # cases a law: what is wrong here is wrong nearly always
+FEW = 12  # cases a law: what is wrong here is wrong nearly always
 
 
 def broken(what: Any) -> set[str]:

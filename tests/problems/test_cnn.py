@@ -11,7 +11,7 @@ import pytest
 
 import workbench as wb
 from workbench.problems.base import Request
-from workbench.problems.cnn import SHAPES, SIZE, network
+from workbench.problems.cnn import SHAPES, SIZE, Cnn
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 ARGS: dict[str, Any] = {"data": "synthetic", "samples": 60, "held_out": 20, "device": "cpu"}
@@ -169,20 +169,14 @@ def test_cuda_is_refused_where_there_is_none() -> None:
 
 
 @needs_torch
-def test_convolutions_keep_all_digits_and_others_are_left_as_they_were(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_convolutions_keep_all_digits_and_others_are_left_as_they_were() -> None:
     from torch.backends import cudnn
 
     seen = []
-
-    def noting(*args: Any) -> Any:
-        seen.append((cudnn.allow_tf32, cudnn.deterministic))
-        return network(*args)
-
-    monkeypatch.setattr("workbench.problems.cnn.network", noting)
     before = (cudnn.allow_tf32, cudnn.deterministic)
     problem = exact().build_problem()
+    assert isinstance(problem, Cnn)
+    problem.module.register_forward_hook(lambda *_: seen.append((cudnn.allow_tf32, cudnn.deterministic)))
     problem.evaluate([Request(problem.start())])
     problem.smoothness()
     assert set(seen) == {(False, True)}

@@ -114,7 +114,7 @@ def test_a_worker_dies_and_a_resumed_run_is_the_same(precision: str, tmp_path: P
 
     faults = [{"worker": 3, "round": 2}]
     fields = {**DIGITS, "module": tiny, "loss": own_loss, "targets": "classes", "precision": precision}
-    e = net(**fields, rounds=40, faults=faults, delays={"kind": "constant", "shift": 0.03})
+    e = net(**fields, rounds=40, faults=faults, delays={"kind": "constant", "shift": 1e-3})  # 0.08 s a round
     run = start_real(e, folder=tmp_path / "run")
     while len(run.rows()["round"]) < 5:
         assert not run.wait(0.01), run

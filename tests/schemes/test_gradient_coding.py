@@ -9,9 +9,9 @@ import pytest
 
 import workbench as wb
 from workbench.codes import GradientCode, cyclic
+from workbench.core.programs import decoder
 from workbench.core.protocol import CODED, Message, Node
 from workbench.schemes import gradient_coding
-from workbench.schemes.gradient_coding import decoder
 
 
 def test_a_code_is_made_once_by_who_decodes_first() -> None:

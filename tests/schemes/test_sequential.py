@@ -221,7 +221,7 @@ def test_a_run_that_was_stopped_goes_on_to_its_end(name: str, tmp_path: Path) ->
         problem="least_squares",
         problem_args={"samples": 80, "features": 4},
         optimiser_args={"step": 0.1},
-        delays={"kind": "markov", "enter": 0.2, "leave": 0.8, "factor": 4.0, "shift": 1e-3},
+        delays={"kind": "markov", "enter": 0.2, "leave": 0.8, "factor": 4.0, "shift": 3e-4},
     )
     run = start_real(e, folder=tmp_path / "run")
     while len(run.rows()["round"]) < 5:

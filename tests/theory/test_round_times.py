@@ -21,7 +21,7 @@ from workbench.theory import (
     sgd_time,
     umw_time,
 )
-from workbench.theory._port import through
+from workbench.theory.round_times import through
 
 FIGURE_13 = {"samples": 49920, "shift": 5e-5, "rate": 2e4}
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
+
+from hypothesis import reject
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from workbench.base.settings import SettingError, Settings
 from workbench.core.scheme import Scheme
 from workbench.experiment import Experiment
 from workbench.running.precision import lost_digits
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
 
 MOST_WORKERS = 16
 ABOVE = 12  # whole numbers are drawn up to so many above their least
@@ -18,22 +19,16 @@ ABOVE = 12  # whole numbers are drawn up to so many above their least
 
 def fields(cls: type[Settings], fixed: frozenset[str] = frozenset()) -> SearchStrategy[dict[str, Any]]:
     """Values for some of a class's fields, within their ranges; what has no simple type keeps its default."""
-    from hypothesis import strategies as st
-
-    drawn = {}
+    needed: dict[str, SearchStrategy[Any]] = {}
+    optional: dict[str, SearchStrategy[Any]] = {}
     for name, field in cls.model_fields.items():
         values = None if name in fixed else _values(field.annotation, field.metadata)
         if values is not None:
-            drawn[name] = values
-    needed = {name: values for name, values in drawn.items() if cls.model_fields[name].is_required()}
-    return st.fixed_dictionaries(
-        needed, optional={name: values for name, values in drawn.items() if name not in needed}
-    )
+            (needed if field.is_required() else optional)[name] = values
+    return st.fixed_dictionaries(needed, optional=optional)
 
 
 def _values(kind: Any, limits: list[Any]) -> SearchStrategy[Any] | None:
-    from hypothesis import strategies as st
-
     if kind is bool:
         return st.booleans()
     if get_origin(kind) is Literal:
@@ -57,23 +52,14 @@ def _values(kind: Any, limits: list[Any]) -> SearchStrategy[Any] | None:
 
 def _range(limits: list[Any]) -> tuple[float | None, float | None, bool, bool]:
     """Least and largest value, and whether these themselves are excluded."""
-    found: dict[str, Any] = {
-        name: getattr(limit, name)
-        for limit in limits
-        for name in ("ge", "gt", "le", "lt")
-        if hasattr(limit, name)
-    }
-    return (
-        found.get("ge", found.get("gt")),
-        found.get("le", found.get("lt")),
-        "gt" in found,
-        "lt" in found,
-    )
+    names = ("ge", "gt", "le", "lt")
+    found: dict[str, Any] = {n: getattr(limit, n) for limit in limits for n in names if hasattr(limit, n)}
+    low, high = found.get("ge", found.get("gt")), found.get("le", found.get("lt"))
+    return low, high, "gt" in found, "lt" in found
 
 
 def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
     """Numbers of a scheme with workers that they fit: what it tells the planner, or what its fields allow."""
-    from hypothesis import strategies as st
 
     @st.composite
     def fitting(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
@@ -86,8 +72,6 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
             scheme.check(workers)
             lost_digits(scheme, workers)
         except SettingError:  # an honest refusal
-            from hypothesis import reject
-
             reject()
         return dict(args), workers
 
@@ -96,46 +80,38 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
 def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
     """A scheme's own numbers with any number of workers; those that do not fit are left out later."""
-    from hypothesis import strategies as st
-
     args = scheme.model_dump(exclude_unset=True)
     return st.integers(1, MOST_WORKERS).map(lambda workers: (args, workers))
 
 
 def delays() -> SearchStrategy[dict[str, Any]]:
     """Delay laws of every kind of tail, of memory, and of few values, so that several answers come at one moment."""
-    from hypothesis import strategies as st
-
-    shifts = st.sampled_from([0.0, 5e-5, 0.01])
     return st.one_of(
-        st.fixed_dictionaries({"kind": st.just("constant"), "shift": shifts}),
-        st.fixed_dictionaries(
-            {"kind": st.just("shifted_exponential"), "shift": st.just(1e-3), "rate": st.floats(0.1, 1e5)}
+        _law("constant", shift=st.sampled_from([0.0, 5e-5, 0.01])),
+        _law("shifted_exponential", shift=1e-3, rate=st.floats(0.1, 1e5)),
+        _law("shifted_exponential", per="part"),
+        _law("pareto", shift=1e-3, shape=st.floats(1.05, 3)),
+        _law("exponential", mean=0.1),
+        _law("two_part", t1=0.1, lambda1=3.0, t2=2.0, lambda2=0.3),
+        _law(
+            "heterogeneous",
+            shift=st.sampled_from([5e-5, 0.01]),
+            factor=st.sampled_from([2.0, 3.0, 10.0]),
+            active_straggles=st.floats(0, 1),
         ),
-        st.just({"kind": "shifted_exponential", "per": "part"}),
-        st.fixed_dictionaries(
-            {"kind": st.just("pareto"), "shift": st.just(1e-3), "shape": st.floats(1.05, 3)}
-        ),
-        st.just({"kind": "exponential", "mean": 0.1}),
-        st.just({"kind": "two_part", "t1": 0.1, "lambda1": 3.0, "t2": 2.0, "lambda2": 0.3}),
-        st.fixed_dictionaries(
-            {
-                "kind": st.just("heterogeneous"),
-                "shift": st.sampled_from([5e-5, 0.01]),
-                "factor": st.sampled_from([2.0, 3.0, 10.0]),
-                "active_straggles": st.floats(0, 1),
-            }
-        ),
-        st.fixed_dictionaries(
-            {"kind": st.just("markov"), "factor": st.sampled_from([2.0, 10.0]), "enter": st.floats(0.05, 1)}
-        ),
+        _law("markov", factor=st.sampled_from([2.0, 10.0]), enter=st.floats(0.05, 1)),
     )
+
+
+def _law(kind: str, **fields: Any) -> SearchStrategy[dict[str, Any]]:
+    """A law of that kind; what of its fields is drawn is a strategy."""
+    values = {"kind": kind, **fields}
+    drawn = {name: v if isinstance(v, SearchStrategy) else st.just(v) for name, v in values.items()}
+    return st.fixed_dictionaries(drawn)
 
 
 def links() -> SearchStrategy[dict[str, Any]]:
     """Links from none to slow ones, with downloads that take time or take none."""
-    from hypothesis import strategies as st
-
     return st.fixed_dictionaries(
         {
             "latency": st.sampled_from([0.0, 1e-4, 0.3]),
@@ -149,7 +125,6 @@ def experiments(
     name: str, numbers: SearchStrategy[tuple[dict[str, Any], int]], rounds: int = 4
 ) -> SearchStrategy[dict[str, Any]]:
     """Fields of valid experiments on the Unit problem with a scheme of that name; `numbers`: its own, and workers."""
-    from hypothesis import strategies as st
 
     @st.composite
     def drawn(draw: st.DrawFn) -> dict[str, Any]:
@@ -168,12 +143,7 @@ def experiments(
         try:
             Experiment(**spec)
         except SettingError:
-            from hypothesis import reject
-
             reject()
         return spec
 
     return drawn()
-
-
-__all__ = ["delays", "experiments", "fields", "links", "schemes"]

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hypothesis import strategies as st
+
 from workbench.base.settings import SettingError, Settings, check_kind, unknown_name
-from workbench.checking import cases, delays, optimiser, problem, real, scheme
-from workbench.checking.law import EXAMPLES, Broken, Case, Law, Row, judged, table
-from workbench.core.delays import DelayModel, delay_models
+from workbench.checking import cases, delays, optimiser, problem, scheme
+from workbench.checking.law import EXAMPLES, Case, Law, Row, judged, table
+from workbench.core.delays import DelayModel
 from workbench.core.optimisers import Optimiser
 from workbench.core.scheme import Scheme
 from workbench.problems import ProblemArgs, problem_from
 
 if TYPE_CHECKING:
     import pandas as pd
-    from hypothesis.strategies import SearchStrategy
 
 _MARKS = {"holds": "✓", "broken": "✗", "does not apply": "–"}
 
@@ -80,7 +81,7 @@ def _html(text: str) -> str:
 class _Kind(NamedTuple):
     subject: Any
     laws: Sequence[Law[Any]]
-    draw: SearchStrategy[Case]
+    draw: st.SearchStrategy[Case]
 
 
 def check(
@@ -126,7 +127,7 @@ def check(
     check_kind("mpi", mpi, bool)
     kind = _kind(what)
     name = _name(kind.subject)
-    laws = _chosen([*kind.laws, *(real.LAWS if mpi and kind.laws is scheme.LAWS else ())], only)
+    laws = _chosen([*kind.laws, *(scheme.ON_PROCESSES if mpi and kind.laws is scheme.LAWS else ())], only)
     if case is not None:
         if len(laws) != 1:
             raise SettingError(f"case = {case!r:.60}: is for one law; name it in only")
@@ -155,8 +156,6 @@ def _name(subject: Any) -> str:
 
 def _kind(what: Any) -> _Kind:
     """What is to be checked, its laws, and how its cases are drawn."""
-    from hypothesis import strategies as st
-
     found = _named(what) if isinstance(what, str) else what
     cls = found if isinstance(found, type) else type(found)
     if issubclass(cls, Scheme):
@@ -184,15 +183,8 @@ def _made(found: Any) -> Any:
 
 
 def _named(name: str) -> type[Settings]:
-    known: dict[str, type[Settings]] = {
-        **Optimiser.catalogue,
-        **ProblemArgs.catalogue,
-        **delay_models(),
-        **Scheme.catalogue,
-    }
+    kinds: tuple[Any, ...] = (Optimiser, ProblemArgs, DelayModel, Scheme)
+    known = {name: cls.catalogue[name] for cls in kinds for name in cls.catalogue}
     if name not in known:
         raise unknown_name("what", name, known)
     return known[name]
-
-
-__all__ = ["Broken", "Checked", "check"]

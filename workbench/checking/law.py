@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
+
+from hypothesis import HealthCheck, Phase, find, reject, settings
+from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
 
 from workbench.base.own import fault_of
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
+from workbench.base.settings import Settings
 
 T = TypeVar("T")  # what is checked: a class, or an instance of one
 Case = Mapping[str, Any]  # plain values, so that a case can be printed and pasted
@@ -31,10 +33,15 @@ class Law(Generic[T]):
     """`test(subject, case)` raises `Broken`; `but(subject)` says why the law does not apply, or nothing."""
 
     name: str
-    says: str
     test: Callable[[T, Case], None]
     but: Callable[[T], str] = lambda subject: ""
     once: bool = False  # it looks at no case
+
+    @property
+    def says(self) -> str:
+        """The law as its test's docstring has it."""
+        text = (self.test.__doc__ or "").partition("\n")[0].removesuffix(".")
+        return text[:1].lower() + text[1:]
 
 
 @dataclass(frozen=True)
@@ -51,13 +58,9 @@ class Row:
 
 
 def judged(
-    law: Law[T], subject: T, draw: SearchStrategy[Case], name: str, seed: int, examples: int = EXAMPLES
+    law: Law[T], subject: T, draw: st.SearchStrategy[Case], name: str, seed: int, examples: int = EXAMPLES
 ) -> Row:
     """Try a law on drawn cases; if one breaks it, on smaller and smaller ones."""
-    from hypothesis import HealthCheck, Phase, find, reject, settings
-    from hypothesis import strategies as st
-    from hypothesis.errors import HypothesisException
-
     if why := law.but(subject):
         return Row(law.name, law.says, "does not apply", why)
     if law.once:
@@ -112,6 +115,13 @@ def _fault(law: Law[T], subject: T, case: Case) -> str:
     return ""
 
 
+def through_json(subject: Settings, case: Case) -> None:
+    """Settings come back from JSON as they were."""
+    back = type(subject).model_validate_json(subject.model_dump_json())
+    if back != subject:
+        raise Broken(f"{subject!r} became {back!r}")
+
+
 def table(rows: Sequence[Row]) -> str:
     """The rows as plain text."""
     width = max(len(row.law) for row in rows)
@@ -120,6 +130,3 @@ def table(rows: Sequence[Row]) -> str:
         lines.append(f"{row.law:{width}}  {row.verdict:14}  {row.says}")
         lines += [f"{'':{width}}  {'':14}  {text}" for text in (row.why, row.show) if text]
     return "\n".join(lines)
-
-
-__all__ = ["Broken", "Case", "Law", "Row", "judged", "table"]

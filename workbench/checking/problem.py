@@ -12,6 +12,7 @@ from workbench.checking.law import Broken, Case, Law
 from workbench.problems.base import Problem, Request
 
 STEP = 1e-5  # of finite differences, relative to the model's size
+SLACK = 1e-8  # share of its size that a gradient may be off
 
 
 def _model(problem: Problem, case: Case) -> Array:
@@ -19,14 +20,14 @@ def _model(problem: Problem, case: Case) -> Array:
     return start + case["far"] * np.random.default_rng(case["seed"]).standard_normal(start.shape)
 
 
-def _close(found: Array, wanted: Array, slack: float, what: str) -> None:
+def _close(found: Array, wanted: Array, what: str) -> None:
     off = float(np.abs(np.asarray(found) - wanted).max() / max(1e-12, float(np.abs(wanted).max())))
-    if not off <= slack:
+    if not off <= SLACK:
         raise Broken(f"{what}: off by {off:.2g} of its size")
 
 
 def starts(problem: Problem, case: Case) -> None:
-    """The first model has `size` numbers, finite ones, the same each time."""
+    """The first model has `size` finite numbers, the same each time."""
     one, two = problem.start(), problem.start()
     if one.shape != (problem.size,):
         raise Broken(f"`start` gives shape {one.shape}; `size` says ({problem.size},)")
@@ -35,14 +36,12 @@ def starts(problem: Problem, case: Case) -> None:
 
 
 def differences(problem: Problem, case: Case) -> None:
-    """Along any direction the loss changes as the gradient says: gradient sum / d + l2 * model."""
+    """The gradient, its sum / d + l2 * model, is that of the loss, by finite differences in any direction."""
     model = _model(problem, case)
     direction = np.random.default_rng(case["seed"] + 1).standard_normal(model.shape)
     direction /= float(np.linalg.norm(direction))
     h = STEP * max(1.0, float(np.linalg.norm(model)))
-    up, here, down = problem.evaluate(
-        [Request(model + h * direction), Request(model), Request(model - h * direction)]
-    )
+    up, here, down = problem.evaluate([Request(model + s * h * direction) for s in (1, 0, -1)])
     assert here.gradient is not None
     slope = (here.gradient / problem.samples + problem.l2 * model) @ direction
     found = (up.loss - down.loss) / (2 * h)
@@ -57,24 +56,15 @@ def slices(problem: Problem, case: Case) -> None:
     rng = np.random.default_rng(case["seed"])
     cuts = [0, *sorted({int(c) for c in rng.integers(0, d + 1, 3)}), d]
     pairs = [(a, b) for a, b in pairwise(cuts) if a < b]
-    whole = problem.gradient([(0, d, 1.0)], model)
-    _close(
-        sum((problem.gradient([(a, b, 1.0)], model) for a, b in pairs), np.zeros_like(whole)),
-        whole,
-        1e-8,
-        f"cut at {cuts}",
-    )
+    each = np.array([problem.gradient([(a, b, 1.0)], model) for a, b in pairs])
+    _close(each.sum(axis=0), problem.gradient([(0, d, 1.0)], model), f"cut at {cuts}")
     weights = rng.standard_normal(len(pairs))
     together = problem.gradient([(a, b, float(w)) for (a, b), w in zip(pairs, weights, strict=True)], model)
-    apart = sum(
-        (w * problem.gradient([(a, b, 1.0)], model) for (a, b), w in zip(pairs, weights, strict=True)),
-        np.zeros_like(whole),
-    )
-    _close(together, apart, 1e-8, f"weighted slices {cuts}")
+    _close(together, weights @ each, f"weighted slices {cuts}")
 
 
 def passes(problem: Problem, case: Case) -> None:
-    """`evaluate` gives what `gradient` gives, with a weight for every sample as well."""
+    """`evaluate` and `gradient` agree, with a weight for every sample as well."""
     model, d = _model(problem, case), problem.samples
     rng = np.random.default_rng(case["seed"])
     cut = int(rng.integers(0, d + 1))
@@ -82,18 +72,14 @@ def passes(problem: Problem, case: Case) -> None:
     (plain, weighted) = problem.evaluate([Request(model), Request(model, weights)])
     assert plain.gradient is not None
     assert weighted.gradient is not None
-    _close(plain.gradient, problem.gradient([(0, d, 1.0)], model), 1e-8, "`evaluate` without weights")
+    _close(plain.gradient, problem.gradient([(0, d, 1.0)], model), "`evaluate` without weights")
     parts = [each for each in ((0, cut, 0.5), (cut, d, 2.0)) if each[0] < each[1]]
-    _close(
-        weighted.gradient,
-        problem.gradient(parts, model),
-        1e-8,
-        f"`evaluate` with weights 0.5 before sample {cut}",
-    )
+    wanted = problem.gradient(parts, model)
+    _close(weighted.gradient, wanted, f"`evaluate` with weights 0.5 before sample {cut}")
 
 
 def smooth(problem: Problem, case: Case) -> None:
-    """Gradients at two models differ by at most `smoothness` times their distance."""
+    """Gradients change no faster than `smoothness` says: at two models by that times their distance."""
     one = _model(problem, case)
     other = one + 0.1 * np.random.default_rng(case["seed"] + 2).standard_normal(one.shape)
     told = problem.smoothness()
@@ -113,17 +99,13 @@ def _unit(problem: Problem) -> str:
 
 
 def _no_smoothness(problem: Problem) -> str:
-    if _unit(problem):
-        return _unit(problem)
-    return getattr(problem, "rough", "")
+    return _unit(problem) or getattr(problem, "rough", "")
 
 
 LAWS: tuple[Law[Any], ...] = (
-    Law("start", "the first model has `size` finite numbers, the same each time", starts),
-    Law("differences", "the gradient is that of the loss, by finite differences", differences, _unit),
-    Law("slices", "the whole is the sum of its weighted slices, however it is cut", slices, _unit),
-    Law("passes", "`evaluate` and `gradient` agree, weights included", passes, _unit),
-    Law("smoothness", "gradients change no faster than `smoothness` says", smooth, _no_smoothness),
+    Law("start", starts),
+    Law("differences", differences, _unit),
+    Law("slices", slices, _unit),
+    Law("passes", passes, _unit),
+    Law("smoothness", smooth, _no_smoothness),
 )
-
-__all__ = ["LAWS"]

@@ -12,25 +12,7 @@ from workbench.codes.sparse import bernoulli, circulant
 from workbench.codes.ye_abbe import YeAbbe, ye_abbe
 
 __all__ = [
-    "Decoding",
-    "GradientCode",
-    "GraphCode",
-    "Lagrange",
-    "MultiMessage",
-    "Span",
-    "YeAbbe",
-    "amplification",
-    "bernoulli",
-    "circulant",
-    "correlated",
-    "cyclic",
-    "fractional",
-    "lagrange",
-    "mds",
-    "measured_error",
-    "random_regular",
-    "report",
-    "uncorrelated",
-    "warning",
-    "ye_abbe",
-]
+    "Decoding", "GradientCode", "GraphCode", "Lagrange", "MultiMessage", "Span", "YeAbbe",
+    "amplification", "bernoulli", "circulant", "correlated", "cyclic", "fractional", "lagrange", "mds",
+    "measured_error", "random_regular", "report", "uncorrelated", "warning", "ye_abbe",
+]  # fmt: skip

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from workbench.base.blas import one_thread
 from workbench.base.types import Array
 
-REMEMBERED = (
-    2_000_000  # numbers kept in decoded survivor sets, 8 bytes each; a set costs its rows and its weights
-)
+REMEMBERED = 2_000_000  # numbers kept in decoded survivor sets: a set costs its rows and its weights
 LARGE = 64  # unknowns above which the time goes into the arithmetic
 MOST_SETS = 20_000  # survivor sets kept at most: each has some hundred bytes besides its numbers
 GOOD = 1e-16  # squared residual below which the quick solution is taken as it is

@@ -166,6 +166,3 @@ def _switched(edges: Ints, parts: int, rng: np.random.Generator) -> Ints:
     good = (alone & (new[:, :, 0] != new[:, :, 1])).all(axis=1)
     one[good], two[good] = new[good, 0], new[good, 1]
     return edges
-
-
-__all__ = ["GraphCode", "graph_fits", "random_regular"]

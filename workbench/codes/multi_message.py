@@ -76,7 +76,11 @@ def uncorrelated(
     ((12, 6), 8, [2, 3])
     """
     kinds_fit(uncorrelated, (parts, orders, seed, construction), {})
-    _check_orders(parts, orders)
+    some_are_there("parts", parts)
+    if not len(orders):
+        raise SettingError("orders = (): a worker sends at least one message; take one number for each")
+    for order in orders:
+        between("orders", order, 1, parts, f"a message combines some of the {parts} parts")
     seed_fits(seed)
     return _uncorrelated(parts, tuple(orders), seed, construction)
 
@@ -91,14 +95,6 @@ def _uncorrelated(parts: int, orders: tuple[int, ...], seed: int, construction: 
         matrix = best_dual(gaussian(rows.size, sum(orders), seed), 1, _holders(parts, orders)).matrix
         spans, instead = (), "construction = 'separate'"
     return MultiMessage(matrix, sum(orders) - 1, spans=spans, instead=instead, messages=rows, after=orders)
-
-
-def _check_orders(parts: int, orders: Sequence[int]) -> None:
-    some_are_there("parts", parts)
-    if not len(orders):
-        raise SettingError("orders = (): a worker sends at least one message; take one number for each")
-    for order in orders:
-        between("orders", order, 1, parts, f"a message combines some of the {parts} parts")
 
 
 def _holders(parts: int, orders: Sequence[int]) -> list[NDArray[np.int64]]:

@@ -46,13 +46,16 @@ class YeAbbe(GradientCode):
 
     def message(self, worker: int, gradients: Array) -> Array:
         """What a worker sends, (ceil(p/m),), from the gradients of its parts, (d, p)."""
-        padding = -gradients.shape[1] % self.reduction
-        blocks = np.pad(gradients, ((0, 0), (0, padding))).reshape(len(gradients), -1, self.reduction)
-        return np.asarray(np.einsum("ud,dvu->v", self.encode(worker), blocks))
+        return interleave(self.encode(worker) @ gradients)
 
     def restore(self, weights: Array, messages: Array, size: int) -> Array:
-        """Sum of all gradients, (size,), from the weights, (m, answers), and the messages, (answers, ceil(p/m))."""
-        return (weights @ messages).T.ravel()[:size]
+        """Sum of all gradients, (size,), from the weights, (m, answers), and the messages, (answers, ceil(p/m)).
+
+        Messages may have more axes, as weights over parts do instead of numbers; these have no length to cut.
+        """
+        blocks = np.tensordot(messages, weights, axes=([0], [1]))  # (p/m, ..., m): block v, coordinate u
+        whole = np.moveaxis(blocks, -1, 1).reshape(-1, *blocks.shape[1:-1])
+        return whole[:size] if whole.ndim == 1 and self.reduction > 1 else whole
 
     def condition(self, answered: tuple[int, ...]) -> float:
         """Condition number of the system that the paper inverts for these answers: the columns of V.
@@ -63,6 +66,18 @@ class YeAbbe(GradientCode):
         sigma = np.linalg.svd(self.V[:, answered], compute_uv=False)
         rounding = ROUNDING * sigma[0] if self.construction == "stable" else 0.0
         return float(sigma[0] / sigma[sigma > rounding][-1])
+
+
+def interleave(coded: Array) -> Array:
+    """Coordinate u, u+m, ... of the u-th of m coded gradients, summed over u: (m, p) -> (ceil(p/m),).
+
+    >>> interleave(np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])).tolist()
+    [21.0, 3.0]
+    """
+    m = len(coded)
+    padding = [(0, 0), (0, -coded.shape[1] % m), *[(0, 0)] * (coded.ndim - 2)]
+    blocks = np.pad(coded, padding).reshape(m, -1, m, *coded.shape[2:])
+    return np.asarray(np.einsum("uvu...->v...", blocks))
 
 
 @remembered

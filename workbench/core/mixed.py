@@ -1,11 +1,12 @@
-"""Weights over (part, version): what a message or a commit is made of where gradients of several models meet.
+"""Weights of few parts, of one model or of several: what a message or a commit is made of.
 
-Version v is the model after v commits. A plan says how many of them may be in use at one time (`Plan.versions`).
+Version v is the model after v commits. A plan says how many of them may be in use at one time (`Plan.versions`). Where
+there are several, part p at version v stands as number v * parts + p.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,64 +16,8 @@ from numpy.typing import NDArray
 from workbench.base.types import Array
 
 
-class Mixed:
-    """Value of a message: of each version, the weights of the parts; added up and scaled like a vector.
-
-    `rows`: version -> weights (parts,).
-
-    >>> import numpy as np
-    >>> value = 0.5 * Mixed({3: np.array([1.0, 0.0])}) + Mixed({4: np.array([0.0, 2.0])})
-    >>> value.stale().versions.tolist(), value.stale().weights.tolist()
-    ([3, 4], [0.5, 2.0])
-    """
-
-    __slots__ = ("rows",)
-    __array_ufunc__ = None  # NumPy's numbers leave the arithmetic to this class
-
-    def __init__(self, rows: Mapping[int, Array]) -> None:
-        self.rows = dict(rows)
-
-    def __add__(self, other: Mixed | float) -> Mixed:
-        if not isinstance(other, Mixed):
-            return self if other == 0 else NotImplemented  # a scheme that got nothing has 0
-        rows = dict(self.rows)
-        for version, row in other.rows.items():
-            rows[version] = rows[version] + row if version in rows else row
-        return Mixed(rows)
-
-    __radd__ = __add__
-
-    def __mul__(self, factor: float) -> Mixed:
-        return Mixed({version: row * factor for version, row in self.rows.items()})
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: float) -> Mixed:
-        return self * (1.0 / divisor)
-
-    def __neg__(self) -> Mixed:
-        return self * -1.0
-
-    def __sub__(self, other: Mixed | float) -> Mixed:
-        return self + (-other)
-
-    def __rsub__(self, other: Mixed | float) -> Mixed:
-        return -self + other
-
-    def __getitem__(self, place: int) -> Mixed:
-        """One of several sums (see `Compute`), without the versions that it has nothing of."""
-        rows = {version: row[place] for version, row in self.rows.items()}
-        return Mixed({version: row for version, row in rows.items() if row.any()})
-
-    def stale(self) -> Stale:
-        """The same, without its zeros."""
-        found = [(v, p, row[p]) for v, row in sorted(self.rows.items()) for p in np.flatnonzero(row)]
-        versions, parts, weights = zip(*found, strict=True) if found else ((), (), ())
-        return Stale(np.array(versions, int), np.array(parts, int), np.array(weights, float))
-
-
 class Few:
-    """Value of a message in a plan of very many parts: the weights of the few that are in it; a part may stand twice.
+    """Value of a message that few parts are in, added up and scaled like a vector; a part may stand twice.
 
     >>> import numpy as np
     >>> value = 0.5 * Few(np.array([7, 2]), np.ones(2)) + Few(np.array([2]), np.ones(1))
@@ -81,7 +26,7 @@ class Few:
     """
 
     __slots__ = ("parts", "weights")
-    __array_ufunc__ = None
+    __array_ufunc__ = None  # NumPy's numbers leave the arithmetic to this class
 
     def __init__(self, parts: NDArray[np.int64], weights: Array) -> None:
         self.parts, self.weights = parts, weights
@@ -95,7 +40,7 @@ class Few:
 
     def __add__(self, other: Few | float) -> Few:
         if not isinstance(other, Few):
-            return self if other == 0 else NotImplemented
+            return self if other == 0 else NotImplemented  # a scheme that got nothing has 0
         return Few.total(np.ones(2), [self, other])
 
     __radd__ = __add__
@@ -128,6 +73,14 @@ class Stale:
     versions: NDArray[np.int64]
     parts: NDArray[np.int64]
     weights: Array
+
+    @classmethod
+    def of(cls, value: Few, parts: int) -> Stale:
+        """What a value is made of, without its zeros; in order."""
+        keys, place = np.unique(value.parts, return_inverse=True)
+        weights = np.bincount(place, value.weights, minlength=len(keys))
+        versions, places = np.divmod(keys[weights != 0], parts)
+        return cls(versions, places, weights[weights != 0])
 
     def total(self, parts: int) -> Array:
         """Weight of every part, whatever the version: (parts,)."""

@@ -7,13 +7,14 @@ ring's do, and carry their state from round to round.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.errors import RunError
 from workbench.base.types import Array
 from workbench.core.links import Link
 from workbench.core.protocol import NEAR
@@ -22,6 +23,12 @@ from workbench.core.ring import ring_finish
 Ready = Callable[[NDArray[np.int64]], NDArray[np.int64]]  # order of arrival (m, n) -> answers needed (m,)
 Ties = Callable[[NDArray[np.int64]], Array]
 BATCH = 2_000_000  # drawn times held at once
+
+
+def _untold(*_: Any) -> Any:
+    raise RunError(
+        "odds: a scheme asks for single draws or parts of loads, of which these times tell nothing"
+    )
 
 
 @dataclass(frozen=True)
@@ -45,19 +52,14 @@ class Draws:
     decode_rate: float | None = None
     carry: Any = None  # what the rounds before left behind
     samples: int = 0  # of the data set
-    progress: Callable[[NDArray[np.int64], slice], Array] | None = (
-        None  # portions (workers, m), which rounds -> seconds until each portion is done, (those rounds, workers, m)
-    )
+    # Portions (workers, m), which rounds -> seconds until each portion is done, (those rounds, workers, m).
+    progress: Callable[[NDArray[np.int64], slice], Array] = _untold
     first: int = 0  # number of the first of these rounds
-    job: Callable[[int], Array] | None = None  # draw -> seconds of everybody's whole load with it, (workers,)
+    job: Callable[[int], Array] = _untold  # draw -> seconds of everybody's whole load with it, (workers,)
     total: int = 0  # rounds of the whole run
-    at: Callable[[range], Draws] | None = (
-        None  # the draws of some rounds, also of those after these and the last
-    )
-    sent: Callable[[int, float], Array | None] | None = (
-        None  # draw, share of a model -> as `send`, (workers,)
-    )
-    tie: Callable[[int], Array] | None = None  # any round -> who comes first, (workers,)
+    at: Callable[[range], Draws] = _untold  # the draws of some rounds, also of those after these and the last
+    sent: Callable[[Iterable[int], float], Array | float] = _untold  # draws, share of a model -> as `send`
+    tie: Callable[[int], Array] = _untold  # any round -> who comes first, (workers,)
 
     @classmethod
     def measured(
@@ -167,6 +169,13 @@ def order(arrivals: Array, ties: Ties) -> NDArray[np.int64]:
     return found
 
 
+def places(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Place of every message in an order of arrival; both (rounds, messages)."""
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
+    return place
+
+
 def deadline_odds(draws: Draws, deadline: float) -> Odds:
     """A master that takes what is through the port `deadline` seconds after the round's start, be it nothing.
 
@@ -227,14 +236,10 @@ def waited(draws: Draws, tolerance: float, number: int = 1) -> Waited:
 
 def earlier(one: Odds, other: Odds) -> Odds:
     """Two rules joined with |: of every round the outcome that comes first, which is the one with fewer messages."""
-    first = (one.messages < other.messages) | (
-        (one.messages == other.messages) & (one.seconds <= other.seconds)
-    )
-    return Odds(
-        np.where(first, one.seconds, other.seconds),
-        np.where(first, one.messages, other.messages),
-        np.where(first, one.bytes, other.bytes),
-    )
+    as_many = one.messages == other.messages
+    first = (one.messages < other.messages) | (as_many & (one.seconds <= other.seconds))
+    fields = ("seconds", "messages", "bytes")
+    return Odds(*(np.where(first, getattr(one, name), getattr(other, name)) for name in fields))
 
 
 def tree_odds(draws: Draws, children: int, layers: int, needed: int) -> Odds:
@@ -258,9 +263,8 @@ def tree_odds(draws: Draws, children: int, layers: int, needed: int) -> Odds:
         own = draws.seconds[:, here] + layer * draws.down
         if below is not None:
             through = kept[-1][0]
-            early = np.count_nonzero(
-                through <= own[:, :, None] * NEAR, axis=2
-            )  # it is not through with its own
+            # What comes before it is through with its own.
+            early = np.count_nonzero(through <= own[:, :, None] * NEAR, axis=2)
             kept[-1] = (through, np.maximum(early, needed))
             own = np.maximum(own, below) + draws.decode(needed)
         leaves = own + hop + (send[:, here] if isinstance(send, np.ndarray) else send)

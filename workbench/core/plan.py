@@ -84,14 +84,10 @@ class Plan:
     committers: tuple[int, ...] = (MASTER,)  # the ranks whose commits make a round complete
     answers: int = 1  # messages that a worker sends per round at most
     batch: int | None = None  # samples that a worker draws per round from what it holds; None: all of them
-    blocks: NDArray[np.int64] | None = (
-        None  # (parts,) encoded data: a worker blends parts with the same number here into one (see `Blend`)
-    )
+    blocks: NDArray[np.int64] | None = None  # (parts,) encoded data: parts of one number are blended into one
     coordinates: int = 1  # a scheme that treats coordinates apart, modulo m, says m here (see `arithmetic`)
     versions: int = 1  # models that may be in use at one time, the newest included (see `mixed`)
-    notes: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what figures may show: layer of a rank, code, ...
+    notes: Mapping[str, Any] = field(default_factory=dict)  # for figures: layer of a rank, code, ...
 
     @property
     def ranks(self) -> int:
@@ -219,6 +215,32 @@ def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
     )
 
 
+def even_plan(
+    held: NDArray[np.int64],
+    samples: int,
+    parts: int | None = None,
+    coefficients: Array | None = None,
+    **more: Any,
+) -> Plan:
+    """Plan of a master and workers with as many parts each; the data are cut evenly, into as many as there are workers.
+
+    `held` (workers, k): parts of each worker, in its order. `samples` are cut, into `parts` where told;
+    `coefficients` (workers, k): ones, if not told. `more`: other fields of the plan.
+
+    >>> even_plan(np.array([[0, 1], [1, 0]]), samples=10).stored.tolist()
+    [0, 10, 10]
+    """
+    workers, each = held.shape
+    return Plan(
+        sizes=even_sizes(samples, parts or workers),
+        indptr=np.concatenate([[0], each * np.arange(workers + 1)]),
+        indices=held.ravel(),
+        coefficients=np.ones(held.size) if coefficients is None else coefficients.ravel(),
+        parent=np.array([-1] + [MASTER] * workers),
+        **more,
+    )
+
+
 def uncoded_plan(workers: int, samples: int) -> Plan:
     """Plan of a master and workers with one part each, as it is: `star_plan` of the identity, which is not made.
 
@@ -227,10 +249,4 @@ def uncoded_plan(workers: int, samples: int) -> Plan:
     >>> uncoded_plan(workers=3, samples=10).stored.tolist()
     [0, 4, 3, 3]
     """
-    return Plan(
-        sizes=even_sizes(samples, workers),
-        indptr=np.concatenate([[0], np.arange(workers + 1)]),
-        indices=np.arange(workers),
-        coefficients=np.ones(workers),
-        parent=np.array([-1] + [MASTER] * workers),
-    )
+    return even_plan(np.arange(workers)[:, None], samples)

@@ -6,9 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from workbench.base.types import Array
 
 Slice = tuple[int, int, float]  # first sample, one past the last, weight
+
+
+def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
+    """Samples of some slices, one slice after the other, and the weight of each; both (samples,).
+
+    >>> rows_of([(3, 5, 0.5), (0, 1, 2.0)])
+    (array([3, 4, 0]), array([0.5, 0.5, 2. ]))
+    """
+    counts = np.array([b - a for a, b, _ in slices], dtype=np.int64)
+    rows = np.concatenate([np.arange(0), *(np.arange(a, b) for a, b, _ in slices)])
+    return rows, np.repeat(np.array([w for *_, w in slices], dtype=float), counts)
 
 
 @dataclass(frozen=True)

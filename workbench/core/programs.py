@@ -7,8 +7,9 @@ another plan, another rule and another way to combine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -16,8 +17,9 @@ import numpy as np
 from workbench.base.blas import one_thread
 from workbench.base.errors import QuorumLost
 from workbench.base.types import Array
-from workbench.core.mixed import Few, Mixed
-from workbench.core.plan import MASTER
+from workbench.codes import Decoding, GradientCode
+from workbench.core.mixed import Few
+from workbench.core.plan import MASTER, Work
 from workbench.core.protocol import (
     CODED,
     LOST,
@@ -37,6 +39,7 @@ from workbench.core.protocol import (
 Answer = tuple[int, int]  # rank, number of its message in the round
 Got = dict[Answer, Message]
 Combine = Callable[[int, Got], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
+Answers = Generator[Any, Any, tuple[Any, float, int]]  # see `master_program`
 INFINITY = float("inf")
 CACHED = 2**19  # bytes of values that are added up at a time, ...
 FEW = 16  # and at least so many values
@@ -170,19 +173,17 @@ def patient_answers(
 
 def patient_program(node: Node, rule: Rule, tolerance: float, combine: Combine) -> Program:
     """A star's master that drops late answers only where the rule holds without them; see `patient_answers`."""
-    model, lost, everybody = node.model, Lost(), frozenset(node.children)
+    everybody = frozenset(node.children)
 
     def follows(late: frozenset[int]) -> bool:
         return rule.ready({(rank, 0) for rank in everybody - late}, 0.0, 0.0)
 
-    for r in node.span:
-        yield Send(node.children, MODEL, r, model)
+    def answers(r: int, model: Any, lost: Lost) -> Answers:
         values, _ = yield from patient_answers(node, r, tolerance, follows, lost)
         got = {(rank, 0): Message(rank, CODED, r, 0, value) for rank, (value,) in values.items()}
-        gradient, residual = combine(r, got)
-        yield Decode(len(got) * node.floats)
-        model = yield Commit(gradient, r, residual)
-    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+        return *combine(r, got), len(got)
+
+    return master_program(node, answers)
 
 
 def _before(bell: float | None, now: float) -> float:
@@ -208,8 +209,6 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([3., 5.])
     """
-    if isinstance(values[0], Mixed):
-        return cast(Array, sum(v * w for w, v in zip(weights.tolist(), values, strict=True)))
     if isinstance(values[0], Few):
         return cast(Array, Few.total(weights, cast(Sequence[Few], values)))
     if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
@@ -241,14 +240,51 @@ def plain_sum(values: Sequence[Any]) -> Any:
         return 0
     if isinstance(values[0], Few):
         return Few.total(np.ones(len(values)), values)
-    total = values[0] if isinstance(values[0], Mixed) else np.array(values[0])
+    total = np.array(values[0])
     for value in values[1:]:
         total += value
     return total
 
 
+def decoded(decode: Callable[[tuple[int, ...]], Decoding], values: Mapping[int, Any]) -> tuple[Any, float]:
+    """Sum of some rows' values with the weights that decode them, and what these miss: see `GradientCode.decode`.
+
+    Added up by row and never by arrival, so that the same set gives the same bits.
+    """
+    rows = sorted(values)
+    weights, residual = decode(tuple(rows))
+    return weighted_sum(weights, [values[row] for row in rows]), residual
+
+
+def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
+    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set.
+
+    The code is made by who decodes first: a hundred leaves of a real run have no use for it.
+    """
+    code = cache(make)
+
+    def combine(round: int, got: Got) -> tuple[Any, float]:
+        return decoded(code().decode, {rank - first: message.value for (rank, _), message in got.items()})
+
+    return combine
+
+
+def master_program(node: Node, answers: Callable[[int, Any, Lost], Answers]) -> Program:
+    """A master: send the model, take in answers, commit, round after round.
+
+    `answers(round, model, lost)` returns the gradient, its residual, and of how many vectors it was combined.
+    """
+    model, lost = node.model, Lost()
+    for r in node.span:
+        yield Send(node.children, MODEL, r, model)
+        gradient, residual, combined = yield from answers(r, model, lost)
+        yield Decode(combined * node.floats)
+        model = yield Commit(gradient, r, residual)
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+
 def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
-    """The master: send the model, gather, decode, commit, round after round."""
+    """A master that gathers by a rule: `master_program`, with a generator less on the way of each effect."""
     model, lost = node.model, Lost()
     for r in node.span:
         yield Send(node.children, MODEL, r, model)
@@ -278,9 +314,9 @@ def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
             got, newer = yield from gather(node, r, rule, lost)
             if newer is not None:
                 continue
-            decoded, _ = combine(r, got)
+            below, _ = combine(r, got)
             yield Decode(len(got) * node.floats)
-            value = decoded + value
+            value = below + value
         yield Send(parent, CODED, r, value)
 
 
@@ -288,6 +324,20 @@ def coded_program(node: Node, rule: Rule, combine: Combine) -> Program:
     """The one or the other: all nodes decode in the same way."""
     program = parent_program if node.rank == MASTER else child_program
     return program(node, rule, combine)
+
+
+def answer(
+    node: Node, job: Message, work: Work | None = None, kind: str = CODED, batch: int | None = None
+) -> Program:
+    """What most workers of a star do: compute their own work, or some other, and send it unless the master has gone on.
+
+    A model of None means that the answer is no longer needed.
+    """
+    if job.value is None:
+        return
+    value = yield Compute(work or node.work, job.value, job.round, {MODEL: job.round + 1}, batch)
+    if value is not None:
+        yield Send(node.parent, kind, job.round, value)
 
 
 def worker_program(node: Node, answer: Callable[[Node, Message], Program]) -> Program:

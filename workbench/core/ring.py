@@ -47,7 +47,7 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     n = len(entry)
     if (
         n > 1 and not link.latency and not link.bandwidth
-    ):  # every step hands a maximum on, and the last has seen all
+    ):  # every step hands a maximum on, the last has seen all
         last = np.full(n, max(entry.max(), port_free.max()))
         return last, last.copy()
     transfer = link.width * slice_sizes(floats, n) / (link.bandwidth or np.inf)

@@ -36,15 +36,9 @@ class Scheme(Family):
     delayed: ClassVar[bool] = False  # of older models, so that it does not learn what other exact schemes do
     numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
     optimiser: ClassVar[str] = "gd"  # that its paper defines it with; experiments may take another
-    optimiser_args: ClassVar[
-        Mapping[str, float]
-    ] = {}  # its paper's numbers, for those that an experiment leaves open
-    eases: ClassVar[tuple[str, int] | None] = (
-        None  # number, and its direction, in which codes keep more digits
-    )
-    own_pace: ClassVar[bool] = (
-        False  # its workers go through their drawn times on their own: see `Compute.draw`
-    )
+    optimiser_args: ClassVar[Mapping[str, float]] = {}  # its numbers there, where an experiment leaves them open
+    eases: ClassVar[tuple[str, int] | None] = None  # number, and direction, in which codes keep more digits
+    own_pace: ClassVar[bool] = False  # its workers go through drawn times on their own: see `Compute.draw`
     finishes: ClassVar[bool] = False  # its workers end what they begin, so what they sent tells what they did
     timed: ClassVar[bool] = False  # its nodes look at the clock, so who answered does not tell what they did
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all

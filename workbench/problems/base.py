@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
 
 from workbench.base.own import name_of
 from workbench.base.plugins import Catalogue, Family
+from workbench.base.types import Array
 from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.plan import Plan
 from workbench.core.problem import Evaluation, Problem, Quadratic, Request, Slice
 from workbench.problems.data import DataSet
 
-__all__ = ["Evaluation", "Named", "Problem", "ProblemArgs", "Quadratic", "Request", "Slice"]
+__all__ = ["Evaluation", "Named", "Problem", "ProblemArgs", "Quadratic", "Request", "Slice", "curvature"]
+POWER_STEPS = 12  # that a curvature is estimated with
 
 
 def _named(value: Any, info: ValidationInfo) -> Any:
@@ -22,6 +26,19 @@ def _named(value: Any, info: ValidationInfo) -> Any:
 
 
 Named = Annotated[str, BeforeValidator(_named)]  # a function or class, by its name: see `name_of`
+
+
+def curvature(gradient: Callable[[Array], Array], first: Array, step: float, seed: int = 0) -> float:
+    """Largest curvature at a model: some power steps on differences of gradients, so it is an estimate.
+
+    `gradient`: of the mean loss at a model, (p,).
+    """
+    v, top = np.random.default_rng(seed).standard_normal(len(first)), 0.0
+    for _ in range(POWER_STEPS):
+        v = v / (np.linalg.norm(v) or 1.0)
+        v = (gradient(first + step * v) - gradient(first - step * v)) / (2 * step)
+        top = float(np.linalg.norm(v))
+    return top
 
 
 class ProblemArgs(Family):

@@ -20,6 +20,7 @@ import numpy as np
 from workbench.base.blas import one_thread
 from workbench.base.types import Array
 from workbench.core.plan import Plan
+from workbench.core.problem import rows_of
 from workbench.problems.base import Evaluation, Problem, Request, Slice
 from workbench.problems.on_data import OnData
 
@@ -86,11 +87,9 @@ class LinearProblem(ABC):
 
     def _gathered(self, slices: Sequence[Slice], model: Array) -> Array:
         """The same for many short slices, such as a mini-batch: their rows are brought together first."""
-        if (
-            self._excerpt is None or self._excerpt[0] is not slices
-        ):  # a worker asks for the same again and again
-            rows = np.concatenate([np.arange(a, b) for a, b, _ in slices])
-            weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
+        # A worker asks for the same again and again.
+        if self._excerpt is None or self._excerpt[0] is not slices:
+            rows, weights = rows_of(slices)
             taken: Any = rows
             if len(rows) and (np.diff(rows) == 1).all():
                 taken = slice(rows[0], rows[-1] + 1)  # no copy: the ranks of a host share the file's pages
@@ -204,7 +203,6 @@ class LeastSquares(LinearProblem):
         return 0.5 * (slope * slope).sum(axis=-1), slope, np.nan
 
     def slope(self, z: Array, y: Array) -> Array:
-        """Residuals."""
         return z - y
 
     def blend(self, slices: Sequence[Slice]) -> Array:
@@ -215,7 +213,6 @@ class LeastSquares(LinearProblem):
         return total
 
     def curve(self, block: Array, model: Array) -> Array:
-        """block^T (block @ model)."""
         return np.asarray((block @ model) @ block)
 
     def constant(self, slices: Sequence[Slice]) -> Array:
@@ -271,7 +268,6 @@ class LeastSquaresArgs(OnData):
     task: ClassVar[str] = "regression"
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data."""
         data = self.open()
         return LeastSquares(data.X, data.y, self.l2, data.truth)
 
@@ -307,6 +303,5 @@ class SoftmaxArgs(OnData):
         return data.X.shape[1] * data.classes
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data."""
         data = self.open()
         return Softmax(data.X, data.y, data.classes, self.l2)

@@ -12,10 +12,10 @@ from workbench.base.own import thing_of
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.core.plan import Plan
-from workbench.problems.base import Evaluation, Named, Problem, Request, Slice
+from workbench.problems.base import Evaluation, Named, Problem, Request, Slice, curvature
 from workbench.problems.on_data import OnData
 
-POWER_STEPS, STEP = 12, 1e-4  # steps that the curvature is estimated with, and of its finite differences
+STEP = 1e-4  # of the finite differences that the curvature is estimated with
 
 
 class Function:
@@ -67,16 +67,11 @@ class Function:
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Largest curvature at the first model: an estimate, no bound holds everywhere."""
-        slices = [(a, b, 1.0) for a, b, _ in slices or [(0, self.samples, 1.0)] if b > a]
-        number = sum(b - a for a, b, _ in slices)
-        v, top = np.random.default_rng(0).standard_normal(self.size), 0.0
-        for _ in range(POWER_STEPS if number else 0):
-            v = STEP * v / (np.linalg.norm(v) or 1.0)
-            v = (self.gradient(slices, self.first + v) - self.gradient(slices, self.first - v)) / (
-                2 * STEP * number
-            )
-            top = float(np.linalg.norm(v))
-        return top + self.l2
+        ranges = [(a, b, 1.0) for a, b, _ in slices or [(0, self.samples, 1.0)]]
+        number = sum(b - a for a, b, _ in ranges)
+        if not number:
+            return self.l2
+        return self.l2 + curvature(lambda m: self.gradient(ranges, m) / number, self.first, STEP)
 
     def _mean(self, model: Array, a: int, b: int) -> tuple[float, Array]:
         found = self.function(model, self.X[a:b], self.y[a:b])
@@ -108,12 +103,10 @@ class NumpyArgs(OnData):
     )
 
     def own(self) -> dict[str, Any]:
-        """The functions that the fields name."""
         names = {"loss_and_gradient": self.loss_and_gradient, "first": self.first}
         return {f: thing_of(name, f"problem_args.{f}") for f, name in names.items() if name is not None}
 
     def suits(self) -> str:
-        """The task that the data are prepared for."""
         return {"numbers": "regression", "two classes": "binary", "classes": "multiclass"}[self.targets]
 
     def identity(self) -> tuple[Any, ...]:
@@ -125,7 +118,6 @@ class NumpyArgs(OnData):
         return super().size(plan) if self.first is None else int(np.size(self.own()["first"]()))
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data."""
         data, own = self.open(), self.own()
         first = own["first"]() if "first" in own else np.zeros(data.X.shape[1])
         y = data.y.astype(np.int64) if data.classes else data.y

@@ -11,11 +11,8 @@ from workbench.problems.base import ProblemArgs
 from workbench.problems.data import DataError, DataSet, catalogue, load
 
 MOST_SAMPLES, MOST_FEATURES = 10**12, 10**8
-NAMES = {
-    "regression": "least_squares",
-    "binary": "logistic",
-    "multiclass": "softmax",
-}  # the usual problem of a task
+# The usual problem of a task.
+NAMES = {"regression": "least_squares", "binary": "logistic", "multiclass": "softmax"}
 
 
 class OnData(ProblemArgs):
@@ -53,7 +50,6 @@ class OnData(ProblemArgs):
         return self.open()
 
     def identity(self) -> tuple[Any, ...]:
-        """The data's content."""
         return (self.open().digest,)
 
     def open(self) -> DataSet:
@@ -79,11 +75,8 @@ class OnData(ProblemArgs):
         features = self.features or (info.features if info else None)
         if samples is None or features is None:
             return None
-        if (
-            info is not None
-            and info.name != "synthetic"
-            and (samples > info.samples or features > info.features)
-        ):
+        bounded = info is not None and info.name != "synthetic"
+        if info and bounded and (samples > info.samples or features > info.features):
             return None
         return samples, features + self.intercept, info.classes if info else 0
 

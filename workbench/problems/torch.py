@@ -26,14 +26,15 @@ from workbench.base.settings import SettingError, setting
 from workbench.base.sources import digest_of
 from workbench.base.types import Array
 from workbench.core.plan import Plan
-from workbench.problems.base import Evaluation, Named, Problem, Request, Slice
+from workbench.core.problem import rows_of
+from workbench.problems.base import Evaluation, Named, Problem, Request, Slice, curvature
 from workbench.problems.data import DataError, DataSet, catalogue
 from workbench.problems.on_data import OnData
 
 Precision = Literal["float32", "float64"]
 Device = Literal["auto", "cpu", "cuda"]
 TOGETHER = 16  # samples that draw together: a part that begins among them goes through all of them
-PROBED, POWER_STEPS = 512, 12  # samples and steps that the curvature is estimated with
+PROBED = 512  # samples that the curvature is estimated with
 STEPS = {"float32": 1e-2, "float64": 1e-4}  # of its finite differences
 KEPT = 2**26  # bytes of samples that are turned into tensors once and for all
 MIXING = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")  # how such layers' names begin
@@ -120,11 +121,7 @@ class Network:
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
         """Weighted sum of the slices' gradients, shape (p,), in the network's precision."""
-        kept = [(a, b, w) for a, b, w in slices if b > a]
-        if not kept:
-            return np.zeros_like(self.slope.cpu().numpy())
-        rows = np.concatenate([np.arange(a, b) for a, b, _ in kept])
-        return self._pass(model, rows, np.repeat([w for *_, w in kept], [b - a for a, b, _ in kept]))[2]
+        return self._pass(model, *rows_of(slices))[2]
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """One pass over the data for each request, and another for its gradient where the network draws."""
@@ -145,18 +142,16 @@ class Network:
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Largest curvature at the start model, on at most 512 samples: an estimate, no bound holds everywhere."""
-        ranges = [(0, self.samples)] if slices is None else [(a, b) for a, b, _ in slices if b > a]
-        rows = np.concatenate([np.arange(a, b) for a, b in ranges] or [np.arange(0)])
-        if not len(rows):
-            return self.l2
-        rows = rows[:: -(-len(rows) // PROBED)]
-        v, top, h = np.random.default_rng(self.seed).standard_normal(self.size), 0.0, self.step
-        for _ in range(POWER_STEPS):  # no second derivatives: not every layer has them
-            v = v / (np.linalg.norm(v) or 1.0)
-            up, down = (self._pass(self.first + s * v, rows, np.ones(len(rows)))[2] for s in (h, -h))
-            v = (up.astype(np.float64) - down) / (2 * h * len(rows))
-            top = float(np.linalg.norm(v))
-        return top + self.l2
+        rows, _ = rows_of([(0, self.samples, 1.0)] if slices is None else slices)
+        return self.l2 + (self._curvature(rows[:: -(-len(rows) // PROBED)]) if len(rows) else 0.0)
+
+    def _curvature(self, rows: NDArray[np.int64]) -> float:
+        """By differences of gradients: not every layer has second derivatives."""
+
+        def mean(model: Array) -> Array:
+            return self._pass(model, rows, np.ones(len(rows)))[2].astype(np.float64) / len(rows)
+
+        return curvature(mean, self.first, self.step, self.seed)
 
     # ---------------------------------------------------------------- PyTorch's side
 
@@ -395,11 +390,9 @@ class TorchArgs(OnData):
 
     @property
     def width(self) -> int:
-        """Bytes of a number in a message."""
         return 4 if self.precision == "float32" else 8
 
     def own(self) -> dict[str, Any]:
-        """The functions and classes that the fields name."""
         names = {"module": self.module, "loss": self.loss, "dataset": self.dataset}
         return {
             field: LOSSES.get(name) or thing_of(name, f"problem_args.{field}")
@@ -408,7 +401,6 @@ class TorchArgs(OnData):
         }
 
     def suits(self) -> str:
-        """The task that the data are prepared for."""
         info = catalogue().get(self.data)
         numbers = self.loss == "mse" or (info is not None and "multiclass" not in info.tasks)
         return (
@@ -427,11 +419,9 @@ class TorchArgs(OnData):
         return (prepared.digest if prepared else "", *self.own().values())
 
     def count(self) -> int:
-        """Number of samples d."""
         return len(self._samples()[0]) if self.dataset else super().count()
 
     def told(self) -> int | None:
-        """Number of samples if it can be told without opening data, else None."""
         return self.samples if self.dataset else super().told()
 
     def size(self, plan: Plan | None) -> int:

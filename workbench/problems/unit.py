@@ -75,7 +75,6 @@ class UnitArgs(ProblemArgs):
     )
 
     def count(self) -> int:
-        """Number of samples d."""
         return self.samples
 
     def size(self, plan: Plan | None) -> int:
@@ -83,5 +82,4 @@ class UnitArgs(ProblemArgs):
         return plan.parts if plan is not None else 1
 
     def build(self, plan: Plan) -> Problem:
-        """One coordinate per part."""
         return Unit(plan.sizes)

@@ -16,13 +16,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from typing_extensions import override
 
 from workbench.base.settings import SettingError, setting
 from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, star_plan
-from workbench.core.programs import Got, at_least, parent_program
+from workbench.core.programs import at_least, parent_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, divisors
 from workbench.schemes.lazy import Groups, batch_worker, lazy_master, lazy_odds, lazy_worker
@@ -49,8 +48,12 @@ class MiniBatches(Scheme):
     def check_samples(self, workers: int, samples: int) -> None:
         """A mini-batch fits the smallest shard."""
         groups = self.grouping(workers).number
-        if self.batch is not None and self.batch > samples // groups:
-            raise SettingError(_too_large(self.batch, groups, samples // groups, samples))
+        shard, which = samples // groups, f"the smallest of {groups} shards of {samples} samples"
+        if self.batch is not None and self.batch > shard:
+            why = f"{which} has {shard}; take 1 to {shard}, or leave it empty for the whole shard"
+            if not shard:
+                why = f"{samples} samples do not fill {groups} shards; leave it empty"
+            raise SettingError(f"scheme_args.batch = {self.batch}: {why}")
 
     def plan(self, workers: int, samples: int) -> Plan:
         """One part per group, held by all of its workers; raises `SettingError` for a batch above the shard."""
@@ -68,15 +71,13 @@ class DSGD(MiniBatches):
     paper: ClassVar[str] = "Zhu et al. 2022, section VI"
 
     @property
-    @override
     def full(self) -> bool:
         """Without mini-batches the whole shards' gradients add up to it."""
         return self.batch is None
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         if node.rank == MASTER:
-            return parent_program(node, at_least(node.plan.workers), _sum)
+            return parent_program(node, at_least(node.plan.workers), lambda r, got: (total(got), 0.0))
         return batch_worker(node, self.batch)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
@@ -111,7 +112,6 @@ class CADA(MiniBatches):
     max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         groups = self.grouping(node.plan.workers)
         if node.rank == MASTER:
             return lazy_master(node, groups, self.c, self.max_age, lambda group, got: total(got))
@@ -139,7 +139,6 @@ class GCADA(CADA):
     groups: int = setting(3, "groups of workers that hold the same shard (G)", ge=1)
 
     def check(self, workers: int) -> None:
-        """Groups must divide the workers."""
         groups_divide("scheme_args.groups", self.groups, workers)
 
     @classmethod
@@ -148,18 +147,4 @@ class GCADA(CADA):
         return [{"groups": g} for g in divisors(workers)[:-1]]
 
     def grouping(self, workers: int) -> Groups:
-        """G groups of M / G."""
         return Groups(self.groups, workers // self.groups)
-
-
-def _sum(round: int, got: Got) -> tuple[float, float]:
-    return total(got), 0.0
-
-
-def _too_large(batch: int, groups: int, shard: int, samples: int) -> str:
-    if not shard:
-        return f"scheme_args.batch = {batch}: {samples} samples do not fill {groups} shards; leave it empty"
-    return (
-        f"scheme_args.batch = {batch}: the smallest of {groups} shards of {samples} samples has {shard};"
-        f" take 1 to {shard}, or leave it empty for the whole shard"
-    )

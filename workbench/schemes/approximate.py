@@ -7,10 +7,12 @@ memory that all workers read).
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from workbench.base.settings import SettingError, setting
@@ -18,13 +20,20 @@ from workbench.codes import Decoding, GradientCode, circulant, fractional
 from workbench.codes.checks import between, groups_divide
 from workbench.core.delays import Keyed
 from workbench.core.odds import Draws, Odds, deadline_odds, star_odds
-from workbench.core.plan import MASTER
-from workbench.core.programs import Got, Rule, after, at_least, parent_program, weighted_sum, worker_program
-from workbench.core.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
+from workbench.core.plan import MASTER, Plan
+from workbench.core.programs import (
+    Got,
+    Rule,
+    after,
+    answer,
+    at_least,
+    decoded,
+    parent_program,
+    worker_program,
+)
+from workbench.core.protocol import Message, Node, Program
 from workbench.core.scheme import Coded, kept_digits
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 SHUFFLES = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
 
 
@@ -77,30 +86,31 @@ class Approximate(Coded):
         return at_least(self.waits_for(workers)) if self.deadline is None else after(self.deadline)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
+        workers = node.plan.workers
         if node.rank != MASTER:
             return worker_program(node, self._answer)
-        code = self.build_code(node.plan.workers)
-        return parent_program(node, self.rule(code.workers), lambda r, got: self._combine(code, r, got))
+        combine = partial(self._combine, node.plan, self.weigher(workers))
+        return parent_program(node, self.rule(workers), combine)
+
+    def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
+        """What weighs rows that answered in a round."""
+        return partial(self.weigh, self.build_code(workers))
 
     def _answer(self, node: Node, job: Message) -> Program:
         """Compute this round's row, unless the master has gone on."""
         rows = self.rows(node.plan.workers, job.round)
-        work = node.work if rows is None else node.plan.work[rows[node.rank - 1] + 1]
-        value = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
-        if value is not None:
-            yield Send(node.parent, CODED, job.round, value)
+        return answer(node, job, None if rows is None else node.plan.work[rows[node.rank - 1] + 1])
 
-    def _combine(self, code: GradientCode, round: int, got: Got) -> tuple[Any, float]:
+    def _combine(
+        self, plan: Plan, weigh: Callable[[tuple[int, ...], int], Decoding], round: int, got: Got
+    ) -> tuple[Any, float]:
         """Decode, adding up row by row of the code; nobody answered: 0, with every part missing."""
         if not got:
-            return 0.0, float(code.matrix.shape[1])
-        rows = self.rows(code.workers, round)
-        places = np.arange(code.workers) if rows is None else rows
+            return 0.0, float(plan.parts)
+        rows = self.rows(plan.workers, round)
+        places = np.arange(plan.workers) if rows is None else rows
         values = {int(places[src - 1]): message.value for (src, _), message in got.items()}
-        answered = tuple(sorted(values))
-        weights, residual = self.weigh(code, answered, round)
-        return weighted_sum(weights, [values[row] for row in answered]), residual
+        return decoded(lambda answered: weigh(answered, round), values)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """The deadline, or the k-th answer."""
@@ -126,21 +136,23 @@ class Shuffled(Approximate):
         return permutation(workers, round, self.code_seed)
 
 
-class FRC(Shuffled):
+class Grouped(Approximate):
+    """An approximate scheme of groups of s workers that hold the same s parts."""
+
+    def check(self, workers: int) -> None:
+        super().check(workers)
+        groups_divide("scheme_args.replication", self.replication, workers, self.replication)
+
+    def build_code(self, workers: int) -> GradientCode:
+        return fractional(workers, self.replication - 1)
+
+
+class FRC(Grouped, Shuffled):
     """Approximate gradient coding by fractional repetition: groups of s workers hold the same s parts."""
 
     name: ClassVar[str] = "FRC"
     title: ClassVar[str] = "Approximate gradient coding, fractional repetition"
     paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
-
-    def check(self, workers: int) -> None:
-        """Groups must divide."""
-        super().check(workers)
-        groups_divide("scheme_args.replication", self.replication, workers, self.replication)
-
-    def build_code(self, workers: int) -> GradientCode:
-        """Groups of s."""
-        return fractional(workers, self.replication - 1)
 
 
 class CRC(Shuffled):

@@ -18,29 +18,19 @@ import numpy as np
 
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
-from workbench.codes import Decoding, GradientCode, bernoulli, fractional
-from workbench.codes.checks import groups_divide
+from workbench.codes import Decoding, GradientCode, bernoulli
 from workbench.core.odds import Draws, Odds, earlier
 from workbench.core.programs import Rule, one_of_each
-from workbench.schemes.approximate import Approximate, Shuffled
+from workbench.schemes.approximate import Grouped, Shuffled
 from workbench.schemes.gradient_coding import GC
 
 
-class ErasureHead(Approximate):
+class ErasureHead(Grouped):
     """Fractional repetition whose master goes on early, once every group has answered (paper's abstract)."""
 
     name: ClassVar[str] = "ErasureHead"
     title: ClassVar[str] = "ErasureHead"
     paper: ClassVar[str] = "Wang, Charles, Papailiopoulos 2019"
-
-    def check(self, workers: int) -> None:
-        """Groups must divide."""
-        super().check(workers)
-        groups_divide("scheme_args.replication", self.replication, workers, self.replication)
-
-    def build_code(self, workers: int) -> GradientCode:
-        """Groups of s."""
-        return fractional(workers, self.replication - 1)
 
     def rule(self, workers: int) -> Rule:
         """Enough answers (or seconds), or one answer of every group."""
@@ -115,7 +105,6 @@ class BGC(Shuffled):
     )
 
     def build_code(self, workers: int) -> GradientCode:
-        """Draw the sparse random matrix."""
         return sparse(workers, self.replication, self.code_seed, self.cover)
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
@@ -128,6 +117,7 @@ class BGC(Shuffled):
 def plain_sum(code: GradientCode, answered: tuple[int, ...], weight: float) -> Decoding:
     """The same weight for every answer.
 
+    >>> from workbench.codes import fractional
     >>> plain_sum(fractional(4, 1), (0, 1, 3), 0.5)
     Decoding(weights=array([0.5, 0.5, 0.5]), residual=0.5)
     """

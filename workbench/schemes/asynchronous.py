@@ -70,7 +70,6 @@ class Asynchronous(Scheme):
         return replace(uncoded_plan(workers, samples), versions=workers + self.size)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         return self._master(node) if node.rank == MASTER else _worker(node)
 
     def _master(self, node: Node) -> Program:
@@ -90,9 +89,8 @@ class Asynchronous(Scheme):
                 lost.add(message)
                 if lost.gone.issuperset(node.children):
                     raise lost.quorum_lost(node.rank, version, lost.gone)
-            if (
-                version < node.rounds and message.src not in lost.gone
-            ):  # who answered, or was refused, goes on
+            # Who answered, or was refused, goes on.
+            if version < node.rounds and message.src not in lost.gone:
                 yield Send(message.src, MODEL, version, model)
         yield Send(node.children, MODEL, node.rounds, None, floats=0)
 
@@ -149,7 +147,6 @@ class FedBuff(Asynchronous):
 
     @property
     def size(self) -> int:
-        """K."""
         return self.buffer
 
 
@@ -210,15 +207,12 @@ class _Master:
     """The port, the master behind it, and workers that go on as soon as they are told a model."""
 
     def __init__(self, draws: Draws, workers: int, size: int) -> None:
-        assert draws.job is not None
-        assert draws.sent is not None
-        assert draws.tie is not None
         self.job, self.sent, self.tie = draws.job, draws.sent, draws.tie
         self.events, self.port, self.inbox = _Moments(self._tie), deque[int](), deque[int]()
         self.link, self.floats, self.size = draws.link, draws.floats, size
         self.transfer, self.decode = draws.link.transfer(draws.floats), draws.decode(1)
         self.jobs, self.versions = [0] * workers, [0] * workers
-        self.times: dict[int, tuple[Array, Array | None]] = {}  # of everybody's j-th job: computing, sending
+        self.times: dict[int, tuple[Array, Array]] = {}  # of everybody's j-th job: computing, sending
         self.version = self.held = self.received = 0
 
     def _tie(self, worker: int) -> float:
@@ -238,10 +232,11 @@ class _Master:
         for worker in who:
             job = self.jobs[worker]
             if job not in self.times:
-                self.times[job] = self.job(job), self.sent(job, 1.0)
+                seconds = self.job(job)
+                self.times[job] = seconds, np.broadcast_to(self.sent([job], 1.0), (1, len(seconds)))[0]
             seconds, sending = self.times[job]
             self.jobs[worker] += 1
-            way = self.link.latency + (0.0 if sending is None else float(sending[worker]))
+            way = self.link.latency + float(sending[worker])
             self.events.add(self.events.now + float(seconds[worker]) + way, ARRIVED, (worker,))
 
     def arrived(self, worker: int) -> None:

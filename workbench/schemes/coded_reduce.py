@@ -17,10 +17,10 @@ from workbench.base.types import Array
 from workbench.codes import GradientCode, cyclic
 from workbench.core.odds import Draws, Odds, tree_odds
 from workbench.core.plan import Plan, even_sizes
-from workbench.core.programs import at_least, coded_program
+from workbench.core.programs import at_least, coded_program, decoder
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, kept_digits, some
-from workbench.schemes.gradient_coding import Matrix, decoder, own_code
+from workbench.schemes.gradient_coding import Matrix, own_code
 from workbench.schemes.uncoded import check_stragglers
 
 
@@ -80,9 +80,11 @@ class CR(Scheme):
         deep = self.layers > (workers if self.children == 1 else workers.bit_length())
         size = None if deep else tree_size(self.children, self.layers)
         if workers != size:
+            near = nearest_trees(workers)
+            shapes = [f"children {n}, layers {k} ({tree_size(n, k)} workers)" for n, k in near]
             raise SettingError(
                 f"workers = {workers}: the ({self.children},{self.layers}) tree has {size or 'more'} workers;"
-                f" nearest regular trees: {_shapes(nearest_trees(workers))}, or a star: children {workers}, layers 1"
+                f" nearest regular trees: {', '.join(shapes)}, or a star: children {workers}, layers 1"
             )
 
     def code(self) -> GradientCode:
@@ -92,7 +94,6 @@ class CR(Scheme):
         return cyclic(self.children, self.stragglers, self.code_seed)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """The one code, of every parent."""
         return [self.code()]
 
     @property
@@ -211,9 +212,3 @@ def nearest_trees(workers: int, count: int = 4) -> list[tuple[int, int]]:
 def _around(workers: int, layers: int) -> list[int]:
     n = max(2, round(workers ** (1 / layers)))
     return [k for k in range(max(2, n - 2), n + 2) if tree_size(k, layers) <= 2 * workers + 6]
-
-
-def _shapes(shapes: list[tuple[int, int]]) -> str:
-    return ", ".join(
-        f"children {n}, layers {layers} ({tree_size(n, layers)} workers)" for n, layers in shapes
-    )

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from workbench.base.settings import setting, within
-from workbench.base.types import Array
 from workbench.codes import YeAbbe, ye_abbe
+from workbench.codes.ye_abbe import interleave
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, Work, star_plan
 from workbench.core.programs import Combine, Got, at_least, parent_program, worker_program
@@ -54,7 +54,6 @@ class CEGC(Coded):
             self.build_code(workers)
 
     def build_code(self, workers: int) -> YeAbbe:
-        """Encoding matrix and decoder."""
         return ye_abbe(workers, self.load, self.stragglers, self.reduction, self.construction, self.code_seed)
 
     def plan(self, workers: int, samples: int) -> Plan:
@@ -64,7 +63,6 @@ class CEGC(Coded):
         return replace(star_plan(held, samples), coordinates=self.reduction)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         n = node.plan.workers
         if node.rank == MASTER:
             return parent_program(
@@ -98,28 +96,12 @@ def message_floats(floats: int, reduction: int) -> int:
     return -(-floats // reduction)
 
 
-def interleave(coded: Array) -> Array:
-    """Coordinate u, u+m, ... of the u-th of m coded gradients, summed over u: (m, p) -> (ceil(p/m),).
-
-    >>> interleave(np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])).tolist()
-    [21.0, 3.0]
-    """
-    m = len(coded)
-    padding = [(0, 0), (0, -coded.shape[1] % m), *[(0, 0)] * (coded.ndim - 2)]
-    blocks = np.pad(coded, padding).reshape(m, -1, m, *coded.shape[2:])
-    return np.asarray(np.einsum("uvu...->v...", blocks))
-
-
 def restorer(code: YeAbbe, floats: int) -> Combine:
     """Combine messages of p/m numbers to the sum of all gradients, p numbers."""
 
     def combine(round: int, got: Got) -> tuple[Any, float]:
         keys = sorted(got)
         weights, residual = code.decode(tuple(rank - 1 for rank, _ in keys))
-        blocks = np.tensordot(np.stack([got[key].value for key in keys]), weights, axes=([0], [1]))
-        whole = np.moveaxis(blocks, -1, 1)  # (p/m, m, ...): block v, coordinate u
-        whole = whole.reshape(-1, *whole.shape[2:])
-        padded = whole.ndim == 1 and blocks.shape[-1] > 1  # weights over parts have no length to cut
-        return whole[:floats] if padded else whole, residual
+        return code.restore(weights, np.stack([got[key].value for key in keys]), floats), residual
 
     return combine

@@ -52,10 +52,7 @@ class DropCompute(Scheme):
     timed: ClassVar[bool] = True
     micro_batches: int = setting(12, "micro-batches that a worker's part is cut into (M)", ge=1)
     threshold: float | None = setting(
-        None,
-        "s of a round after which no micro-batch is begun (tau); empty = all are computed",
-        "s",
-        gt=0,
+        None, "s of a round after which no micro-batch is begun (tau); empty = all are computed", "s", gt=0
     )
 
     @classmethod
@@ -95,7 +92,6 @@ class DropCompute(Scheme):
         return star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         if node.rank != MASTER:
             pieces = node.work.split(node.plan.sizes)
             return worker_program(node, lambda node, job: self._answer(node, job, pieces))
@@ -131,7 +127,6 @@ class DropCompute(Scheme):
 
     def _done(self, draws: Draws, workers: int, which: slice) -> Array:
         """When every micro-batch would be done, (rounds, workers, micro-batches)."""
-        assert draws.progress is not None
         return draws.progress(self._sizes(draws, workers), which)
 
     def _sizes(self, draws: Draws, workers: int) -> NDArray[np.int64]:

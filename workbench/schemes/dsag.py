@@ -22,21 +22,8 @@ from workbench.base.types import Array
 from workbench.codes.checks import between
 from workbench.core.odds import Draws, Odds, order, port
 from workbench.core.plan import MASTER, Plan, even_sizes, star_plan
-from workbench.core.programs import Lost, plain_sum
-from workbench.core.protocol import (
-    CODED,
-    LOST,
-    MODEL,
-    NEAR,
-    Commit,
-    Compute,
-    Decode,
-    Message,
-    Node,
-    Program,
-    Recv,
-    Send,
-)
+from workbench.core.programs import Answers, Lost, master_program, plain_sum
+from workbench.core.protocol import CODED, LOST, MODEL, NEAR, Compute, Message, Node, Program, Recv, Send
 from workbench.core.scheme import Scheme, some
 from workbench.schemes.uncoded import check_pieces
 
@@ -70,7 +57,6 @@ class DSAG(Scheme):
         return [{"wait_for": w, "pieces": p} for w in some(1, workers - 1, 5) for p in (1, 4)]
 
     def check(self, workers: int) -> None:
-        """There are no more fresh answers than workers."""
         between("scheme_args.wait_for", self.waits_for(workers), 1, workers, f"there are {workers} workers")
 
     def check_samples(self, workers: int, samples: int) -> None:
@@ -88,8 +74,10 @@ class DSAG(Scheme):
         return replace(plan, batch=batch, versions=workers * (self.pieces + 1) + 1)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
-        return self._master(node) if node.rank == MASTER else self._worker(node)
+        newest: dict[int, Message] = {}  # of each part the newest answer
+        if node.rank == MASTER:
+            return master_program(node, lambda r, model, lost: self._answers(node, r, lost, newest))
+        return self._worker(node)
 
     def _worker(self, node: Node) -> Program:
         pieces, turn = node.work.split(node.plan.sizes), 0
@@ -106,19 +94,12 @@ class DSAG(Scheme):
             yield Send(node.parent, CODED, job.round, value, number=turn % len(pieces))
             turn += 1
 
-    def _master(self, node: Node) -> Program:
-        model, lost, newest = node.model, Lost(), dict[int, Message]()  # of each part the newest answer
-        sizes, parts = node.plan.sizes, node.plan.parts
-        for r in node.span:
-            yield Send(node.children, MODEL, r, model)
-            taken = yield from self._gather(node, r, lost, newest)
-            covered = sorted(newest)
-            scale = node.plan.samples / max(1, int(sizes[covered].sum()))
-            yield Decode(taken * node.floats)
-            gradient = scale * plain_sum([newest[part].value for part in covered])
-            residual = len(covered) * (scale - 1) ** 2 + parts - len(covered)
-            model = yield Commit(gradient, r, residual)
-        yield Send(node.children, MODEL, node.rounds, None, floats=0)
+    def _answers(self, node: Node, round: int, lost: Lost, newest: dict[int, Message]) -> Answers:
+        taken = yield from self._gather(node, round, lost, newest)
+        covered = sorted(newest)
+        scale = node.plan.samples / max(1, int(node.plan.sizes[covered].sum()))
+        residual = len(covered) * (scale - 1) ** 2 + node.plan.parts - len(covered)
+        return scale * plain_sum([newest[part].value for part in covered]), residual, taken
 
     def _gather(
         self, node: Node, round: int, lost: Lost, newest: dict[int, Message]
@@ -163,7 +144,6 @@ class DSAG(Scheme):
         n, link, down = len(at.free), draws.link, draws.down
         begins = np.maximum(at.free, at.now + down)  # with this model, if it is still the newest
         place = np.arange(self.pieces) == (at.turn % self.pieces)[:, None]
-        assert draws.progress is not None
         ready = begins + draws.progress(sizes * place, slice(k, k + 1))[0, :, -1]
         send = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)[k]
         ties = draws.ties(np.array([k]))[0]

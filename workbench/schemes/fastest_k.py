@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,20 +24,22 @@ from workbench.base.types import Array
 from workbench.codes.checks import between
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Work
-from workbench.core.programs import INFINITY, Answer, Lost, Rule, gather, plain_sum
-from workbench.core.protocol import MODEL, Commit, Decode, Node, Program, Send
+from workbench.core.programs import INFINITY, Answer, Answers, Lost, Rule, gather, master_program, plain_sum
+from workbench.core.protocol import Node, Program
 from workbench.core.scheme import some
 from workbench.schemes.adaptive import MiniBatches
 from workbench.schemes.lazy import batch_worker
 
 
+@dataclass
 class Round:
     """What the master saw of a round: answers by rank, when each came, the estimate, the models before and after."""
 
-    def __init__(self, answers: Mapping[int, Array], seconds: Sequence[float], estimate: Array) -> None:
-        self.answers, self.seconds, self.estimate = answers, seconds, estimate
-        self.before: Any = None
-        self.after: Any = None
+    answers: Mapping[int, Array]
+    seconds: Sequence[float]
+    estimate: Array
+    before: Any = None
+    after: Any = None
 
 
 class Choice:
@@ -59,23 +62,23 @@ class FastestK(MiniBatches):
         """What chooses k, with the k of the first round."""
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         return self._master(node) if node.rank == MASTER else batch_worker(node, self.batch)
 
     def _master(self, node: Node) -> Program:
-        model, lost, n, choice = node.model, Lost(), node.plan.workers, self.choice(node)
-        for r in node.span:
-            yield Send(node.children, MODEL, r, model)
+        n, choice, seen = node.plan.workers, self.choice(node), list[Round]()  # the newest, if any
+
+        def answers(r: int, model: Any, lost: Lost) -> Answers:
+            for last in seen:
+                last.after = model
+                choice.saw(last)
             seconds: list[float] = []
             got, _ = yield from gather(node, r, _first(choice.k, n, lost, seconds), lost)
-            answers, scale = {key[0]: got[key].value for key in sorted(got)}, n / len(got)
-            seen = Round(answers, seconds, scale * plain_sum(list(answers.values())))
-            yield Decode(len(got) * node.floats)
-            residual = len(got) * (scale - 1) ** 2 + n - len(got)
-            seen.before, model = model, (yield Commit(seen.estimate, r, residual))
-            seen.after = model
-            choice.saw(seen)
-        yield Send(node.children, MODEL, node.rounds, None, floats=0)
+            values, scale = {key[0]: got[key].value for key in sorted(got)}, n / len(got)
+            estimate = scale * plain_sum(list(values.values()))
+            seen[:] = [Round(values, seconds, estimate, model)]
+            return estimate, len(got) * (scale - 1) ** 2 + n - len(got), len(got)
+
+        return master_program(node, answers)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """The slowest of all: the upper end of a round, as k depends on the learning."""
@@ -123,7 +126,6 @@ class AdaptiveK(FastestK):
         between("scheme_args.step", self.step, 1, workers, f"there are {workers} workers")
 
     def choice(self, node: Node) -> Choice:
-        """The counter."""
         return Turns(self.start, self.step, self.threshold, self.burn_in, node.plan.workers)
 
 
@@ -172,7 +174,6 @@ class DBW(FastestK):
     window: int = setting(5, "iterations over which gradients' lengths and variances are averaged", ge=1)
 
     def choice(self, node: Node) -> Choice:
-        """The estimates."""
         plan = node.plan
         everything = Work(np.arange(plan.parts), np.ones(plan.parts), plan.samples)
         return Gain(plan.workers, plan.samples, node.smoothness(everything), self.window)
@@ -232,6 +233,3 @@ class Gain(Choice):
         if gain.max() <= 0:
             return self.workers
         return int(known[np.argmax(gain / np.maximum(later, 1e-12))]) + 1
-
-
-__all__ = ["DBW", "AdaptiveK", "Choice", "FastestK", "Gain", "Round", "Turns"]

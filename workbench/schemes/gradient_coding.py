@@ -7,34 +7,24 @@ coding from cyclic MDS codes and expander graphs", ICML 2018; W. Halbawi et al.,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import combinations, islice
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError, setting, within
 from workbench.codes import GradientCode, cyclic, fractional, mds
 from workbench.codes.checks import groups_divide
 from workbench.codes.cyclic import Construction
-from workbench.core.odds import Draws, Odds, Waited, star_odds, waited
+from workbench.core.odds import Draws, Odds, Waited, places, star_odds, waited
 from workbench.core.plan import MASTER
-from workbench.core.programs import (
-    Combine,
-    Got,
-    at_least,
-    coded_program,
-    one_of_each,
-    patient_program,
-    weighted_sum,
-)
+from workbench.core.programs import at_least, coded_program, decoder, one_of_each, patient_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, divisors, kept_digits, some
 from workbench.schemes.uncoded import check_stragglers
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 Matrix = tuple[tuple[float, ...], ...]
 
 
@@ -90,7 +80,6 @@ class GC(Coded):
             groups_divide(field, self.stragglers, workers, self.stragglers + 1, more)
 
     def build_code(self, workers: int) -> GradientCode:
-        """Encoding matrix and decoder."""
         if self.matrix is not None:
             return own_code(self.matrix, workers, self.stragglers)
         if self.code == "fractional":
@@ -105,7 +94,6 @@ class GC(Coded):
         return self.code == "fractional" and self.matrix is None
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         n = node.plan.workers
         if self._grouped:
             rule = one_of_each(lambda rank: (rank - 1) // (self.stragglers + 1), n // (self.stragglers + 1))
@@ -132,9 +120,7 @@ class GC(Coded):
         return wait.odds(draws, drop, combined)
 
     def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        place = np.empty_like(order)
-        np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
-        groups = place.reshape(len(order), -1, self.stragglers + 1)
+        groups = places(order).reshape(len(order), -1, self.stragglers + 1)
         return np.asarray(groups.min(axis=2).max(axis=1) + 1)
 
 
@@ -151,18 +137,3 @@ def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
                 f"scheme_args.matrix: without rows {list(late)} it does not decode; change it or lower s"
             )
     return code
-
-
-def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
-    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set.
-
-    The code is made by who decodes first: a hundred leaves of a real run have no use for it.
-    """
-    code = cache(make)
-
-    def combine(round: int, got: Got) -> tuple[Any, float]:
-        keys = sorted(got)
-        weights, residual = code().decode(tuple(rank - first for rank, _ in keys))
-        return weighted_sum(weights, [got[key].value for key in keys]), residual
-
-    return combine

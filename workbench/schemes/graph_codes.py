@@ -7,16 +7,13 @@ which is an expander with high probability. See `codes.graph` for the weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from workbench.base.settings import setting
-from workbench.codes import GradientCode, GraphCode, random_regular
+from workbench.codes import Decoding, GradientCode, GraphCode, random_regular
 from workbench.codes.graph import graph_fits
-from workbench.core.plan import MASTER, Plan, even_sizes
-from workbench.core.programs import Got, parent_program, weighted_sum, worker_program
-from workbench.core.protocol import Node, Program
+from workbench.core.plan import Plan, even_plan
 from workbench.core.scheme import divisors
 from workbench.schemes.approximate import Approximate
 
@@ -49,7 +46,6 @@ class GGC(Approximate):
         super().check(workers)
 
     def graph(self, workers: int) -> GraphCode:
-        """The code."""
         return random_regular(workers, self.replication, self.code_seed)
 
     def build_code(self, workers: int) -> GradientCode:
@@ -63,26 +59,9 @@ class GGC(Approximate):
     def plan(self, workers: int, samples: int) -> Plan:
         """A part per vertex."""
         graph = self.graph(workers)
-        return Plan(
-            sizes=even_sizes(samples, graph.parts),
-            indptr=np.concatenate([[0], 2 * np.arange(workers + 1)]),
-            indices=graph.edges.ravel(),
-            coefficients=np.ones(2 * workers),
-            parent=np.array([-1] + [MASTER] * workers),
-        )
+        return even_plan(graph.edges, samples, graph.parts)
 
-    def program(self, node: Node) -> Program:
-        """Master or worker."""
-        if node.rank != MASTER:
-            return worker_program(node, self._answer)
-        workers = node.plan.workers
+    def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
+        """In linear time, without the matrix."""
         graph = self.graph(workers)
-        return parent_program(node, self.rule(workers), lambda r, got: _combined(graph, got))
-
-
-def _combined(graph: GraphCode, got: Got) -> tuple[Any, float]:
-    if not got:
-        return 0.0, float(graph.parts)
-    keys = sorted(got)
-    weights, residual = graph.decode(tuple(rank - 1 for rank, _ in keys))
-    return weighted_sum(weights, [got[key].value for key in keys]), residual
+        return lambda answered, round: graph.decode(answered)

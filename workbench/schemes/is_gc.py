@@ -50,7 +50,6 @@ class ISGC(Approximate):
         return [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
 
     def check(self, workers: int) -> None:
-        """Groups must divide."""
         super().check(workers)
         if self.placement == "fractional":
             more = "; or placement = 'cyclic'"
@@ -97,6 +96,3 @@ def largest_apart(places: Sequence[int], apart: int, around: int, first: int = 0
             chosen.append(at)
         best = max(best, chosen, key=len)
     return sorted(order[i] for i in best)
-
-
-__all__ = ["ISGC", "largest_apart"]

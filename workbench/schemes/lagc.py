@@ -22,10 +22,9 @@ from workbench.codes import GradientCode, cyclic
 from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds
 from workbench.core.plan import MASTER, Plan, star_plan
-from workbench.core.programs import Got
+from workbench.core.programs import Got, decoder
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, divisors, kept_digits
-from workbench.schemes.gradient_coding import decoder
 from workbench.schemes.lazy import Groups, lazy_master, lazy_odds, lazy_worker
 from workbench.schemes.uncoded import check_stragglers
 
@@ -70,7 +69,6 @@ class LAGC(Coded):
         return Groups(self.groups, size, size - self.stragglers)
 
     def build_code(self, workers: int) -> GradientCode:
-        """Code inside every group."""
         return cyclic(workers // self.groups, self.stragglers, self.code_seed)
 
     def plan(self, workers: int, samples: int) -> Plan:
@@ -79,7 +77,6 @@ class LAGC(Coded):
         return star_plan(blocks.astype(np.float64), samples)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         groups = self.grouping(node.plan.workers)
         if node.rank != MASTER:
             return lazy_worker(node, groups)

@@ -17,8 +17,8 @@ import numpy as np
 from workbench.base.settings import SettingError, setting, within
 from workbench.codes import Lagrange, lagrange
 from workbench.core.odds import Draws, Odds, star_odds
-from workbench.core.plan import MASTER, Plan, Work, even_sizes
-from workbench.core.programs import Combine, Got, at_least, child_program, parent_program, weighted_sum
+from workbench.core.plan import MASTER, Plan, Work, even_plan
+from workbench.core.programs import Combine, Got, answer, at_least, decoder, parent_program, worker_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, kept_digits, some
 
@@ -45,11 +45,9 @@ class LCC(Coded):
         return [{"load": r} for r in some(2, workers)]
 
     def check(self, workers: int) -> None:
-        """As many answers as are needed must exist."""
         self.build_code(workers)
 
     def check_problem(self, problem: str) -> None:
-        """Linear regression only."""
         if problem not in QUADRATIC:
             raise SettingError(
                 f"problem = {problem!r}: LCC computes on encoded data, which works for gradients that are quadratic"
@@ -57,36 +55,25 @@ class LCC(Coded):
             )
 
     def build_code(self, workers: int) -> Lagrange:
-        """Encoding of the data and decoder of the answers."""
         with within("scheme_args"):
             return lagrange(workers, workers, self.load)
 
     def plan(self, workers: int, samples: int) -> Plan:
         """K blocks; everybody holds r blends: blends t = 0..r-1 of the blocks t, t + r, t + 2 r, ..."""
         encoding = self.build_code(workers).encoding
-        return Plan(
-            sizes=even_sizes(samples, workers),
-            indptr=np.concatenate([[0], np.arange(workers + 1) * workers]),
-            indices=np.tile(np.arange(workers), workers),
-            coefficients=encoding.sum(
-                axis=1
-            ).ravel(),  # a block goes into one blend: the others have a 0 there
-            parent=np.array([-1] + [MASTER] * workers),
-            blocks=np.arange(workers) % self.load,
-        )
+        blocks, held = np.arange(workers) % self.load, np.tile(np.arange(workers), (workers, 1))
+        # A block goes into one blend: the others have a 0 there.
+        return even_plan(held, samples, coefficients=encoding.sum(axis=1), blocks=blocks)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         code = self.build_code(node.plan.workers)
-        rule = at_least(code.threshold)
         if node.rank != MASTER:
-            return child_program(node, rule, lambda round, got: (0.0, 0.0))
+            return worker_program(node, answer)
         plan = node.plan
         constant = node.constant(Work(np.arange(plan.parts), np.ones(plan.parts), plan.samples))
-        return parent_program(node, rule, interpolate(code, constant))
+        return parent_program(node, at_least(code.threshold), interpolate(code, constant))
 
     def odds(self, draws: Draws, workers: int) -> Odds:
-        """The (2 ceil(K/r) - 1)-th answer."""
         return star_odds(draws, self.build_code(workers).threshold)
 
 
@@ -95,10 +82,10 @@ def interpolate(code: Lagrange, constant: Any) -> Combine:
 
     The residual is that of the interpolation: it is 0 up to rounding.
     """
+    interpolated = decoder(lambda: code, first=1)
 
     def combine(round: int, got: Got) -> tuple[Any, float]:
-        keys = sorted(got)
-        weights, residual = code.decode(tuple(rank - 1 for rank, _ in keys))
-        return weighted_sum(weights, [got[key].value for key in keys]) + constant, residual
+        total, residual = interpolated(round, got)
+        return total + constant, residual
 
     return combine

@@ -20,14 +20,13 @@ import numpy as np
 from workbench.base.types import Array
 from workbench.core.odds import Draws, Odds, port
 from workbench.core.plan import Work
-from workbench.core.programs import Got, Lost, worker_program
+from workbench.core.programs import Got, Lost, answer, worker_program
 from workbench.core.protocol import (
     CODED,
     LOST,
     MODEL,
     Close,
     Commit,
-    Compute,
     Decode,
     Message,
     Node,
@@ -51,9 +50,8 @@ class Laziness:
         self.smoothness, self.c, self.max_age = smoothness, c, max_age
         self.ages = [max_age] * len(smoothness)  # tau: nobody has answered yet
         self._seen: list[Any] = [None] * len(smoothness)  # th_(k-tau_g)
-        self._steps: deque[float] = deque(
-            maxlen=min(max_age, sys.maxsize)
-        )  # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
+        # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
+        self._steps: deque[float] = deque(maxlen=min(max_age, sys.maxsize))
         self._before: Any = None
 
     def select(self, model: Any) -> list[int]:
@@ -152,20 +150,13 @@ def _still_possible(node: Node, round: int, groups: Groups, waiting: dict[int, N
 
 def lazy_worker(node: Node, groups: Groups, batch: int | None = None) -> Program:
     """Idle until asked; a model of None means that the group's answer is no longer needed."""
-    return worker_program(node, lambda node, job: _answer(node, job, kind_of(groups.of(node.rank)), batch))
+    kind = kind_of(groups.of(node.rank))
+    return worker_program(node, lambda node, job: answer(node, job, kind=kind, batch=batch))
 
 
 def batch_worker(node: Node, batch: int | None) -> Program:
     """Answer every model with the gradient of a mini-batch."""
-    return worker_program(node, lambda node, job: _answer(node, job, CODED, batch))
-
-
-def _answer(node: Node, job: Message, kind: str, batch: int | None) -> Program:
-    if job.value is None:
-        return
-    value = yield Compute(node.work, job.value, job.round, {MODEL: job.round + 1}, batch)
-    if value is not None:
-        yield Send(node.parent, kind, job.round, value)
+    return worker_program(node, lambda node, job: answer(node, job, batch=batch))
 
 
 def lazy_odds(draws: Draws, groups: Groups) -> Odds:

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from typing_extensions import override
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
@@ -41,13 +40,10 @@ class LocalSteps(MiniBatches):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """A few steps and some more."""
         return [{"local_steps": steps} for steps in (2, 4, 8, 16)]
 
     @property
-    @override
     def passes(self) -> int:
-        """One a local step."""
         return self.local_steps
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
@@ -63,7 +59,6 @@ class LocalSteps(MiniBatches):
         """A worker's optimiser, and the unit of what it answers."""
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         if node.rank == MASTER:
             return parent_program(
                 node, at_least(self.waits_for(node.plan.workers)), lambda r, got: _average(node.plan, got)
@@ -85,15 +80,12 @@ class LocalSteps(MiniBatches):
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """A star whose workers take the sum of H draws."""
-        assert draws.job is not None
-        assert draws.sent is not None
-        steps, sent = self.local_steps, draws.sent
+        steps = self.local_steps
         rounds = range(draws.first, draws.first + len(draws.seconds))
         seconds = [sum(draws.job(r * steps + h) for h in range(steps)) for r in rounds]
 
         def send(length: float) -> Array | float:
-            rows = [sent((r + 1) * steps - 1, length / draws.floats) for r in rounds]
-            return 0.0 if any(row is None for row in rows) else np.stack(rows)  # type: ignore[arg-type]
+            return draws.sent(((r + 1) * steps - 1 for r in rounds), length / draws.floats)
 
         return star_odds(replace(draws, seconds=np.stack(seconds), send=send), self.waits_for(workers))
 
@@ -116,11 +108,9 @@ class LocalSGD(LocalSteps):
     )
 
     def check(self, workers: int) -> None:
-        """Somebody must be waited for."""
         check_stragglers(self.stragglers, workers)
 
     def waits_for(self, workers: int) -> int:
-        """All but the stragglers."""
         return workers - self.stragglers
 
     def inner(self, node: Node) -> tuple[Inner, float]:
@@ -155,7 +145,6 @@ class DiLoCo(LocalSteps):
     weight_decay: float = setting(0.0, "share of the model, in units of rate, that a step takes away", ge=0)
 
     def inner(self, node: Node) -> tuple[Inner, float]:
-        """AdamW."""
         return AdamW(self.rate, self.beta1, self.beta2, self.eps, self.weight_decay).step, 1.0
 
 

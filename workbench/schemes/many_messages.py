@@ -7,6 +7,7 @@ section III.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,23 +15,10 @@ from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.codes import MultiMessage
-from workbench.core.odds import BATCH, Draws, Odds, Ties, order, port
+from workbench.core.odds import BATCH, Draws, Odds, order, places, port
 from workbench.core.plan import Work
-from workbench.core.programs import Lost, weighted_sum, worker_program
-from workbench.core.protocol import (
-    CODED,
-    LOST,
-    MODEL,
-    Close,
-    Commit,
-    Compute,
-    Decode,
-    Message,
-    Node,
-    Program,
-    Recv,
-    Send,
-)
+from workbench.core.programs import Answers, Lost, decoded, master_program, weighted_sum, worker_program
+from workbench.core.protocol import CODED, LOST, MODEL, Close, Compute, Message, Node, Program, Recv, Send
 
 Ints = NDArray[np.int64]
 SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
@@ -128,21 +116,18 @@ class Tally:
         """The cluster's gradient and |b - 1|^2; added up by row, never by arrival."""
         if SUM in self.values:
             return self.values[SUM], 0.0
-        rows = tuple(sorted(self.values))
-        weights, residual = self.agenda.code.decode(rows)
-        return weighted_sum(weights, [self.values[row] for row in rows]), residual
+        return decoded(self.agenda.code.decode, self.values)
 
 
 def clusters_master(node: Node, clusters: Clusters) -> Program:
-    """Send the model, gather until every cluster is done, add up the clusters' gradients, commit."""
-    model, lost = node.model, Lost()
-    for r in node.span:
-        yield Send(node.children, MODEL, r, model)
+    """Gather until every cluster is done, and add up the clusters' gradients."""
+
+    def answers(r: int, model: Any, lost: Lost) -> Answers:
         tallies = yield from gather_clusters(node, r, clusters, lost)
         sums, residuals = zip(*(tally.decode() for tally in tallies), strict=True)
-        yield Decode(sum(tally.combined for tally in tallies) * node.floats)
-        model = yield Commit(sum(sums), r, sum(residuals))
-    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+        return sum(sums), sum(residuals), sum(tally.combined for tally in tallies)
+
+    return master_program(node, answers)
 
 
 def gather_clusters(
@@ -216,7 +201,6 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
     A cluster is done with `needed` different rows of its code, or with the one that is worth all. Who is first is
     decided by order of arrival; the port keeps that order, so which messages are refused does not depend on its speed.
     """
-    assert draws.progress is not None
     at_once = max(1, BATCH // portions.size)
     extra = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)
     extra = extra + draws.link.latency + draws.down
@@ -225,7 +209,7 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
         which = slice(start, start + at_once)
         done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
-        place = places(arrivals, _later(draws.ties, start))
+        place = places(order(arrivals, partial(_ties, draws, start)))
         pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return Odds(
@@ -233,9 +217,9 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
     )
 
 
-def _later(ties: Ties, start: int) -> Ties:
-    """Ties of rounds that are counted from `start`."""
-    return lambda which: ties(start + which)
+def _ties(draws: Draws, start: int, which: Ints) -> Array:
+    """Of rounds that are counted from `start`."""
+    return draws.ties(start + which)
 
 
 def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
@@ -268,11 +252,3 @@ def decisive(place: Ints, clusters: Clusters) -> tuple[Ints, Ints]:
     enough = np.partition(coded, k, axis=2)[:, :, k] if coded.shape[2] > k else never
     whole = first[:, :, :alone].min(axis=2) if alone else never
     return np.minimum(enough, whole), np.where(whole < enough, 1, clusters.agenda.code.needed)
-
-
-def places(arrivals: Array, ties: Ties) -> Ints:
-    """Place of every message in the order of arrival; both (rounds, workers * l)."""
-    found = order(arrivals, ties)
-    place = np.empty_like(found)
-    np.put_along_axis(place, found, np.arange(found.shape[1])[None], axis=1)
-    return place

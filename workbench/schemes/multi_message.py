@@ -20,7 +20,7 @@ from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, correlated, uncorrelated
 from workbench.codes.checks import between, groups_divide
 from workbench.core.odds import Draws, Odds
-from workbench.core.plan import MASTER, Plan, even_sizes
+from workbench.core.plan import MASTER, Plan, even_plan, even_sizes
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, divisors, kept_digits, some
 from workbench.schemes.many_messages import Agenda, Clusters, clusters_master, clusters_worker, message_odds
@@ -46,7 +46,6 @@ class MultiMessageScheme(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Some numbers of clusters and loads."""
         return cls.shapes(workers)
 
     def check(self, workers: int) -> None:
@@ -72,22 +71,11 @@ class MultiMessageScheme(Scheme):
     def plan(self, workers: int, samples: int) -> Plan:
         """Cyclic windows of r parts within each cluster."""
         agenda = self.agenda(workers // self.clusters)
-        return Plan(
-            sizes=even_sizes(samples, workers),
-            indptr=np.concatenate([[0], np.arange(workers + 1) * self.load]),
-            indices=self.windows(workers).ravel(),
-            coefficients=np.ones(workers * self.load),
-            parent=np.array([-1] + [MASTER] * workers),
-            answers=len(agenda.after),
-            notes={
-                "cluster": np.concatenate([[-1], np.arange(workers) * self.clusters // workers]),
-                "message_code": agenda.code.matrix,
-                "messages_after": agenda.after,
-            },
-        )
+        cluster = np.concatenate([[-1], np.arange(workers) * self.clusters // workers])
+        notes = {"cluster": cluster, "message_code": agenda.code.matrix, "messages_after": agenda.after}
+        return even_plan(self.windows(workers), samples, answers=len(agenda.after), notes=notes)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         clusters = self.build(node.plan.workers)
         return clusters_master(node, clusters) if node.rank == MASTER else clusters_worker(node, clusters)
 
@@ -138,10 +126,9 @@ class GCMMC(MultiMessageScheme):
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """One message after all parts, or the first after half of them."""
-        orders = [
-            (shape, m) for shape in cls.shapes(workers) for m in {shape["load"], (shape["load"] + 1) // 2}
-        ]
-        return [{**shape, "order": m} for shape, m in orders if m > 1]
+        shapes = cls.shapes(workers)
+        orders = [(each, m) for each in shapes for m in {each["load"], (each["load"] + 1) // 2}]
+        return [{**each, "order": m} for each, m in orders if m > 1]
 
     @model_validator(mode="after")
     def _orders_fit(self) -> Self:
@@ -181,7 +168,6 @@ class GCMMC(MultiMessageScheme):
             )
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """The one code, of every cluster."""
         return [self.agenda(workers // self.clusters).code]
 
     def agenda(self, size: int) -> Agenda:

@@ -9,6 +9,7 @@ answers and scales by n / ((n-s) (s+1)). Stragglers are told the next model and 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +17,17 @@ from numpy.typing import NDArray
 
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, even_sizes, uncoded_plan
-from workbench.core.programs import Got, Lost, at_least, gather, plain_sum, worker_program
-from workbench.core.protocol import CODED, MODEL, Commit, Compute, Decode, Message, Node, Program, Send
+from workbench.core.programs import (
+    Answers,
+    Got,
+    Lost,
+    at_least,
+    gather,
+    master_program,
+    plain_sum,
+    worker_program,
+)
+from workbench.core.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
 from workbench.schemes.uncoded import SGD, total
 
 
@@ -44,22 +54,16 @@ class PGC(SGD):
         return np.asarray((np.arange(workers) + round % (self.stragglers + 1)) % workers)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         if node.rank == MASTER:
-            return self._master(node)
+            return master_program(node, partial(self._answers, node))
         newest: dict[int, Any] = {}  # of each of the worker's parts the newest gradient
         return worker_program(node, lambda node, job: self._answer(node, job, newest))
 
-    def _master(self, node: Node) -> Program:
-        model, lost, n = node.model, Lost(), node.plan.workers
-        for r in node.span:
-            yield Send(node.children, MODEL, r, model)
-            needed = n if r == node.first else self.waits_for(n)
-            got, _ = yield from gather(node, r, at_least(needed), lost)
-            scale = n / (len(got) * (self.stragglers + 1))
-            yield Decode(len(got) * node.floats)
-            model = yield Commit(scale * total(got), r, self._residual(n, got, scale))
-        yield Send(node.children, MODEL, node.rounds, None, floats=0)
+    def _answers(self, node: Node, r: int, model: Any, lost: Lost) -> Answers:
+        n = node.plan.workers
+        got, _ = yield from gather(node, r, at_least(n if r == node.first else self.waits_for(n)), lost)
+        scale = n / (len(got) * (self.stragglers + 1))
+        return scale * total(got), self._residual(n, got, scale), len(got)
 
     def _residual(self, workers: int, got: Got, scale: float) -> float:
         came = np.array([rank - 1 for rank, _ in got])[:, None]
@@ -85,7 +89,6 @@ class PGC(SGD):
         number = draws.first + np.arange(len(draws.seconds))
         seconds, sizes = draws.seconds.copy(), even_sizes(draws.samples, workers)
         if draws.first == 0:
-            assert draws.progress is not None
             portions = [np.roll(sizes, -k)[:, None] for k in range(self.stragglers + 1)]
             seconds[0] = sum(draws.progress(portion, slice(0, 1))[0, :, 0] for portion in portions)
         needed = np.where(number == 0, workers, self.waits_for(workers))

@@ -36,7 +36,6 @@ class RAR(Scheme):
         return replace(star, parent=np.full(workers + 1, -1), committers=tuple(range(1, workers + 1)))
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
-        """One part each."""
         return even_sizes(samples, workers)
 
     def program(self, node: Node) -> Program:
@@ -47,5 +46,4 @@ class RAR(Scheme):
             model = yield Commit((yield AllReduce(value, r, self.algorithm)), r)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
-        """The ring's recursion."""
         return ring_odds(draws)

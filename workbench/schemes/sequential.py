@@ -26,7 +26,7 @@ from workbench.base.types import Array
 from workbench.codes import GradientCode, cyclic
 from workbench.core.odds import Draws, Odds, Waited, waited
 from workbench.core.plan import MASTER, Plan, Work, even_sizes, star_plan
-from workbench.core.programs import Lost, patient_answers, plain_sum, weighted_sum
+from workbench.core.programs import Lost, decoded, patient_answers, plain_sum
 from workbench.core.protocol import CODED, MODEL, Commit, Compute, Decode, Node, Program, Recv, Send
 from workbench.core.scheme import Scheme, kept_digits, some
 
@@ -122,12 +122,6 @@ def _jobs(steps: Iterator[Step], draws: Draws) -> Iterator[tuple[float, float]]:
             seconds, messages = 0.0, 0
 
 
-def _row(draws: Draws, r: int) -> Draws:
-    """One round's draws, be it after the last commit's round."""
-    assert draws.at is not None
-    return draws.at(range(r, r + 1))
-
-
 # ---------------------------------------------------------------------------------------------- selective repeat
 
 
@@ -184,7 +178,6 @@ class SRSGC(Sequential):
 
     @property
     def lag(self) -> int:
-        """T = B."""
         return self.burst
 
     @property
@@ -201,7 +194,6 @@ class SRSGC(Sequential):
                     yield {"burst": burst, "window": window, "stragglers": stragglers}
 
     def check(self, workers: int) -> None:
-        """B must divide W - 1."""
         if (self.window - 1) % self.burst:
             low = self.burst * ((self.window - 1) // self.burst) + 1
             near = [w for w in (low, low + self.burst) if w > 1]
@@ -220,7 +212,6 @@ class SRSGC(Sequential):
         return replace(star_plan(self.codes(workers)[0].matrix, samples), versions=self.burst + 1)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         return self._master(node) if node.rank == MASTER else self._worker(node)
 
     def _master(self, node: Node) -> Program:
@@ -238,12 +229,10 @@ class SRSGC(Sequential):
             got, late = yield from patient_answers(node, r, self.tolerance, follows, lost)
             jobs.note(r, again, late)
             for rank, (value,) in got.items():
-                answers.setdefault(old if rank in again else r, {})[rank] = value
+                answers.setdefault(old if rank in again else r, {})[rank - 1] = value
             for job in jobs.decoded(r, node.rounds):
-                ranks = sorted(answers[job])
-                weights, residual = code.decode(tuple(rank - 1 for rank in ranks))
-                gradient = weighted_sum(weights, [answers[job][rank] for rank in ranks])
-                yield Decode(len(ranks) * node.floats)
+                gradient, residual = decoded(code.decode, answers[job])
+                yield Decode(len(answers[job]) * node.floats)
                 versions[job + 1] = yield Commit(gradient, job, residual)
             _forget(versions, max(node.first, r + 1 - self.burst))
             _forget(models, r + 1 - self.burst)
@@ -258,13 +247,12 @@ class SRSGC(Sequential):
                 yield Send(node.parent, CODED, told.round, value)
 
     def steps(self, draws: Draws, workers: int) -> Iterator[Step]:
-        """The wait rule over drawn times."""
         jobs = Repeats(self, workers, first=0)
         for r in range(draws.total + self.burst):
             again = jobs.again(r)
             if r >= draws.total and jobs.there(r - self.burst):
                 continue
-            wait = waited(_row(draws, r), self.tolerance)
+            wait = waited(draws.at(range(r, r + 1)), self.tolerance)
             late, seconds, messages = _dropped(wait, partial(jobs.bursts.follows, r))
             jobs.note(r, again, late)
             counts = {job: len(ranks) for job, ranks in jobs.delivered.items()}
@@ -326,7 +314,6 @@ class MSGC(Sequential):
 
     @property
     def lag(self) -> int:
-        """T = W - 2 + B."""
         return self.window - 2 + self.burst
 
     @classmethod
@@ -338,7 +325,6 @@ class MSGC(Sequential):
                     yield {"burst": burst, "window": window, "stragglers": stragglers}
 
     def check(self, workers: int) -> None:
-        """B < W."""
         if self.burst >= self.window:
             raise SettingError(
                 f"scheme_args.burst = {self.burst}: bursts are shorter than window = {self.window}; take burst ="
@@ -366,7 +352,6 @@ class MSGC(Sequential):
         )
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         return self._master(node) if node.rank == MASTER else self._worker(node)
 
     def _master(self, node: Node) -> Program:
@@ -376,10 +361,8 @@ class MSGC(Sequential):
         sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()  # of each job: own chunks; groups
         model, late = node.model, frozenset[int]()
         for r in range(node.first, node.rounds + self.lag):
-            for missed, ranks in (
-                (1, late),
-                (0, set(node.children) - late),
-            ):  # they learn whether they were late
+            # They learn whether they were late.
+            for missed, ranks in ((1, late), (0, set(node.children) - late)):
                 yield Send(sorted(ranks), MODEL, r, model, number=missed, every=True)
             jobs = rows.jobs(r)
             follows = partial(bursts.follows, r)
@@ -391,7 +374,7 @@ class MSGC(Sequential):
                 chunks = []
                 for rank in sorted(got):
                     if rows.chunk(job, m, rank) == CODED_PART:
-                        groups[m - rows.own][rank] = got[rank][place]
+                        groups[m - rows.own][rank - 1] = got[rank][place]
                     else:
                         chunks.append(got[rank][place])
                 sums[job] = sums.get(job, 0) + plain_sum(chunks)
@@ -412,10 +395,9 @@ class MSGC(Sequential):
         total, residual = chunks, 0.0
         for code in codes:
             for group in groups:
-                ranks = sorted(group)[: code.workers - self.stragglers]
-                weights, off = code.decode(tuple(rank - 1 for rank in ranks))
-                total = total + weighted_sum(weights, [group[rank] for rank in ranks])
-                residual += off
+                rows = sorted(group)[: code.workers - self.stragglers]
+                value, off = decoded(code.decode, {row: group[row] for row in rows})
+                total, residual = total + value, residual + off
         return total, residual
 
     def _worker(self, node: Node) -> Program:
@@ -459,7 +441,7 @@ class MSGC(Sequential):
         rows = Diagonals(self, workers, 0, draws.total)
         bursts = Bursts(self.burst, self.window, self.stragglers)
         for r in range(draws.total + self.lag):
-            row = _row(draws, r)
+            row = draws.at(range(r, r + 1))  # be it after the last commit's
             row = replace(row, seconds=self._seconds(row, plan, rows, r))
             wait = waited(row, self.tolerance, len(rows.jobs(r)))
             late, seconds, messages = _dropped(wait, partial(bursts.follows, r))
@@ -480,7 +462,7 @@ class MSGC(Sequential):
             columns = [place for task in tasks for place in self._columns(task, held)]
             loads[places], counts[places] = sizes[np.ix_(places, columns)].sum(axis=1), len(columns)
         whole = (loads == plan.loads[1:]) & (counts == held)
-        if whole.all() or row.progress is None:
+        if whole.all():
             return row.seconds
         return np.where(whole, row.seconds, row.progress(loads[:, None], slice(0, 1))[:, :, 0])
 

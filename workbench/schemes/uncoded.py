@@ -32,15 +32,12 @@ class UMW(Scheme):
         return workers
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """One part per worker."""
         return uncoded_plan(workers, samples)
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
-        """One part each."""
         return even_sizes(samples, workers)
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         rule = at_least(self.waits_for(node.plan.workers))
         if node.rank == MASTER:
             return parent_program(
@@ -67,11 +64,9 @@ class SGD(UMW):
         return [{"stragglers": s} for s in some(1, workers // 2)]
 
     def check(self, workers: int) -> None:
-        """Somebody must be waited for."""
         check_stragglers(self.stragglers, workers)
 
     def waits_for(self, workers: int) -> int:
-        """How many answers the master waits for."""
         return workers - self.stragglers
 
 
@@ -90,7 +85,6 @@ class Backup(SGD):
     paper: ClassVar[str] = "Chen et al. 2016"
 
     def program(self, node: Node) -> Program:
-        """Master or worker."""
         if node.rank != MASTER:
             return super().program(node)
         n, k = node.plan.workers, self.waits_for(node.plan.workers)

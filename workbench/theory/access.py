@@ -15,13 +15,9 @@ from workbench.base.types import Array
 from workbench.theory._checks import probability, real, whole
 
 __all__ = [
-    "expected_accesses",
-    "missed_given_slow",
-    "missed_shuffled",
-    "missed_unshuffled",
-    "straggler_probability",
-    "survivor_distribution",
-]
+    "expected_accesses", "missed_given_slow", "missed_shuffled", "missed_unshuffled",
+    "straggler_probability", "survivor_distribution",
+]  # fmt: skip
 
 
 def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:

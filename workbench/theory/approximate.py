@@ -28,19 +28,10 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
     = 0.01 it prints 1.976, which is the value for s = 1. Shuffling does not change this mean, only how
     unevenly the parts bear it.
 
-    Parameters
-    ----------
-    n : int
-        Workers, and parts.
-    s : int
-        Workers per part; s - 1 stragglers are always tolerated. Must divide n.
-    p_slow : float
-        Probability that a worker is slow, p-hat.
-    p_ss, p_as : float
-        Probability per iteration that a slow, an active worker straggles.
+    `n`: workers, and parts. `s`: workers per part, must divide n; s - 1 stragglers are always tolerated. `p_slow`:
+    probability that a worker is slow, p-hat. `p_ss`, `p_as`: probability per iteration that a slow, an active worker
+    straggles.
 
-    Examples
-    --------
     >>> round(frc_error(8, 2, 0.3, 0.8, 0.01), 4), round(frc_error(8, 1, 0.3, 0.8, 0.01), 4)
     (0.4881, 1.976)
     """
@@ -102,22 +93,11 @@ def crc_error_given_slow(
 ) -> float:
     """Expected decoding error of CRC with random shuffling when m of the n workers are slow.
 
+    `slow`: slow workers, m, 0 to n. `n`, `s`, `p_ss`, `p_as`, `coefficients`: as in `crc_error`.
+
     Returns the squared distance, in parts. Raises `SettingError` where the coefficients do not fit n and s.
     Paper 4, theorem 2.
 
-    Parameters
-    ----------
-    n, s : int
-        Workers (and parts), and workers per part, as in `crc_error`.
-    slow : int
-        Slow workers, m, 0 to n.
-    p_ss, p_as : float
-        Probability per iteration that a slow, an active worker straggles.
-    coefficients : "ones" or array (n, n)
-        As in `crc_error`.
-
-    Examples
-    --------
     >>> round(crc_error_given_slow(8, 2, 2, 0.8, 0.01), 4)
     0.3401
     """

@@ -12,30 +12,13 @@ from workbench.theory._checks import numbers, whole
 def async_rate(seconds: Sequence[float] | Array, buffer: int = 1) -> float:
     """Commits per second of asynchronous SGD: every worker answers at its own pace, sum over i of 1 / E[T_i].
 
-    Parameters
-    ----------
-    seconds : sequence of float
-        E[T_i], mean seconds from one answer of worker i to its next, above 0; shape (N,).
-    buffer : int
-        K >= 1: answers that make a commit (FedBuff); 1 is plain asynchronous SGD.
+    `seconds`: E[T_i], mean seconds from one answer of worker i to its next, above 0; shape (N,). `buffer`: K >= 1,
+    answers that make a commit (FedBuff); 1 is plain asynchronous SGD.
 
-    Returns
-    -------
-    float
-        Commits per second in the long run.
+    Returns commits per second in the long run. Our own, by the renewal theorem: exact for any law of the times, if
+    messages do not queue at the master's port. A master that waits for all makes 1 / E[max T_i] rounds of N answers:
+    the mean stands where the tail stood.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
-    Notes
-    -----
-    Our own, by the renewal theorem: exact for any law of the times, if messages do not queue at the master's port. A
-    master that waits for all makes 1 / E[max T_i] rounds of N answers: the mean stands where the tail stood.
-
-    Examples
-    --------
     >>> async_rate([0.5, 1.0, 1.0])
     4.0
     >>> async_rate([0.5, 1.0, 1.0], buffer=4)
@@ -50,30 +33,12 @@ def async_rate(seconds: Sequence[float] | Array, buffer: int = 1) -> float:
 def async_staleness(workers: int, buffer: int = 1) -> float:
     """Mean age of an answer in commits, from the model that it was computed at to the one that it changes: (N - 1) / K.
 
-    Parameters
-    ----------
-    workers : int
-        N >= 1.
-    buffer : int
-        K >= 1: answers that make a commit.
+    `workers`: N >= 1. `buffer`: K >= 1, answers that make a commit.
 
-    Returns
-    -------
-    float
-        Commits.
+    Returns commits. Our own, by counting: whenever the master commits, all workers but the one that has just answered
+    have an answer under way, which is then one commit older. So it holds whatever the times, the link and the queue at
+    the port are.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of its range.
-
-    Notes
-    -----
-    Our own, by counting: whenever the master commits, all workers but the one that has just answered have an answer
-    under way, which is then one commit older. So it holds whatever the times, the link and the queue at the port are.
-
-    Examples
-    --------
     >>> async_staleness(12), async_staleness(12, buffer=4)
     (11.0, 2.75)
     """

@@ -34,19 +34,10 @@ def cada_selected(
     infinite. Class D is selected when its age is D (algorithm 1, line 3, "tau >= D"), which is 1 / D of the
     time, not 1 / (D + 1). The M^2 belongs to a rule scaled otherwise (LAG, the paper's reference 8).
 
-    Parameters
-    ----------
-    smoothness : sequence of float
-        L_m of every worker's loss, or L_g of every group's; shape (M,) or (G,), not negative.
-    c : float
-        The rule's constant, above 0.
-    max_age : int
-        D >= 1: whoever was not selected for D iterations is.
-    form : {"rule", "published"}
-        "rule": the bound that rule (7) gives. "published": (12) or (15) to the letter, with every c_d = c.
+    `smoothness`: L_m of every worker's loss, or L_g of every group's; shape (M,) or (G,), not negative. `c`: the rule's
+    constant, above 0. `max_age`: D >= 1, whoever was not selected for D iterations is. `form`: "rule", the bound that
+    rule (7) gives, or "published", (12) or (15) to the letter, with every c_d = c.
 
-    Examples
-    --------
     >>> cada_selected([3.0, 1.0, 0.1], c=2.0, max_age=10)  # every, every third and every tenth iteration
     1.4333333333333333
     >>> round(cada_selected([3.0, 1.0, 0.1], c=2.0, max_age=10, form="published"), 6)
@@ -124,18 +115,11 @@ def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
 def gcada_communication(selected: float, group_size: int = 1) -> float:
     """Messages per iteration: selected (M_G + 1), every worker downloads and one per group uploads.
 
+    `selected`: groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam
+    (group_size=1). `group_size`: workers per group, M_G; 1 for CADA and distributed Adam: 2 messages per worker.
+
     Returns model downloads plus gradient uploads. Paper 3, equations (17), (18) and (19).
 
-    Parameters
-    ----------
-    selected : float
-        Groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam
-        (group_size=1).
-    group_size : int
-        Workers per group, M_G; 1 for CADA and distributed Adam: 2 messages per worker.
-
-    Examples
-    --------
     >>> gcada_communication(3073, 3), gcada_communication(9646)  # the paper's totals at training loss 0.1
     (12292.0, 19292.0)
     """
@@ -145,20 +129,11 @@ def gcada_communication(selected: float, group_size: int = 1) -> float:
 def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) -> float:
     """Samples computed on per iteration: selected M_G batch.
 
+    `selected`, `group_size`: as in `gcada_communication`. `batch`: samples of a mini-batch, mu; 1 counts mini-batch
+    gradients, as the paper's figures do.
+
     Returns samples (mini-batches with batch=1). Paper 3, equations (20), (21) and (22).
 
-    Parameters
-    ----------
-    selected : float
-        Groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam
-        (group_size=1).
-    group_size : int
-        Workers per group, M_G.
-    batch : float
-        Samples of a mini-batch, mu; 1 counts mini-batch gradients, as the paper's figures do.
-
-    Examples
-    --------
     >>> gcada_computation(3073, 3), gcada_computation(9646)
     (9219.0, 9646.0)
     """

@@ -17,16 +17,9 @@ from workbench.base.settings import SettingError
 from workbench.theory._checks import positive, real, whole
 
 __all__ = [
-    "cr_load",
-    "cr_parallelisation",
-    "cr_resiliency",
-    "cr_stragglers",
-    "cr_time_bounds",
-    "cr_workers",
-    "gc_load",
-    "parallelisation_order",
-    "rar_parallelisation",
-]
+    "cr_load", "cr_parallelisation", "cr_resiliency", "cr_stragglers", "cr_time_bounds", "cr_workers",
+    "gc_load", "parallelisation_order", "rar_parallelisation",
+]  # fmt: skip
 
 MOST_LAYERS = 1000  # two children each are 2^1001 workers by then
 

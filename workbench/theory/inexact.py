@@ -15,26 +15,12 @@ __all__ = ["is_gc_error", "pgc_error"]
 def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
     """Expected error of IS-GC with fractional repetition; with replication 1, of backup workers.
 
-    Parameters
-    ----------
-    workers : int
-        n, also the number of parts.
-    replication : int
-        c, workers that hold the same c parts; must divide n.
-    wait_for : int
-        w, answers that the master waits for, 1 to n.
+    `workers`: n, also the number of parts. `replication`: c, workers that hold the same c parts; must divide n.
+    `wait_for`: w, answers that the master waits for, 1 to n.
 
-    Returns
-    -------
-    float
-        Mean squared distance to all ones, in parts: n E[g / m - 1], where m of the g = n/c groups have answered.
+    Returns the mean squared distance to all ones, in parts: n E[g / m - 1], where m of the g = n/c groups have
+    answered, with probability C(g, m) sum_j (-1)^j C(m, j) C((m - j) c, w) / C(n, w).
 
-    Notes
-    -----
-    m groups have answers with probability C(g, m) sum_j (-1)^j C(m, j) C((m - j) c, w) / C(n, w).
-
-    Examples
-    --------
     >>> is_gc_error(8, 2, 7), is_gc_error(8, 1, 4), round(is_gc_error(8, 2, 3), 6)
     (0.0, 8.0, 4.952381)
     """
@@ -53,25 +39,12 @@ def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
 def pgc_error(workers: int, stragglers: int) -> float:
     """Expected error of pipelined gradient coding after its first round, all versions of a part together.
 
-    Parameters
-    ----------
-    workers : int
-        n, also the number of parts.
-    stragglers : int
-        s, 0 to n - 1; every part is with s + 1 workers.
+    `workers`: n, also the number of parts. `stragglers`: s, 0 to n - 1; every part is with s + 1 workers.
 
-    Returns
-    -------
-    float
-        Mean squared distance to all ones, in parts: n s (n - s - 1) / ((n - s) (s + 1) (n - 1)).
+    Returns the mean squared distance to all ones, in parts: n s (n - s - 1) / ((n - s) (s + 1) (n - 1)). How many of a
+    part's s + 1 workers are among the first n - s is hypergeometric; each counts n / ((n - s) (s + 1)). The age of the
+    gradients is no part of it.
 
-    Notes
-    -----
-    How many of a part's s + 1 workers are among the first n - s is hypergeometric; each counts n / ((n - s) (s + 1)).
-    The age of the gradients is no part of it.
-
-    Examples
-    --------
     >>> pgc_error(7, 0), round(pgc_error(7, 2), 6), pgc_error(7, 6)
     (0.0, 0.622222, 0.0)
     """

@@ -19,22 +19,11 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     one a period ago, or is a 1 where that one is 0, which makes the whole word the period. The words whose
     period divides n are the smallest of their classes, and the period is the order of the class.
 
-    Paper 4, section IV-B (cycle classes, representatives and orders).
+    `n`: length of the words, 1 to 28.
 
-    Parameters
-    ----------
-    n : int
-        Length of the words, 1 to 28.
+    Returns words and orders, int64, both (classes,): representatives, bit n-1-j of a word is its j-th letter; and the
+    words in each class, e, a divisor of n. Paper 4, section IV-B (cycle classes, representatives and orders).
 
-    Returns
-    -------
-    words : array of int64, shape (classes,)
-        Representatives; bit n-1-j of a word is its j-th letter.
-    orders : array of int64, shape (classes,)
-        Words in the class, e; a divisor of n.
-
-    Examples
-    --------
     >>> words, orders = necklaces(4)
     >>> [format(w, "04b") for w in words], orders.tolist()
     (['0000', '1111', '0101', '0001', '0011', '0111'], [1, 1, 2, 4, 4, 4])

@@ -15,13 +15,9 @@ from workbench.theory._checks import positive, real, whole
 from workbench.theory._quadrature import Survival, mean_time
 
 __all__ = [
-    "exponential_order_mean",
-    "exponential_order_std",
-    "grouped_order_mean",
-    "harmonic",
-    "max_of_minima_mean",
-    "order_statistic_mean",
-]
+    "exponential_order_mean", "exponential_order_std", "grouped_order_mean", "harmonic",
+    "max_of_minima_mean", "order_statistic_mean",
+]  # fmt: skip
 
 
 def harmonic(n: float) -> float:
@@ -101,16 +97,9 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
     Returns the mean in the unit of the times. Raises `SettingError` where k is not in 1..n, or the mean is
     infinite.
 
-    Parameters
-    ----------
-    survival : callable
-        Takes times (m,), in s, and gives P(T > t) (m,), for T >= 0. With a distribution function F give
-        1 - F; a survival function of its own is more precise in the tail.
-    k, n : int
-        Which one of how many, 1 <= k <= n.
+    `survival`: takes times (m,), in s, and gives P(T > t) (m,), for T >= 0; with a distribution function F give 1 - F,
+    a survival function of its own is more precise in the tail. `k`, `n`: which one of how many, 1 <= k <= n.
 
-    Examples
-    --------
     >>> pareto = lambda t: np.maximum(t, 1.0) ** -2.0
     >>> round(order_statistic_mean(pareto, 5, 10), 6)
     1.396696
@@ -125,17 +114,9 @@ def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> fl
     Returns the mean of the maximum over the groups of the k-th smallest time, in the unit of the times.
     Raises `SettingError` where groups is below 1, k not in 1..size, or the mean infinite.
 
-    Parameters
-    ----------
-    survival : callable
-        Takes times (m,), in s, and gives P(T > t) (m,) of one worker, for T >= 0.
-    groups : int
-        Number of groups; their workers are independent.
-    k, size : int
-        Answers needed per group of how many workers, 1 <= k <= size.
+    `survival`: takes times (m,), in s, and gives P(T > t) (m,) of one worker, for T >= 0. `groups`: number of groups;
+    their workers are independent. `k`, `size`: answers needed per group of how many workers, 1 <= k <= size.
 
-    Examples
-    --------
     >>> round(grouped_order_mean(lambda t: np.exp(-t), groups=3, k=1, size=2), 9)
     0.916666667
     """

@@ -1,4 +1,7 @@
-"""Sequential gradient coding: what SR-SGC and M-SGC cost in every round, and what their old gradients cost."""
+"""Sequential gradient coding: what SR-SGC and M-SGC cost in every round, and what their old gradients cost.
+
+Krishnan, Ebrahimi, Khisti, "Sequential gradient coding for straggler mitigation", ICLR 2023.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,12 @@ from workbench.theory._checks import divides, whole
 def sr_sgc_stragglers(workers: int, burst: int, window: int, stragglers: int) -> int:
     """Stragglers s that each job's gradient code stands in SR-SGC.
 
-    Parameters
-    ----------
-    workers : int
-        n, 1 or more.
-    burst : int
-        B, rounds in a row in which a worker may be late. Must divide W - 1.
-    window : int
-        W, above B.
-    stragglers : int
-        lambda, different workers that may be late within W rounds, 0 to n.
+    `workers`: n, 1 or more. `burst`: B, rounds in a row in which a worker may be late; must divide W - 1. `window`: W,
+    above B. `stragglers`: lambda, different workers that may be late within W rounds, 0 to n.
 
-    Returns
-    -------
-    int
-        s = ceil(B lambda / (W - 1 + B)), 0 to n. A round's load is (s + 1) / n; a job takes B rounds more at most.
+    Returns s = ceil(B lambda / (W - 1 + B)), 0 to n: section 3.2. A round's load is (s + 1) / n; a job takes B rounds
+    more at most.
 
-    Notes
-    -----
-    Krishnan, Ebrahimi, Khisti, "Sequential gradient coding for straggler mitigation", ICLR 2023, section 3.2.
-
-    Examples
-    --------
     >>> sr_sgc_stragglers(workers=16, burst=2, window=3, stragglers=6)
     3
     """
@@ -43,30 +30,12 @@ def sr_sgc_stragglers(workers: int, burst: int, window: int, stragglers: int) ->
 def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
     """Share of the data set that a worker goes through in a round of M-SGC.
 
-    Parameters
-    ----------
-    workers : int
-        n, 1 or more.
-    burst : int
-        B, rounds in a row in which a worker may be late, below W.
-    window : int
-        W.
-    stragglers : int
-        lambda, different workers that may be late within W rounds, 0 to n.
+    `workers`, `burst`, `window`, `stragglers`: n, B, W and lambda, as in `sr_sgc_stragglers`; B may be any below W.
 
-    Returns
-    -------
-    float
-        (lambda + 1)(W - 1 + B) / (n (B + (W - 1)(lambda + 1))), and (W - 1 + B) / (n (W - 1)) for lambda = n, where the
-        last B minitasks are idle unless they repeat something. A job takes W - 2 + B rounds more.
-
-    Notes
-    -----
-    Krishnan, Ebrahimi, Khisti, "Sequential gradient coding for straggler mitigation", ICLR 2023, section 3.3. Gradient
+    Returns (lambda + 1)(W - 1 + B) / (n (B + (W - 1)(lambda + 1))), and (W - 1 + B) / (n (W - 1)) for lambda = n, where
+    the last B minitasks are idle unless they repeat something: section 3.3. A job takes W - 2 + B rounds more. Gradient
     coding that stands lambda stragglers in every round has (lambda + 1) / n.
 
-    Examples
-    --------
     >>> m_sgc_load(workers=16, burst=1, window=3, stragglers=4) == 15 / 176
     True
     """
@@ -81,23 +50,12 @@ def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
 def delayed_step(lag: int) -> float:
     """Largest stable step of gradient descent with old gradients, over that with fresh ones.
 
-    Parameters
-    ----------
-    lag : int
-        T, how many updates old the model is that a gradient is taken at, 0 or more.
+    `lag`: T, how many updates old the model is that a gradient is taken at, 0 or more.
 
-    Returns
-    -------
-    float
-        sin(pi / (2 (2 T + 1))), above 0 to 1: about pi / (4 T) for long lags.
+    Returns sin(pi / (2 (2 T + 1))), above 0 to 1: about pi / (4 T) for long lags. On a quadratic of smoothness L,
+    x(t+1) = x(t) - h L x(t-T) has its first root on the unit circle, at the angle pi / (2 T + 1), for
+    h L = 2 sin(pi / (2 (2 T + 1))); without a lag it is h L = 2 (Levin and May, 1976).
 
-    Notes
-    -----
-    On a quadratic of smoothness L, x(t+1) = x(t) - h L x(t-T) has its first root on the unit circle, at the angle
-    pi / (2 T + 1), for h L = 2 sin(pi / (2 (2 T + 1))); without a lag it is h L = 2 (Levin and May, 1976).
-
-    Examples
-    --------
     >>> [round(delayed_step(lag), 3) for lag in (0, 1, 3)]
     [1.0, 0.5, 0.223]
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -100,9 +101,7 @@ def law_of(value: Any) -> DelayModel:
         raise ValueError("has no kind; give one, e.g. {kind: constant}")
     laws, kind = DelayModel.catalogue, value["kind"]
     if isinstance(kind, str) and ".py:" in kind:  # of a loose file
-        law: DelayModel = laws.get_class(kind)(
-            **{name: given for name, given in value.items() if name != "kind"}
-        )
+        law = laws.get_class(kind)(**{name: given for name, given in value.items() if name != "kind"})
         law.__dict__["written"] = kind  # no field: laws that differ in it alone are equal
         return law
     if not isinstance(kind, str) or kind not in laws:
@@ -110,9 +109,8 @@ def law_of(value: Any) -> DelayModel:
     return laws[kind](**value)
 
 
-Delays = Annotated[
-    SerializeAsAny[DelayModel], BeforeValidator(law_of)
-]  # a field that takes every law there is
+# A field that takes every law there is.
+Delays = Annotated[SerializeAsAny[DelayModel], BeforeValidator(law_of)]
 
 
 def delay_models() -> Catalogue[DelayModel]:
@@ -203,3 +201,8 @@ class DelayStream:
     def sending(self, round: int, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes each worker, or None."""
         return self.model.sending(self.draw(round), share)
+
+    def sent(self, rounds: Iterable[int], share: float) -> Array | float:
+        """Likewise of several rounds, (rounds, workers), or 0."""
+        rows = [row for r in rounds if (row := self.sending(r, share)) is not None]
+        return np.stack(rows) if rows else 0.0

@@ -55,7 +55,6 @@ class Changing(DelayModel):
         return draw[0] > 0, draw[2 : 2 + split], draw[2 + split :]
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds by the law that counts."""
         changed, one, other = self._each(draw)
         return np.where(changed, self.after.compute(other, samples), self.before.compute(one, samples))
 
@@ -67,6 +66,3 @@ class Changing(DelayModel):
             return None
         none = np.zeros(draw.shape[1])
         return np.where(changed, none if after is None else after, none if before is None else before)
-
-
-__all__ = ["Changing"]

@@ -28,19 +28,15 @@ class ShiftedExponential(PerSample):
     )
 
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """One standard exponential per worker."""
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: samples * (shift + E / rate)."""
         return np.asarray(self.work(samples) * (self.shift + draw[0] / self.rate))
 
     def expected(self, samples: int) -> float:
-        """Samples * (shift + 1 / rate)."""
         return (samples + self.fixed) * (self.shift + 1 / self.rate)
 
     def quantile(self, q: float, samples: int) -> float:
-        """Samples * (shift - log(1 - q) / rate)."""
         return float((samples + self.fixed) * (self.shift - np.log1p(-q) / self.rate))
 
 
@@ -56,7 +52,6 @@ class Exponential(DelayModel):
     mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
 
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """One standard exponential per worker."""
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
@@ -64,11 +59,9 @@ class Exponential(DelayModel):
         return np.asarray(np.where(np.asarray(samples) > 0, self.mean * draw[0], 0.0))
 
     def expected(self, samples: int) -> float:
-        """The mean."""
         return self.mean if samples else 0.0
 
     def quantile(self, q: float, samples: int) -> float:
-        """-mean * log(1 - q)."""
         return float(-np.log1p(-q) * self.expected(samples))
 
 
@@ -94,7 +87,6 @@ class TwoPart(DelayModel):
         return rng.standard_exponential((workers, 2)).T
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: samples * (t1 + E1 / lambda1)."""
         return np.asarray(samples * (self.t1 + draw[0] / self.lambda1))
 
     def expected(self, samples: int) -> float:
@@ -106,7 +98,6 @@ class TwoPart(DelayModel):
         return float(samples * (self.t1 - np.log1p(-q) / self.lambda1))
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Seconds: share * (t2 + E2 / lambda2)."""
         return np.asarray(share * (self.t2 + draw[1] / self.lambda2))
 
 
@@ -122,19 +113,15 @@ class Constant(PerSample):
     shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
 
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Nothing is random."""
         return np.zeros((1, workers))
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: samples * shift."""
         return np.asarray(self.work(samples) * self.shift + 0.0 * draw[0])
 
     def expected(self, samples: int) -> float:
-        """Samples * shift."""
         return (samples + self.fixed) * self.shift
 
     def quantile(self, q: float, samples: int) -> float:
-        """The same for all."""
         return self.expected(samples)
 
 
@@ -155,7 +142,6 @@ class Pareto(PerSample):
         return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: samples * shift * draw."""
         return np.asarray(self.work(samples) * self.shift * draw[0])
 
     def expected(self, samples: int) -> float | None:
@@ -163,5 +149,4 @@ class Pareto(PerSample):
         return (samples + self.fixed) * self.shift * self.shape / (self.shape - 1) if self.shape > 2 else None
 
     def quantile(self, q: float, samples: int) -> float:
-        """Samples * shift * (1 - q)^(-1 / shape)."""
         return float((samples + self.fixed) * self.shift * (1 - q) ** (-1 / self.shape))

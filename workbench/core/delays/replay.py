@@ -136,7 +136,9 @@ def _recorded(
             f" {', '.join(map(str, medians.index[:8]))}"
         )
     if len(medians) > 1:
-        _check_medians(path, table, medians)
+        idle = table["experiment"].map(medians) == 0
+        why = "its median is 0 s, which cannot be scaled to the others'; name one experiment in delays.experiment"
+        _refuse(path, idle, why, table["experiment"])
         table = table.assign(seconds=table["seconds"] / table["experiment"].map(medians) * medians.iloc[0])
     groups = table.sort_values("iteration").groupby(["experiment", "worker"])["seconds"]
     rows = [group.to_numpy(float) for _, group in groups]
@@ -180,34 +182,15 @@ def _checked(path: str, table: pd.DataFrame) -> pd.DataFrame:
     for name in keys:
         _refuse(path, table[name].isna(), f"{name} is empty; say it in every row, or leave the row out")
     iteration, seconds = (pd.to_numeric(table[name], errors="coerce") for name in ("iteration", "seconds"))
-    _refuse(
-        path, ~np.isfinite(iteration), "iterations are numbers, as they tell the order", table["iteration"]
-    )
-    _refuse(
-        path,
-        ~(np.isfinite(seconds) & (seconds >= 0)),
-        "every row needs finite seconds >= 0",
-        table["seconds"],
-    )
+    why = "iterations are numbers, as they tell the order"
+    _refuse(path, ~np.isfinite(iteration), why, table["iteration"])
+    why = "every row needs finite seconds >= 0"
+    _refuse(path, ~(np.isfinite(seconds) & (seconds >= 0)), why, table["seconds"])
     table = table.assign(iteration=iteration, seconds=seconds)
-    told = ", ".join(keys)
-    _refuse(
-        path,
-        table.duplicated(keys),
-        f"{told} are those of a row before; give each recording a name of its own in a column experiment",
-    )
+    told = f"{', '.join(keys)} are those of a row before"
+    why = f"{told}; give each recording a name of its own in a column experiment"
+    _refuse(path, table.duplicated(keys), why)
     return table
-
-
-def _check_medians(path: str, table: pd.DataFrame, medians: pd.Series[float]) -> None:
-    """Experiments are scaled to one median, which none can be whose own is 0."""
-    idle = table["experiment"].map(medians) == 0
-    _refuse(
-        path,
-        idle,
-        "its median is 0 s, which cannot be scaled to the others'; name one experiment in delays.experiment",
-        table["experiment"],
-    )
 
 
 def _refuse(path: str, wrong: pd.Series[bool], why: str, values: pd.Series[Any] | None = None) -> None:

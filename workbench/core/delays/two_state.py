@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,31 @@ from workbench.base.types import Array
 from workbench.core.delays.base import Keyed, PerSample
 
 
-class Heterogeneous(PerSample):
+class _Slower(PerSample):
+    """A worker takes `factor` times as long while the first row of its draw is 1: a share of all rounds."""
+
+    if TYPE_CHECKING:  # fields of each law, in its own order
+        shift: float
+        factor: float
+
+    @property
+    @abstractmethod
+    def _share(self) -> float:
+        """Of workers and rounds that are slower."""
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+
+    def expected(self, samples: int) -> float:
+        """Samples * shift * (1 + share of the slower * (factor - 1))."""
+        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
+
+    def quantile(self, q: float, samples: int) -> float:
+        """That of who is not slower, up to the share of those."""
+        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)
+
+
+class Heterogeneous(_Slower):
     """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
 
     >>> model = Heterogeneous()
@@ -38,25 +63,12 @@ class Heterogeneous(PerSample):
         chance = np.where(slow, self.slow_straggles, self.active_straggles)
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
-    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: samples * shift, times `factor` for a straggler."""
-        return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
-
     @property
     def _share(self) -> float:
-        """Of workers and rounds that straggle."""
         return self.slow * self.slow_straggles + (1 - self.slow) * self.active_straggles
 
-    def expected(self, samples: int) -> float:
-        """Samples * shift * (1 + share of the stragglers * (factor - 1))."""
-        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
 
-    def quantile(self, q: float, samples: int) -> float:
-        """That of a worker that does not straggle, up to the share of those that do not."""
-        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)
-
-
-class Markov(PerSample):
+class Markov(_Slower):
     """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
 
     >>> model = Markov()
@@ -78,19 +90,7 @@ class Markov(PerSample):
             return (u < self.enter / (self.enter + self.leave)).astype(float)
         return np.where(before > 0, u >= self.leave, u < self.enter).astype(float)
 
-    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: samples * shift, times `factor` in the slow state."""
-        return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
-
     @property
     def _share(self) -> float:
-        """Of the rounds that a worker is slow, in the long run and, as chains start stationary, from the first."""
+        """In the long run and, as chains start stationary, from the first round."""
         return self.enter / (self.enter + self.leave)
-
-    def expected(self, samples: int) -> float:
-        """Samples * shift * (1 + share of the slow rounds * (factor - 1))."""
-        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
-
-    def quantile(self, q: float, samples: int) -> float:
-        """That of the fast state, up to the share of its rounds."""
-        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)

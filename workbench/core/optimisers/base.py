@@ -12,6 +12,7 @@ from workbench.base.types import Array
 from workbench.core.problem import Problem
 
 State = dict[str, Any]
+Updated = tuple[Array, State]  # the next model, and what to remember
 
 
 class Optimiser(Family):
@@ -31,9 +32,7 @@ class Optimiser(Family):
         return {}
 
     @abstractmethod
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         """Next model and state; `gradient` is the sum over samples, `t` the round from 0."""
 
     def candidates(self, smoothness: float) -> list[Self]:

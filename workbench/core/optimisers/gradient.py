@@ -9,7 +9,7 @@ import numpy as np
 
 from workbench.base.settings import setting
 from workbench.base.types import Array
-from workbench.core.optimisers.base import Optimiser, State, mean_gradient, smoothness_of
+from workbench.core.optimisers.base import Optimiser, State, Updated, mean_gradient, smoothness_of
 from workbench.core.problem import Problem
 
 STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
@@ -23,12 +23,10 @@ class Stepping(Optimiser):
     step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
 
     def scaled(self, times: float, smoothness: float) -> Self:
-        """With the step times / smoothness."""
         return self.replace(step=times / smoothness)
 
     @property
     def told(self) -> str:
-        """The step."""
         return "step 1/L" if self.step is None else f"step {self.step:.3g}"
 
     def first_step(self, problem: Problem) -> float:
@@ -48,7 +46,6 @@ class GradientDescent(Stepping):
     milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """Steps around 1 / smoothness."""
         return [self.scaled(k, smoothness) for k in STEPS]
 
     def near(self) -> list[Self]:
@@ -56,13 +53,9 @@ class GradientDescent(Stepping):
         return [] if self.step is None else [self.replace(step=self.step * k) for k in NEAR]
 
     def start(self, problem: Problem) -> State:
-        """Fix the step."""
         return {"step": self.first_step(problem)}
 
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
-        """One gradient step."""
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
         return model - step * mean_gradient(model, gradient, problem), state
 
@@ -78,12 +71,9 @@ class Nesterov(Stepping):
     momentum: float | None = setting(None, "constant momentum; empty = t/(t+3)", ge=0, lt=1)
 
     def start(self, problem: Problem) -> State:
-        """Fix the step."""
         return {"step": self.first_step(problem), "before": problem.start()}
 
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
         momentum = t / (t + 3) if self.momentum is None else self.momentum
         descended = model - state["step"] * mean_gradient(model, gradient, problem)
@@ -108,7 +98,6 @@ class InverseTime(Optimiser):
         return [self.replace(c2=c2).scaled(k, smoothness) for k, c2 in product(STEPS, OFFSETS)]
 
     def scaled(self, times: float, smoothness: float) -> Self:
-        """With the first step times / smoothness."""
         return self.replace(c1=times * self.c2 / smoothness)
 
     def near(self) -> list[Self]:
@@ -117,17 +106,12 @@ class InverseTime(Optimiser):
 
     @property
     def told(self) -> str:
-        """How the step goes down."""
         return f"step {'c2/L' if self.c1 is None else f'{self.c1:.3g}'} / (t + {self.c2:g})"
 
     def start(self, problem: Problem) -> State:
-        """Fix c1."""
         return {"c1": self.c2 / smoothness_of(problem, "c1") if self.c1 is None else self.c1}
 
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
-        """One gradient step with the step of this round."""
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         return model - state["c1"] / (t + self.c2) * mean_gradient(model, gradient, problem), state
 
 
@@ -150,17 +134,12 @@ class AMSGrad(Optimiser):
 
     @property
     def told(self) -> str:
-        """The learning rate."""
         return f"rate {self.rate:.3g}"
 
     def start(self, problem: Problem) -> State:
-        """Zero moments."""
         return {"h": np.zeros(problem.size), "vhat": np.zeros(problem.size)}
 
-    def update(
-        self, state: State, model: Array, gradient: Array, problem: Problem, t: int
-    ) -> tuple[Array, State]:
-        """One AMSGrad step."""
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         g = mean_gradient(model, gradient, problem)
         h = self.beta1 * state["h"] + (1 - self.beta1) * g
         v = self.beta2 * state["vhat"] + (1 - self.beta2) * g * g

@@ -47,20 +47,10 @@ from workbench.core.scheme import Scheme
 from workbench.engines.blame import blame, program_of
 from workbench.engines.inbox import Inbox
 from workbench.engines.pace import Pace
+from workbench.engines.real import naps
 from workbench.engines.real.ahead import Ahead, Told, leaves
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import Ledger
-from workbench.engines.real.naps import (
-    FRESH,
-    GATHERING,
-    LISTENING,
-    LISTENING_EMULATED,
-    RESTING,
-    RESTING_EMULATED,
-    RUNG,
-    SPINNING,
-    Naps,
-)
 from workbench.engines.real.ports import Port
 from workbench.engines.real.wire import Envelope, named
 
@@ -159,8 +149,8 @@ class RankEngine:
             Commit: self._commit,
         }
         self.rung = self.post.bell.hangs
-        self.listening = LISTENING_EMULATED if self.emulated else LISTENING
-        self.resting = RESTING_EMULATED if self.emulated else RESTING
+        self.listening = naps.LISTENING_EMULATED if self.emulated else naps.LISTENING
+        self.resting = naps.RESTING_EMULATED if self.emulated else naps.RESTING
         self.program = self._program()  # what is made once must not fall into the first round
         if self.pace is not None and self.rank > 0:
             self.pace.draw(setup.first)
@@ -213,15 +203,15 @@ class RankEngine:
         now = time.monotonic()
         self.logical = max(self.logical, moment, now - SLACK) if self.emulated else now
 
-    def wait(self, check: Callable[[], Any], naps: Naps, until: float = math.inf) -> Any:
+    def wait(self, check: Callable[[], Any], look: naps.Naps, until: float = math.inf) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
         answer = check()  # what is here already is taken first
-        return self._poll(check, naps, until) if answer is None else answer
+        return self._poll(check, look, until) if answer is None else answer
 
-    def _poll(self, check: Callable[[], Any], naps: Naps, until: float) -> Any:
+    def _poll(self, check: Callable[[], Any], look: naps.Naps, until: float) -> Any:
         """As `wait`, with a look at what has come before anything else."""
         post, port = self.post, self.port
-        rung, nap = self.rung and naps is not SPINNING, naps.shortest
+        rung, nap = self.rung and look is not naps.SPINNING, look.shortest
         awake = time.monotonic() + self.eager if self.eager else 0.0
         while True:
             moved = self._pump()
@@ -234,11 +224,11 @@ class RankEngine:
             if now >= until:
                 return None
             if rung:
-                nap = RUNG.shortest if post.needs_looks else RUNG.longest
+                nap = naps.RUNG.shortest if post.needs_looks else naps.RUNG.longest
             pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
             if pause > 0 and not (rung and moved) and now >= awake:
                 post.bell.sleep(pause)
-            nap = naps.shortest if moved else min(nap * GROWTH, naps.longest)
+            nap = look.shortest if moved else min(nap * GROWTH, look.longest)
 
     def rest(self, until: float) -> None:
         """Sleep until a moment; what is through the port meanwhile goes to the inbox."""
@@ -327,7 +317,7 @@ class RankEngine:
         limit = until + SAME  # what arrives at the very moment of a bell comes before it
         if (place := self._match(match, limit)) is None:
             check = partial(self._match, match, limit)
-            place = self._poll(check, RUNG if self.rung else self._naps(match), end)
+            place = self._poll(check, naps.RUNG if self.rung else self._naps(match), end)
             if place is None:
                 self.reach(until)
                 if self.setup.plan.versions > 1:  # whose rounds' ends the answers do not tell
@@ -353,8 +343,8 @@ class RankEngine:
         start, behind = self.begun
         return until + behind if behind > HIDDEN * (until - start) else until
 
-    def _naps(self, match: Match) -> Naps:
-        return GATHERING if any(kind not in (MODEL, LOST) for kind in match) else self.listening
+    def _naps(self, match: Match) -> naps.Naps:
+        return naps.GATHERING if any(kind not in (MODEL, LOST) for kind in match) else self.listening
 
     def _taken(self, place: int) -> tuple[Message, float]:
         """Hand a message of the inbox to the program; what came over a real link is in the books from now on."""
@@ -471,7 +461,7 @@ class RankEngine:
 
     def _given_up(self, unless: Match | None) -> bool:
         """Is work overtaken? Takes in what has come, unless this rank has looked a moment ago."""
-        if time.monotonic() - self.pumped > FRESH:
+        if time.monotonic() - self.pumped > naps.FRESH:
             self._pump()
         return unless is not None and bool(self.inbox or self.port) and self._match(unless) is not None
 

@@ -12,13 +12,14 @@ coordinates. Reshaping a value's first axis does the same to both kinds.
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.core.delays import Keyed
-from workbench.core.mixed import Decoding, Few, Mixed
+from workbench.core.mixed import Decoding, Few, Stale
 from workbench.core.optimisers import Optimiser
 from workbench.core.plan import Blend, Plan, Work
-from workbench.core.problem import in_round
+from workbench.core.problem import in_round, rows_of
 from workbench.core.programs import plain_sum
 from workbench.core.protocol import Compute
 from workbench.problems.base import Problem, Quadratic, Slice
@@ -45,7 +46,7 @@ class Coefficients:
         self.plan = plan
         self._rows: dict[int, tuple[Work, Array]] = {}
         self._own = plan.versions == 1  # every message is of its round's own model
-        self._thin = plan.ranks * plan.parts > MANY and plan.versions == plan.coordinates == 1
+        self._thin = not self._own or (plan.ranks * plan.parts > MANY and plan.coordinates == 1)
         self._residual = 0.0  # of the newest round
         m = plan.coordinates
         self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
@@ -58,24 +59,26 @@ class Coefficients:
         """Row (or rows) of the encoding matrix."""
         work = effect.work
         known = self._rows.get(id(work))
-        if known is not None and self._own:  # as nearly always
+        if known is not None:  # as nearly always
             return known[1]
+        if isinstance(effect.model, tuple):
+            rows = zip(effect.model, work.coefficients, strict=True)
+            return [self._few(model, work.parts[row != 0], row[row != 0]) for model, row in rows]
         if self._thin and work.coefficients.ndim == 1:
-            return Few(work.parts, work.coefficients)
-        if known is None:
-            weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
-            if work.coefficients.ndim == 1:
-                weights[work.parts] = work.coefficients
-            else:  # two rows may take the same part, each at a place of its own
-                for row, own in zip(weights, work.coefficients, strict=True):
-                    row += np.bincount(work.parts, own, self.plan.parts)
-            spread = self._spread(weights)
-            spread.flags.writeable = False
-            known = self._rows[id(work)] = (work, spread)
-        if isinstance(models := effect.model, tuple):
-            place = np.array(models).reshape(-1, *[1] * (known[1].ndim - 1))
-            return Mixed({version: known[1] * (place == version) for version in set(models)})
-        return known[1] if self._own else Mixed({models: known[1]})
+            return self._few(effect.model, work.parts, work.coefficients)
+        weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
+        if work.coefficients.ndim == 1:
+            weights[work.parts] = work.coefficients
+        else:  # two rows may take the same part, each at a place of its own
+            for row, own in zip(weights, work.coefficients, strict=True):
+                row += np.bincount(work.parts, own, self.plan.parts)
+        spread = self._spread(weights)
+        spread.flags.writeable = False
+        self._rows[id(work)] = (work, spread)
+        return spread
+
+    def _few(self, model: int, parts: NDArray[np.int64], coefficients: Array) -> Few:
+        return Few(parts if self._own else model * self.plan.parts + parts, coefficients)
 
     def _spread(self, weights: Array) -> Array:
         """Weights (..., parts) as a value of p numbers; see the module's docstring."""
@@ -103,10 +106,11 @@ class Coefficients:
         b: of each part the weight, that of all versions together.
         """
         if round == len(self.weights):
-            gradient = gradient.dense(self.plan.parts) if isinstance(gradient, Few) else gradient
-            stale = gradient.stale() if isinstance(gradient, Mixed) else None
+            total, parts, stale = gradient, self.plan.parts, None
+            if isinstance(gradient, Few):
+                stale = None if self._own else Stale.of(gradient, parts)
+                total = stale.total(parts) if stale else gradient.dense(parts)
             own = stale is None or (stale.versions == round).all()
-            total = gradient if stale is None else stale.total(self.plan.parts)
             value = np.broadcast_to(total, self._ones.shape)
             off = (value - self._ones).ravel()
             exact = None if np.abs(off).max() <= EXACT else self._by_part(value)
@@ -188,9 +192,7 @@ class Numbers:
 
     def _batch(self, rank: int, effect: Compute, size: int) -> Array:
         """A mini-batch drawn without replacement, keyed by (seed, draw, rank), scaled to stand for all."""
-        slices = self._slices(effect.work)
-        places = np.concatenate([np.arange(a, b) for a, b, _ in slices])
-        weights = np.repeat([w for *_, w in slices], [b - a for a, b, _ in slices])
+        places, weights = rows_of(self._slices(effect.work))
         draw = effect.round if effect.draw is None else effect.draw
         chosen = self._keyed.rng(draw, rank).choice(len(places), size, replace=False)
         scale = effect.work.samples / size

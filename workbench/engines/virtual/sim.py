@@ -256,12 +256,10 @@ class _Simulation:
         if self.world.decode_rate is None:
             return None
         end = self.now + effect.floats / self.world.decode_rate
-        self.log((self._round_of(rank), r, "decode", self.now, self.now, end, -1, 0, 0))
+        round = max(rank.floor.values(), default=1) - 1
+        self.log((round, r, "decode", self.now, self.now, end, -1, 0, 0))
         self._at(end, RUNG, self._wake, (r, rank.ticket, None))
         return _BLOCKED
-
-    def _round_of(self, rank: _Rank) -> int:
-        return max(rank.floor.values(), default=1) - 1
 
     def _die(self, r: int, rank: _Rank) -> Any:
         rank.alive = False

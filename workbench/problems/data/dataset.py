@@ -11,9 +11,7 @@ from .prepare import prepare
 from .sources import SYNTHETIC
 from .table import Floats
 
-PREPARED = (
-    "prepared:"  # begins the source of data that this host's cache holds already; a folder's name follows
-)
+PREPARED = "prepared:"  # begins the source of data that this host's cache holds; a folder's name follows
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==; compare digests

@@ -28,13 +28,9 @@ class Columns:
     learnt: its owner has to.
     """
 
-    target: str | None = (
-        None  # name of the target column; None: the one that has one of the names in `targets`
-    )
+    target: str | None = None  # name of the target column; None: the one with a name in `targets`
     targets: tuple[str, ...] = TARGETS  # names, in small letters, that a target goes by
-    encode: bool = (
-        False  # text and categories become one column of 0 and 1 per value; otherwise they are an error
-    )
+    encode: bool = False  # text and categories become a column of 0 and 1 per value; else they are an error
     categorical: bool = False  # take every feature for a category, numbers (of departments, say) as well
 
 

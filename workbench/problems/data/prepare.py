@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,16 @@ def prepare(table: Table, options: Options, folder: Path) -> None:
     """
     width = table.features + options.intercept
     _check_space(8 * table.samples * width, folder)
-    scaling = _standard(table, options)
+    scaling = None
+    if options.scale or not table.trusted:  # there may be gaps
+        low, high = ranges(table, options.source)
+        scaling = standard(table, low, high, options.source) if options.scale else None
     y = _write_rows(table, scaling, options.intercept, folder / "X.npy")
     np.save(folder / "y.npy", y)
     if table.truth is not None:
-        np.save(folder / "truth.npy", _moved_truth(table.truth, scaling, options.intercept))
+        coefficients, constant = scaling.moved(table.truth) if scaling else (table.truth, 0.0)
+        truth = np.append(coefficients, constant) if options.intercept else coefficients
+        np.save(folder / "truth.npy", truth)  # the true model in the prepared columns
     _write_meta(table, options, folder)
 
 
@@ -51,14 +55,6 @@ def _check_space(needed: int, folder: Path) -> None:
         )
 
 
-def _standard(table: Table, options: Options) -> Standard | None:
-    """Look for gaps where there may be some, and measure the columns where they are to be standardised."""
-    if table.trusted and not options.scale:
-        return None
-    low, high = ranges(table, options.source)
-    return standard(table, low, high, options.source) if options.scale else None
-
-
 def _write_rows(table: Table, scaling: Standard | None, intercept: bool, path: Path) -> Floats:
     """Write X block by block and return y.
 
@@ -70,22 +66,12 @@ def _write_rows(table: Table, scaling: Standard | None, intercept: bool, path: P
         shape = (table.samples, table.features + intercept)
         header = {"descr": npy.dtype_to_descr(np.dtype(np.float64)), "fortran_order": False, "shape": shape}
         npy.write_array_header_1_0(file, header)
-        for block, y in _finished(table, scaling, intercept):
-            file.write(np.ascontiguousarray(block).data)
+        for block, y in table.blocks():
+            columns = scaling(block) if scaling else block
+            whole = np.hstack([columns, np.ones((len(block), 1))]) if intercept else columns
+            file.write(np.ascontiguousarray(whole).data)
             targets.append(y)
     return np.concatenate(targets)
-
-
-def _finished(table: Table, scaling: Standard | None, intercept: bool) -> Iterator[tuple[Floats, Floats]]:
-    for block, y in table.blocks():
-        columns = scaling(block) if scaling else block
-        yield np.hstack([columns, np.ones((len(block), 1))]) if intercept else columns, y
-
-
-def _moved_truth(truth: Floats, scaling: Standard | None, intercept: bool) -> Floats:
-    """Express the true model in the prepared columns."""
-    coefficients, constant = scaling.moved(truth) if scaling else (truth, 0.0)
-    return np.append(coefficients, constant) if intercept else coefficients
 
 
 def _write_meta(table: Table, options: Options, folder: Path) -> None:
