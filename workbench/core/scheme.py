@@ -36,7 +36,9 @@ class Scheme(Family):
     delayed: ClassVar[bool] = False  # of older models, so that it does not learn what other exact schemes do
     numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
     optimiser: ClassVar[str] = "gd"  # that its paper defines it with; experiments may take another
-    optimiser_args: ClassVar[Mapping[str, float]] = {}  # its numbers there, where an experiment leaves them open
+    optimiser_args: ClassVar[
+        Mapping[str, float]
+    ] = {}  # its numbers there, where an experiment leaves them open
     eases: ClassVar[tuple[str, int] | None] = None  # number, and direction, in which codes keep more digits
     own_pace: ClassVar[bool] = False  # its workers go through drawn times on their own: see `Compute.draw`
     finishes: ClassVar[bool] = False  # its workers end what they begin, so what they sent tells what they did
