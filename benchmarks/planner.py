@@ -3,7 +3,9 @@
 Coverage: plans on measured clusters of which the truth is known, and fresh runs there: how many end within the
 interval of their choice (nine in ten should), and how much longer the first choice takes than the best of all.
 
-python benchmarks/planner.py [real] [truth] [speed] [coverage] [--repeat 3] [--rounds 80] [--profiles markov pareto]
+Size: how much longer the first choice takes where more rounds, or more workers, were measured.
+
+python benchmarks/planner.py [real] [truth] [speed] [coverage] [size] [--repeat 3] [--rounds 80] [--profiles markov]
 """
 
 from __future__ import annotations
@@ -235,8 +237,34 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
     return np.array(seconds)
 
 
+def size(repeat: int, rounds: int) -> None:
+    """Regret of the first choice over the size of the measurement, and what the planner says of that itself."""
+    print("size: heterogeneous clusters, plans for 12 workers; regret of the first choice; goal 2 %")
+    delays = {"kind": "heterogeneous"}
+    for what in ("rounds", "workers"):
+        for times in SIZES:
+            sizes = {"rounds": 60, "workers": WORKERS}
+            sizes[what] *= times
+            off, doubts = [], []
+            for seed in range(repeat):
+                truth: dict[str, Any] = {"delays": delays, "link": LINK}
+                e = wb.Experiment(scheme="UMW", workers=sizes["workers"], seed=1000 + seed, **truth)
+                profile = simulated(e, sizes["rounds"], 40, seed)
+                advice = wb.plan(profile, **LEARNT, workers=WORKERS, rounds=rounds, schemes=SIZED)
+                off.append(
+                    regret(advice, lambda e, seed, truth=truth: e.replace(**truth, seed=seed), rounds)[0]
+                )
+                doubts.append(f"{advice.doubt.times:.1f}" if advice.doubt else "-")
+            each = ", ".join(f"{x:.1%}" for x in off)
+            print(
+                f"  {times} x the {what}: {np.mean(off):.1%} ({each}); as large it wants: {', '.join(doubts)}",
+                flush=True,
+            )
+
+
 PROFILES: list[str] = []
-PARTS = {"real": real, "truth": truth, "speed": speed, "coverage": coverage}
+SIZES, SIZED = (1, 2, 4, 8), ["UMW", "GC", "CR", "RAR", "SGD", "FRC", "CRC", "DropCompute"]
+PARTS = {"real": real, "truth": truth, "speed": speed, "coverage": coverage, "size": size}
 
 
 def main() -> None:

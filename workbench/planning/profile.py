@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -166,16 +165,7 @@ class ClusterProfile(Settings):
         """Delay model for workers that go through that many samples of a model with that many parameters.
 
         What the fitted work costs whatever its samples comes before the first of them: who answers part by part has
-        to wait for it, too.
-
-        Parameters
-        ----------
-        samples
-            A worker's load.
-        floats
-            Parameters of the model.
-        fitted
-            One of `resampled` in place of the numbers as measured.
+        to wait for it, too. `fitted`: one of `resampled` in place of the numbers as measured.
         """
         numbers = fitted or self.fitted
         place = self.nearest(samples, floats)
@@ -285,24 +275,21 @@ class ClusterProfile(Settings):
         return best if best.fits else None
 
     def notes(self) -> list[str]:
-        """What a reader must know: shared cores, laws that do not fit, clocks that differ, workers slow for good."""
-        return list(self._notes())
-
-    def _notes(self) -> Iterator[str]:
-        for host in self.hosts:
-            if host.crowded:
-                yield (
-                    f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a"
-                    " core and hold for this many workers only, and who is late goes on using cores"
-                )
-        if self.law(self.main) is None:
-            best = self.laws[self.main][0]
-            yield (
+        """What a reader must know: shared cores, laws that do not fit, clocks that differ."""
+        found = [
+            f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a core and"
+            " hold for this many workers only, and who is late goes on using cores"
+            for host in self.hosts
+            if host.crowded
+        ]
+        best = self.laws[self.main][0]
+        if not best.fits:
+            found.append(
                 f"no law fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
                 f" {best.complaint}): recorded times are replayed"
             )
-        if not self.one_clock:
-            yield "the hosts' clocks differ: ways up and down are half of the round trip each"
+        clocks = "the hosts' clocks differ: ways up and down are half of the round trip each"
+        return found if self.one_clock else [*found, clocks]
 
     def table(self) -> Path:
         """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -50,7 +49,7 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
         with Bar("tuning", "round", 2 * rounds, progress) as bar:
             best = _best(problem, runs, grid, bar.update)
             finer = {i: [optimiser, *optimiser.near()] for i, optimiser in best.items()}
-            best = _best(problem, runs, finer, partial(_later, bar, rounds))
+            best = _best(problem, runs, finer, lambda t, bar=bar, rounds=rounds: bar.update(rounds + t))
         for i, optimiser in best.items():
             tuned[i] = experiments[i].replace(optimiser_args=optimiser.model_dump(exclude_unset=True))
     return tuned
@@ -62,10 +61,6 @@ def _grid(optimiser: Optimiser, smoothness: float, e: Experiment) -> list[Optimi
     if lag := e.plan.versions - 1:
         found += optimiser.candidates(smoothness / delayed_step(lag))
     return found
-
-
-def _later(bar: Bar, rounds: int, t: int) -> None:
-    bar.update(rounds + t)
 
 
 def _run(e: Experiment) -> Commits:

@@ -7,10 +7,8 @@ that was cut off it is only known that it lasted until the round's end; that is 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +20,7 @@ from workbench.base.types import Array
 from workbench.core.links import Link
 from workbench.core.odds import Draws
 from workbench.core.scheme import Scheme
+from workbench.planning.shapley import shapley
 from workbench.recordings.sources.runs import is_real, passages
 from workbench.trace.trace import Trace
 
@@ -50,13 +49,14 @@ class Rounds:
     """Rounds of one run as its scheme has them; all arrays (rounds, workers).
 
     `seconds`: computing times; `way`: of answers until they came to a port, apart from the link's latency; `late`:
-    whose work was cut off.
+    whose work was cut off. `lasted`: what the rounds really took, (rounds,).
     """
 
     trace: Trace
     seconds: Array
     way: Array
     late: NDArray[np.bool_]
+    lasted: Array
 
     @classmethod
     def of(cls, trace: Trace) -> Rounds:
@@ -79,7 +79,7 @@ class Rounds:
         seconds = np.full((len(lasted), e.workers), np.nan) if seconds is None else seconds[: len(lasted)]
         late = np.isnan(seconds)
         way = _ways(trace, len(lasted), first)
-        return cls(trace, np.where(late, lasted[:, None], seconds), way, late)
+        return cls(trace, np.where(late, lasted[:, None], seconds), way, late, lasted)
 
     @property
     def link(self) -> Link:
@@ -94,27 +94,24 @@ class Rounds:
     def lasting(self, mended: Iterable[Cause] = ()) -> Array:
         """Seconds of every round with some causes mended: workers and links like the median, port or decoding free."""
         causes = set(mended)
-        seconds, way = (self._mended(each, what, causes) for each, what in self._tables())
+        seconds = _mended(self.seconds, COMPUTE, causes)
+        way = _mended(self.way, LINK, causes)
         e, way_of = self.trace.experiment, (lambda length: way) if way.any() else None
         link = self.link.model_copy(update={"bandwidth": None}) if PORT in causes else self.link
         rate = None if DECODING in causes else self.decode_rate
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
 
-    def _tables(self) -> list[tuple[Array, str]]:
-        return [(self.seconds, COMPUTE), (self.way, LINK)]
-
-    @staticmethod
-    def _mended(times: Array, what: str, causes: set[Cause]) -> Array:
-        who = sorted({worker for cause in causes if cause.what == what for worker in cause.workers})
-        found = times.copy()
-        found[:, who] = np.minimum(times[:, who], np.median(times, axis=1, keepdims=True))
-        return found
-
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
         """What every round would gain from mending each cause: the mean over all orders of mending them."""
-        now = self.lasting()
-        gains = {frozenset(some): now - self.lasting(some) for some in subsets(causes)}
-        return {cause: shapley_of(cause, causes, gains) for cause in causes}
+        return shapley(causes, lambda mended: -self.lasting(mended))
+
+
+def _mended(times: Array, what: str, causes: set[Cause]) -> Array:
+    """Times of which those of the causes are like the median at most."""
+    who = sorted({worker for cause in causes if cause.what == what for worker in cause.workers})
+    found = times.copy()
+    found[:, who] = np.minimum(times[:, who], np.median(times, axis=1, keepdims=True))
+    return found
 
 
 def _table(rows: pd.DataFrame, workers: int, first: int) -> Array | None:
@@ -164,18 +161,3 @@ def played(
     draws = Draws.measured(seconds, sent, link, floats, samples, decode_rate)
     found = scheme.odds(draws, workers).seconds
     return found if send is None or not ring else found + send(floats).max(axis=1)  # of the slowest link
-
-
-def subsets(causes: list[Cause]) -> list[tuple[Cause, ...]]:
-    """All of them, the empty one first."""
-    return [some for k in range(len(causes) + 1) for some in combinations(causes, k)]
-
-
-def shapley_of(cause: Cause, causes: list[Cause], gains: Mapping[frozenset[Cause], Array]) -> Array:
-    """Shapley value from the gains of all subsets."""
-    others = [other for other in causes if other != cause]
-    n, total = len(causes), np.zeros_like(next(iter(gains.values())))
-    for some in subsets(others):
-        weight = math.factorial(len(some)) * math.factorial(n - len(some) - 1) / math.factorial(n)
-        total += weight * (gains[frozenset((*some, cause))] - gains[frozenset(some)])
-    return total

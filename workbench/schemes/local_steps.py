@@ -123,6 +123,10 @@ class LocalSGD(LocalSteps):
         """All but the stragglers."""
         return workers - self.stragglers
 
+    def own_step(self, smoothness: float) -> float:
+        """The one with which the next model is the average."""
+        return self.rate or 1 / smoothness
+
     def inner(self, node: Node) -> tuple[Inner, float]:
         """Gradient steps. By itself the unit is `gd`'s own step, so that models are averaged as they are."""
         parts = np.arange(node.plan.parts)
@@ -150,6 +154,10 @@ class DiLoCo(LocalSteps):
     beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
     eps: float = setting(1e-8, "added to the root", gt=0)
     weight_decay: float = setting(0.0, "share of the model, in units of rate, that a step takes away", ge=0)
+
+    def own_step(self, smoothness: float) -> float:
+        """All of the averaged difference."""
+        return 1.0
 
     def inner(self, node: Node) -> tuple[Inner, float]:
         """AdamW."""
