@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
@@ -21,7 +20,7 @@ from workbench.core.links import Link
 from workbench.core.odds import Draws
 from workbench.core.scheme import Scheme
 from workbench.planning.shapley import shapley
-from workbench.recordings.sources.runs import is_real, passages
+from workbench.recordings.sources.runs import is_real, of_trace
 from workbench.trace.trace import Trace
 
 NOTHING = 1e-9  # s on the way that are rounding
@@ -73,12 +72,18 @@ class Rounds:
         if not len(trace.events):
             raise SettingError(f"run {trace.label!r}: kept no events; run it with events=True")
         lasted = np.diff(trace.columns["time"], prepend=0.0)
-        computing = trace.events[trace.events["kind"] == "compute"]
-        first = int(trace.columns["round"][0])
-        seconds = _table(computing.assign(seconds=computing["end"] - computing["begun"]), e.workers, first)
-        seconds = np.full((len(lasted), e.workers), np.nan) if seconds is None else seconds[: len(lasted)]
+        frame, first = of_trace(trace), int(trace.columns["round"][0])
+        frame = frame[(frame["worker"] > 0) & (frame["step"] < first + len(lasted))]
+
+        def table(phase: str) -> Array:
+            found = np.full((len(lasted), e.workers), np.nan)
+            rows = frame[frame["phase"] == phase]
+            found[rows["step"] - first, rows["worker"] - 1] = rows["seconds"]
+            return found
+
+        seconds, latency = table("compute"), 0.0 if is_real(trace) else e.link.latency
         late = np.isnan(seconds)
-        way = _ways(trace, len(lasted), first)
+        way = _ways(table("send"), latency)
         return cls(trace, np.where(late, lasted[:, None], seconds), way, late, lasted)
 
     @property
@@ -114,29 +119,10 @@ def _mended(times: Array, what: str, causes: set[Cause]) -> Array:
     return found
 
 
-def _table(rows: pd.DataFrame, workers: int, first: int) -> Array | None:
-    """Sums of `seconds` by round and rank, NaN where there is none; None without a row."""
-    rows = rows[rows["rank"] > 0]
-    if not len(rows):
-        return None
-    own = rows.groupby(["round", "rank"])["seconds"].sum()
-    rounds, ranks = (own.index.get_level_values(level).to_numpy() for level in (0, 1))
-    found = np.full((int(rounds.max()) - first + 1, workers), np.nan)
-    found[rounds - first, ranks - 1] = own.to_numpy()
-    return found
-
-
-def _ways(trace: Trace, rounds: int, first: int) -> Array:
+def _ways(known: Array, latency: float) -> Array:
     """Seconds on the way beyond the latency, (rounds, workers): what was not seen is as long as usual."""
-    e = trace.experiment
-    sends, latency = passages(trace), 0.0 if is_real(trace) else e.link.latency
-    known = _table(sends.assign(seconds=(sends["send"] - latency).clip(lower=0.0)), e.workers, first)
-    way = np.zeros((rounds, e.workers))
-    if known is None:
-        return way
-    known = known[:rounds]
     usual = np.nanmedian(known) if np.isfinite(known).any() else 0.0
-    way[: len(known)] = np.where(np.isnan(known), usual, known)
+    way = np.where(np.isnan(known), usual, known) - latency
     return np.where(way < NOTHING, 0.0, way)
 
 

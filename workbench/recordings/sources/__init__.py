@@ -1,4 +1,4 @@
-"""Where recordings come from: a file each, with a `SOURCE` that tells and reads its files, and says where to get them."""
+"""Where recordings come from: a file each, with a `SOURCE` that tells its files, reads them, says where to get them."""
 
 from __future__ import annotations
 
