@@ -19,7 +19,7 @@ from workbench.planning.advice import Advice, name_of
 from workbench.planning.measuring import simulated
 from workbench.planning.planner import check_memory, plan
 from workbench.planning.profile import ClusterProfile, Host
-from workbench.planning.targets import LAZY
+from workbench.planning.targets import OWN
 from workbench.running.precision import lost_digits
 from workbench.running.simulated import timeline
 
@@ -246,7 +246,7 @@ def test_averages_of_models_are_compared_at_their_own_tuned_step(scheme: str) ->
     """Their commits are differences of models, no gradients: of steps around the average's the quickest is taken."""
     profile = measured(6, "straggle", 1e-3, 1e6)
     problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
-    advice = advise(profile, **problem, effort=2e9, schemes=["UMW", scheme])
+    advice = advise(profile, **problem, effort=4e9, tolerance=0.15, schemes=["UMW", scheme])
     exact = next(c for c in advice.choices if c.scheme == "UMW")
     choice = next(c for c in advice.choices if c.scheme == scheme)
     assert not choice.exact
@@ -254,7 +254,7 @@ def test_averages_of_models_are_compared_at_their_own_tuned_step(scheme: str) ->
     whole = 1.0 if scheme == "DiLoCo" else 1 / choice.experiment.build_problem().smoothness()
     own = choice.experiment.optimiser_args["step"]
     assert own != exact.experiment.optimiser_args["step"]
-    assert own / whole in [pytest.approx(k) for k in LAZY]
+    assert own / whole in [pytest.approx(k) for k in OWN]
 
     def seconds(step: float) -> float:
         e = choice.experiment.replace(optimiser_args={"step": step}, seed=1, rounds=60)
@@ -262,7 +262,7 @@ def test_averages_of_models_are_compared_at_their_own_tuned_step(scheme: str) ->
         there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
         return float(trace.columns["time"][there[0]]) if len(there) else np.inf
 
-    assert seconds(own) <= 1.05 * min(seconds(k * whole) for k in LAZY)
+    assert seconds(own) <= 1.05 * min(seconds(k * whole) for k in OWN)
 
 
 def test_the_users_optimiser_and_step_are_honoured() -> None:
