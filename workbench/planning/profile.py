@@ -6,7 +6,6 @@ for the load and the messages of that very scheme. That is all that forecasts, t
 
 from __future__ import annotations
 
-import hashlib
 import io
 from dataclasses import replace
 from functools import cached_property
@@ -28,7 +27,7 @@ from workbench.experiment import Experiment
 from workbench.forecasting import Forecast, forecast
 from workbench.planning.laws import Law
 from workbench.planning.linkfit import PortFit, Work
-from workbench.problems.data.cache import ours, root
+from workbench.problems.data.cache import stored
 
 Row = tuple[float, ...]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -298,13 +297,7 @@ class ClusterProfile(Settings):
         for place, each in enumerate(self.recorded):
             for r, row in enumerate(each.times / each.typical):
                 out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
-        text = out.getvalue().encode()
-        path = root() / "profiles" / f"{hashlib.sha256(text).hexdigest()[:24]}.csv"
-        if not path.is_file():
-            ours(path.parent)
-            with atomic_write(path) as file:
-                file.write(text)
-        return path
+        return stored("profiles", out.getvalue().encode(), ".csv")
 
     # ---------------------------------------------------------------- files
 

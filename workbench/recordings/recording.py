@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, check_ending, path_of
 from workbench.core.delays import DelayModel, DelayStream, Replay
 from workbench.planning.laws import laws_of
-from workbench.problems.data.cache import ours, root
+from workbench.problems.data.cache import stored
 from workbench.recordings.card import Card, habits, whole
 from workbench.recordings.croissant import described
 
@@ -126,7 +125,7 @@ class Recording:
             return laws_of(whole(job.names[0], job.table()))[0].delays
         steps = len(job.table())
         drawn = {"block": block or max(1, round(steps**0.5))} if how == "blocks" else {}
-        return Replay(path=str(job._kept()), **drawn)
+        return Replay(path=str(stored("recordings", job._packed(".parquet"), ".parquet")), **drawn)
 
     def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
         """What replays keep: a row for the recording, and one for each way to replay it (see `delays`).
@@ -175,15 +174,6 @@ class Recording:
         rows = total.reset_index().rename(columns={"recording": "experiment", "step": "iteration"})
         packed = rows.to_csv(index=False).encode() if ending == ".csv" else rows.to_parquet(index=False)
         return bytes(packed)
-
-    def _kept(self) -> Path:
-        """The table in the user's cache, under what tells it from others."""
-        packed = self._packed(".parquet")
-        file = ours(root() / "recordings") / f"{hashlib.sha256(packed).hexdigest()[:32]}.parquet"
-        if not file.exists():
-            with atomic_write(file) as out:
-                out.write(packed)
-        return file
 
     def __repr__(self) -> str:
         """A line; the table would fill the screen."""
