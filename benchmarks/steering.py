@@ -112,8 +112,9 @@ def real(repeat: int) -> None:
 
     Changes and planning are on it. The runs of a setting take turns, so that what else the machine does meets all.
     """
-    calm, third = {"kind": "constant", "shift": 2e-4}, 80
-    spell = changing(changing(calm, {"kind": "constant", "shift": 2e-3}, third, worker=3), calm, 2 * third)
+    calm, third = {"kind": "shifted_exponential", "shift": 6e-4, "rate": 2e4}, 80
+    slow = {"kind": "shifted_exponential", "shift": 6e-3, "rate": 2e3}
+    spell = changing(changing(calm, slow, third, worker=3), calm, 2 * third)
     code, uncoded = {"scheme": "GC", "scheme_args": {"stragglers": 1}}, {"scheme": "UMW"}
     common = {"workers": 6, "rounds": 3 * third, "problem": "least_squares", "problem_args": {"samples": 600}}
     for name, delays in (("worker 3 slow for a while", spell), ("nothing happens", calm)):

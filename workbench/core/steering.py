@@ -213,7 +213,8 @@ class Steering:
         self.costs: list[Array] = []  # s that each candidate would have taken for a round
         self.spent = self.got = 0.0  # s, and full gradients, of the run's own rounds as they are forecast
         self.left: int | None = None  # the candidate that the last change left
-        self.loss = self.lost = 0.0  # s that this change, and all before it, have cost for certain
+        self.loss = self.lost = 0.0  # s that its rounds, and all changes before it, have cost for certain
+        self.moved = 0.0  # s that it took itself
         self.elapsed = 0.0  # s of the rounds so far
         self.judges = [Judge(history, 0) for history in HISTORIES]
         self.heard = self.judges[-1]
@@ -347,8 +348,8 @@ class Steering:
         change = Change(round + 1, time, *names, way.name, dict(way.numbers), move.seconds, size, reason)
         self.times.turn(self.now.plan.loads[1:])
         self._take(way)
-        self.lost += max(self.loss, 0.0)
-        self.left, self.loss = self.at, float(self.moves[to])
+        self.lost += max(self.loss + self.moved, 0.0)
+        self.left, self.loss, self.moved = self.at, 0.0, float(self.moves[to])
         self.at, self.changes = to, self.changes + 1
         self.begin()
         self.start = time + move.seconds
@@ -381,7 +382,7 @@ class Steering:
             "held": [[way.name, way.numbers] for way in self.taken],
             "restart": self.restart,
             "changes": self.changes,
-            "tried": [self.left, self.loss, self.lost, self.elapsed],
+            "tried": [self.left, self.loss, self.lost, self.moved, self.elapsed],
             "full": [list(own) for own in self.times.full],
             "shown": self.times.shown,
             "before": None if before is None else [_plain(column) for column in before],
@@ -401,7 +402,8 @@ class Steering:
         self.changes, self.times.shown = memory["changes"], list(memory["shown"])
         self.times.full = [deque(own, maxlen=KEPT) for own in memory["full"]]
         self.sends = np.array(memory["sends"])
-        self.left, self.loss, self.lost, self.elapsed = memory.get("tried", (None, 0.0, 0.0, 0.0))
+        tried = memory.get("tried", (None, 0.0, 0.0, 0.0, 0.0))
+        self.left, self.loss, self.lost, self.moved, self.elapsed = tried
         if memory["before"] is not None:
             loads, seconds = (np.array([np.nan if x is None else x for x in c]) for c in memory["before"])
             self.times.before = (loads, seconds)

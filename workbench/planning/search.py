@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,10 +86,14 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
         with Bar("tuning", "round", 2 * rounds, progress) as bar:
             best = _best(problem, runs, grid, bar.update)
             finer = {i: [optimiser, *optimiser.near()] for i, optimiser in best.items()}
-            best = _best(problem, runs, finer, lambda t, bar=bar, rounds=rounds: bar.update(rounds + t))
+            best = _best(problem, runs, finer, partial(_later, bar, rounds))
         for i, optimiser in best.items():
             tuned[i] = experiments[i].replace(optimiser_args=optimiser.model_dump(exclude_unset=True))
     return tuned
+
+
+def _later(bar: Bar, rounds: int, t: int) -> None:
+    bar.update(rounds + t)
 
 
 def _grid(optimiser: Optimiser, smoothness: float, e: Experiment) -> list[Optimiser]:
