@@ -268,7 +268,7 @@ def size(repeat: int, rounds: int) -> None:
 
 PROFILES: list[str] = []
 SIZES = [("workers", 1), ("workers", 2), ("workers", 4), ("workers", 8), ("rounds", 2), ("rounds", 8)]
-SIZED, MANY = ["UMW", "GC", "CR", "CEGC", "SGD", "FRC"], 100
+SIZED, MANY = ["UMW", "GC", "CR", "CEGC", "SGD", "FRC"], 60
 PARTS = {"real": real, "truth": truth, "speed": speed, "coverage": coverage, "size": size}
 
 

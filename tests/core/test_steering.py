@@ -138,9 +138,9 @@ def test_times_that_do_not_follow_the_load_are_learnt() -> None:
 
 
 def test_trying_what_waits_for_all_costs_a_share_of_the_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seldom somebody takes forty times as long, which a code hides: to wait for all looks cheap until it happens."""
-    law = {"kind": "markov", "shift": 1e-4, "enter": 0.01, "leave": 1.0, "factor": 40}
-    runs = [experiment(**CODED, delays=law, rounds=200, seed=seed, adaptive=True) for seed in range(5)]
+    """Seldom somebody takes twelve times as long, which a code hides: to wait for all looks cheap until it happens."""
+    law = {"kind": "markov", "shift": 1e-4, "enter": 0.03, "leave": 1.0, "factor": 12}
+    runs = [experiment(**CODED, delays=law, rounds=300, seed=seed, adaptive=True) for seed in range(3)]
     best = [
         min(
             wb.forecast(e.replace(scheme=way.name, scheme_args=way.numbers, adaptive=False)).seconds.sum()
@@ -155,8 +155,7 @@ def test_trying_what_waits_for_all_costs_a_share_of_the_time_only(monkeypatch: p
 
     patient = regret()
     monkeypatch.setattr(steering, "PRICE", np.inf)
-    assert patient < 0.1
-    assert patient < regret()
+    assert patient < 0.8 * regret()
 
 
 @pytest.mark.parametrize(

@@ -168,19 +168,17 @@ def test_intervals_and_shares() -> None:
 
 
 def test_how_large_a_measurement_it_needs_is_said() -> None:
-    """Of twelve workers who is slow for good is not well known, of eight times as many it is; else is no doubt."""
+    """Of twelve workers who is slow for good is not well known, of four times as many it is; else is no doubt."""
     link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
 
-    def doubt(workers: int, kind: str, seed: int) -> float:
-        e = wb.Experiment(scheme="UMW", workers=workers, seed=seed, delays={"kind": kind}, link=link)
-        advice = advise(simulated(e, 30, 24, seed), workers=12, schemes=["UMW", "GC"], seed=seed)
+    def doubt(workers: int, kind: str) -> float:
+        e = wb.Experiment(scheme="UMW", workers=workers, delays={"kind": kind}, link=link)
+        advice = advise(simulated(e, 16, 12), workers=12, schemes=["UMW", "GC"])
         assert (advice.doubt is None) == ("measure about" not in str(advice))
         return advice.doubt.times if advice.doubt else 1.0
 
-    few, many = ([doubt(n, "heterogeneous", seed) for seed in range(4)] for n in (12, 96))
-    assert max(few) > 1.5
-    assert np.mean(many) < np.mean(few) / 2
-    assert doubt(12, "constant", 0) == 1.0
+    assert doubt(12, "heterogeneous") > 2 * doubt(48, "heterogeneous")
+    assert doubt(12, "constant") == 1.0
 
 
 def test_the_same_seed_gives_the_same_advice() -> None:
