@@ -141,11 +141,11 @@ def test_changes_of_scheme_are_marked_on_the_curve(
     count = int(lab.answer(1))
     assert count > 0
     page.wait_for_function(f"() => ({MARKS})()?.x.length === {count}")
-    marks, curve = page.evaluate(f"() => [({MARKS})(), document.querySelector('.wb-plot').data[0]]")
+    marks, curve = page.evaluate(f"() => [({MARKS})(), document.querySelector('.wb-plot').data[1]]")
     points = set(zip(curve["x"], curve["y"], strict=True))
     assert set(zip(marks["x"], marks["y"], strict=True)) <= points
     assert "GC (stragglers = 1) → " in marks["text"][0]
-    page.locator(".wb-plot .scatterlayer .points path").first.hover(force=True)
+    page.locator(".wb-plot .scatterlayer .trace").last.locator(".points path").nth(1).hover(force=True)
     expect(page.locator(".wb-plot .hoverlayer")).to_contain_text("would have saved")
     picture("changes")
     assert noise.errors == []
