@@ -172,8 +172,8 @@ def test_how_large_a_measurement_it_needs_is_said() -> None:
     link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
 
     def doubt(workers: int, kind: str) -> float:
-        e = wb.Experiment(scheme="UMW", workers=workers, delays={"kind": kind}, link=link)
-        advice = advise(simulated(e, 16, 12), workers=12, schemes=["UMW", "GC"])
+        e = wb.Experiment(scheme="UMW", workers=workers, seed=1, delays={"kind": kind}, link=link)
+        advice = advise(simulated(e, 16, 12, 1), workers=12, schemes=["UMW", "GC"], seed=1)
         assert (advice.doubt is None) == ("measure about" not in str(advice))
         return advice.doubt.times if advice.doubt else 1.0
 

@@ -32,6 +32,7 @@ from workbench.planning.predicting import (
     missed,
     screened,
     sharpened,
+    told_apart,
 )
 from workbench.planning.profile import ClusterProfile, Task
 from workbench.planning.shapley import shapley
@@ -164,6 +165,7 @@ class _Search:
         all_ = Resampling(self.cluster, aim, self.base.seed)
         found = self.reaching(screened(all_, found, self.progress), aim)
         found = self.reaching(sharpened(all_, found, self.progress), aim)
+        found = told_apart(all_, found)
         doubt = doubted(all_, found)
         notes = (*_notes(self.cluster, self.base, aim), *_steps(self.base, self.effort))
         words = f"for {self.base.rounds} rounds" if aim.loss is None else f"to a loss of {aim.loss:.4g}"
@@ -389,7 +391,9 @@ def _wins(found: Sequence[Candidate]) -> list[float]:
 
     What is as good counts as the one that is ahead in the order: settings that hardly differ do not split the shares.
     """
-    times = np.array([c.seconds if len(c.seconds) == SEEDS else np.full(SEEDS, np.inf) for c in found])
+    times = np.array(
+        [c.seconds[:SEEDS] if len(c.seconds) >= SEEDS else np.full(SEEDS, np.inf) for c in found]
+    )
     first = np.argmax(times <= CLOSE * times.min(axis=0), axis=0)
     return [float(share) for share in np.bincount(first, minlength=len(found)) / SEEDS]
 

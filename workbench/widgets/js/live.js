@@ -64,14 +64,14 @@ function scale(choice, axis, spans, before) {
 
 const extent = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
 
-/** Where a run changed its scheme: a mark on its curve, which tells why. First of all, as the first of what lies under the mouse is told. */
+/** Where a run changed its scheme: a mark on its curve, which tells why. */
 function marks(changes, curves, rows, x, y) {
   const placed = changes.filter(({ curve, round }) => Number.isFinite(rows[curve]?.[y]?.[round - 1]));
   const at = (name) => placed.map(({ curve, round }) => rows[curve][name][round - 1]);
   return {
     x: at(x), y: at(y), type: "scatter", mode: "markers", name: "changes", showlegend: false, text: placed.map(({ words }) => words),
     marker: { color: placed.map(({ curve }) => curves[curve].color), symbol: "diamond-open", size: 14, line: { width: 3 } },
-    hovertemplate: "%{text}<extra></extra>", zorder: 1,
+    hovertemplate: "%{text}<extra></extra>",
   };
 }
 
@@ -200,7 +200,7 @@ function render({ model, el }) {
     types.y = RISING.includes(y) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
     const first = !plot.box.data;
     const marked = marks(model.get("changes"), model.get("curves"), store.curves, x, y);
-    await plot.Plotly.react(plot.box, [marked, ...traces(model.get("curves"), drawn)], layout(), { ...CONFIG, edits: { shapePosition: true } });
+    await plot.Plotly.react(plot.box, [...traces(model.get("curves"), drawn), marked], layout(), { ...CONFIG, edits: { shapePosition: true } });
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
