@@ -22,7 +22,8 @@ POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.
 MARKS = """() => document.querySelector('.wb-plot[data-points]')?.data?.filter(({ name }) => name === 'changes')
   .map(({ x, y, text }) => ({ x: [...x], y: [...y], text: [...text] }))[0]"""
 PLACE = """([x, y]) => {
-  const plot = document.querySelector('.wb-plot'), { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
+  const plot = document.querySelector('.wb-plot');
+  const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
   return [box.x + xaxis._offset + xaxis.d2p(x), box.y + yaxis._offset + yaxis.d2p(y)];
 }"""
 ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]

@@ -31,7 +31,7 @@ SLACK = 1.02  # times as long or as short: as far as a forecast can tell
 NOMINAL = 0.9  # of the intervals
 CLUSTERS, AGAIN, SHORT = 16, 24, 2  # clusters, seeds on each, rounds of each: what two choices differ by
 SURE, CHANCE = 1.645, 0.95  # standard errors beyond which one of 20 lies; that
-MOST = 384  # predictions of who may be the first
+MOST = 96  # predictions of who may be the first
 
 
 @dataclass(frozen=True)
