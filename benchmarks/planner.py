@@ -3,7 +3,9 @@
 Coverage: plans on measured clusters of which the truth is known, and fresh runs there: how many end within the
 interval of their choice (nine in ten should), and how much longer the first choice takes than the best of all.
 
-python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [--repeat 3] [--rounds 80]
+Size: how much longer the first choice takes where more rounds, or more workers, were measured.
+
+python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [size] [--repeat 3] [--rounds 80]
                              [--profiles markov pareto]
 """
 
@@ -231,20 +233,23 @@ def covered(kind: str, delays: dict[str, Any], seed: int, rounds: int) -> tuple[
     return float(np.mean(shares)), off, own
 
 
-def regret(advice: Advice, where: Where, rounds: int) -> tuple[float, str]:
+def regret(advice: Advice, where: Where, rounds: int, brute: int = BRUTE) -> tuple[float, str]:
     """By how much the first choice is behind the best of those that come near it, and which that is."""
     front = [
         c for c in advice.choices if c.low <= advice.best.high and c.seconds <= FRONT * advice.best.seconds
     ]
-    means = {c.name: fresh(c, where, advice, rounds, range(9000, 9000 + BRUTE)).mean() for c in front}
+    means = {c.name: fresh(c, where, advice, rounds, range(9000, 9000 + brute)).mean() for c in front}
     best = min(means, key=lambda name: means[name])
     return float(means[advice.best.name] / means[best]) - 1, best
 
 
 def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: range) -> np.ndarray:
     """Seconds to the target of runs with other draws; until the planner looks away, where one does not come there."""
+    if choice.exact:  # they go through the same models; the forecast's rounds are those of the event engine
+        runs = [(where(choice.experiment, seed), seed) for seed in seeds]
+        return np.array([wb.forecast(e, int(choice.rounds), seed).seconds.sum() for e, seed in runs])
     needed = next(c.rounds for c in advice.choices if c.exact)
-    longest = choice.experiment.rounds if choice.exact else max(3 * int(needed), rounds)
+    longest = max(3 * int(needed), rounds)
     e = choice.experiment.replace(rounds=longest)
     seconds = []
     for trace in wb.compare([where(e, seed) for seed in seeds], events=False):
@@ -253,8 +258,38 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
     return np.array(seconds)
 
 
+def size(repeat: int, rounds: int) -> None:
+    """Regret of the first choice over the size of the measurement, and what the planner says of that itself."""
+    print("size: heterogeneous clusters, plans for 12 workers; regret of the first choice; goal 2 %")
+    truth: dict[str, Any] = {"delays": {"kind": "heterogeneous"}, "link": LINK}
+
+    def there(e: wb.Experiment, seed: int) -> wb.Experiment:
+        return e.replace(**truth, seed=seed)
+
+    for what, times in SIZES:
+        sizes = {"rounds": 60, "workers": WORKERS}
+        sizes[what] *= times
+        off, doubts = [], []
+        for seed in range(repeat):
+            e = wb.Experiment(scheme="UMW", workers=sizes["workers"], seed=1000 + seed, **truth)
+            profile = simulated(e, sizes["rounds"], 40, seed)
+            advice = wb.plan(profile, **LEARNT, workers=WORKERS, rounds=rounds, schemes=SIZED)
+            off.append(regret(advice, there, rounds, MANY)[0])
+            doubts.append(f"{advice.doubt.times:.1f}" if advice.doubt else "-")
+        each = ", ".join(f"{x:.1%}" for x in off)
+        told = ", ".join(doubts)
+        print(
+            f"  {times} x the {what}: {np.mean(off):.1%} ({each}); it asks for times as many: {told}",
+            flush=True,
+        )
+
+
 PROFILES: list[str] = []
-PARTS = {"real": real, "devices": devices, "truth": truth, "speed": speed, "coverage": coverage}
+SIZES = [("workers", 1), ("workers", 4), ("workers", 8), ("rounds", 8)]
+SIZED, MANY = ["UMW", "GC", "CR", "CEGC"], 200  # exact, so that their runs are quick
+PARTS = {
+    "real": real, "devices": devices, "truth": truth, "speed": speed, "coverage": coverage, "size": size
+}  # fmt: skip
 
 
 def main() -> None:

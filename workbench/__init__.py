@@ -52,7 +52,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "straightline": ("workbench.batch.straightline", None),
     "theory": ("workbench.theory", None),
     "traces": ("workbench.recordings", None),
-    "tune": ("workbench.planning.tuning", "tune"),
+    "tune": ("workbench.planning.search", "tune"),
     "watch": ("workbench.widgets", "watch"),
 }
 

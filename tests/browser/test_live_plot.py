@@ -19,6 +19,13 @@ runs = wb.start_all(wb.rivals(3, 2, 1, rounds=3000))
 plot = wb.watch(runs)
 plot"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0)"
+MARKS = """() => document.querySelector('.wb-plot[data-points]')?.data?.filter(({ name }) => name === 'changes')
+  .map(({ x, y, text }) => ({ x: [...x], y: [...y], text: [...text] }))[0]"""
+PLACE = """([x, y]) => {
+  const plot = document.querySelector('.wb-plot');
+  const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
+  return [box.x + xaxis._offset + xaxis.d2p(x), box.y + yaxis._offset + yaxis.d2p(y)];
+}"""
 ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]
   .map(cell => Number(/round (\\d+)/.exec(cell.innerText)?.[1] ?? 0))"""
 
@@ -119,6 +126,35 @@ def test_the_target_can_be_typed_and_dragged(
     lab.await_answer(1, lambda text: float(text) == pytest.approx(dragged, rel=1e-4))
     shape = page.evaluate("() => document.querySelector('.wb-plot').layout.shapes[0]")
     assert (shape["x0"], shape["x1"]) == (0, 1)
+    assert noise.errors == []
+
+
+STEERED = """import workbench as wb
+slow = {"kind": "changing", "after": {"kind": "constant", "shift": 1e-3}, "at": 40, "worker": 2}
+e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=6, rounds=120, delays=slow, adaptive=True)
+run = wb.start(e)
+plot = wb.watch([run, wb.start(e.replace(adaptive=False))])
+plot"""
+
+
+def test_changes_of_scheme_are_marked_on_the_curve(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
+) -> None:
+    name = write(STEERED, "print(len(run.result().changes))")
+    lab = Lab(page, server, name)
+    lab.run_all()
+    count = int(lab.answer(1))
+    assert count > 0
+    page.wait_for_function(f"() => ({MARKS})()?.x.length === {count}")
+    marks, curve = page.evaluate(f"() => [({MARKS})(), document.querySelector('.wb-plot').data[0]]")
+    points = set(zip(curve["x"], curve["y"], strict=True))
+    assert set(zip(marks["x"], marks["y"], strict=True)) <= points
+    assert "GC (stragglers = 1) → " in marks["text"][0]
+    x, y = page.evaluate(PLACE, [marks["x"][1], marks["y"][1]])
+    page.mouse.move(x, y - 20)
+    page.mouse.move(x, y - 5, steps=4)  # on the point itself the curve tells its own
+    expect(page.locator(".wb-plot .hoverlayer")).to_contain_text("would have saved", timeout=8000)
+    picture("changes")
     assert noise.errors == []
 
 

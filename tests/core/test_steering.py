@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from workbench.core import steering
 from workbench.core.steering import HISTORIES, Judge
 from workbench.core.ways import Held, Way
 from workbench.engines.virtual.arithmetic import Coefficients
@@ -134,6 +135,27 @@ def test_times_that_do_not_follow_the_load_are_learnt() -> None:
         for way in e.steering().ways
     )
     assert line.times[-1] < 1.5 * best
+
+
+def test_trying_what_waits_for_all_costs_a_share_of_the_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seldom somebody takes twelve times as long, which a code hides: to wait for all looks cheap until it happens."""
+    law = {"kind": "markov", "shift": 1e-4, "enter": 0.03, "leave": 1.0, "factor": 12}
+    runs = [experiment(**CODED, delays=law, rounds=300, seed=seed, adaptive=True) for seed in range(3)]
+    best = [
+        min(
+            wb.forecast(e.replace(scheme=way.name, scheme_args=way.numbers, adaptive=False)).seconds.sum()
+            for way in e.steering().ways
+        )
+        for e in runs
+    ]
+
+    def regret() -> float:
+        ends = [timeline(e, Coefficients(e.plan), events=False).times[-1] for e in runs]
+        return float(np.mean(np.array(ends) / best)) - 1
+
+    patient = regret()
+    monkeypatch.setattr(steering, "PRICE", np.inf)
+    assert patient < 0.8 * regret()
 
 
 @pytest.mark.parametrize(

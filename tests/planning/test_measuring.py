@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.base.settings import SettingError
 from workbench.core.delays import DelayStream, Heterogeneous, ShiftedExponential
-from workbench.planning.measuring import grid, profile, simulated
-from workbench.planning.observing import Observed, on_one_clock
+from workbench.planning.measuring import Observed, grid, on_one_clock, profile, simulated
 from workbench.planning.profile import ClusterProfile, scaled
 
 FEW = settings(max_examples=6)

@@ -19,6 +19,7 @@ from workbench.planning.advice import Advice, name_of
 from workbench.planning.measuring import simulated
 from workbench.planning.planner import check_memory, plan
 from workbench.planning.profile import ClusterProfile, Host
+from workbench.planning.targets import OWN
 from workbench.running.precision import lost_digits
 from workbench.running.simulated import timeline
 
@@ -166,6 +167,20 @@ def test_intervals_and_shares() -> None:
     assert [c.seconds for c in advice.choices] == sorted(c.seconds for c in advice.choices)
 
 
+def test_how_large_a_measurement_it_needs_is_said() -> None:
+    """Of twelve workers who is slow for good is not well known, of four times as many it is; else is no doubt."""
+    link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
+
+    def doubt(workers: int, kind: str) -> float:
+        e = wb.Experiment(scheme="UMW", workers=workers, seed=1, delays={"kind": kind}, link=link)
+        advice = advise(simulated(e, 16, 12, 1), workers=12, schemes=["UMW", "GC"], seed=1)
+        assert (advice.doubt is None) == ("measure about" not in str(advice))
+        return advice.doubt.times if advice.doubt else 1.0
+
+    assert doubt(12, "heterogeneous") > 2 * doubt(48, "heterogeneous")
+    assert doubt(12, "constant") == 1.0
+
+
 def test_the_same_seed_gives_the_same_advice() -> None:
     profile = measured(6, "straggle", 1e-3, 4e5, 12)
     once, twice = (advise(profile, schemes=["UMW", "CR"], seed=3) for _ in range(2))
@@ -222,6 +237,30 @@ def test_every_scheme_has_a_step_and_an_optimiser_of_its_own() -> None:
     assert by_scheme["D-Adam"].step.startswith("amsgrad rate ")
     assert f"gd step {exact:.3g}" == by_scheme["UMW"].step
     assert f"with {learnt('UMW', 'SGD', 'D-Adam').best.step}," in learnt("UMW", "SGD", "D-SGD", "D-Adam").why
+
+
+@pytest.mark.parametrize("scheme", ["DiLoCo", "LocalSGD"])
+def test_averages_of_models_are_compared_at_their_own_tuned_step(scheme: str) -> None:
+    """Their commits are differences of models, no gradients: of steps around the average's the quickest is taken."""
+    profile = measured(6, "straggle", 1e-3, 1e6)
+    problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
+    advice = advise(profile, **problem, effort=4e9, tolerance=0.15, schemes=["UMW", scheme])
+    exact = next(c for c in advice.choices if c.scheme == "UMW")
+    choice = next(c for c in advice.choices if c.scheme == scheme)
+    assert not choice.exact
+    assert choice.experiment.optimiser == wb.schemes.get(scheme).optimiser
+    whole = 0.7 if scheme == "DiLoCo" else 1 / choice.experiment.build_problem().smoothness()
+    own = choice.experiment.optimiser_args["step"]
+    assert own != exact.experiment.optimiser_args["step"]
+    assert own / whole in [pytest.approx(k) for k in OWN]
+
+    def seconds(step: float) -> float:
+        e = choice.experiment.replace(optimiser_args={"step": step}, seed=1, rounds=60)
+        trace = wb.run(e, events=False)
+        there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
+        return float(trace.columns["time"][there[0]]) if len(there) else np.inf
+
+    assert seconds(own) <= 1.05 * min(seconds(k * whole) for k in OWN)
 
 
 def test_the_users_optimiser_and_step_are_honoured() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import workbench as wb
@@ -26,6 +28,25 @@ def test_it_finds_what_trying_each_finds() -> None:
     assert told == pytest.approx(again)
     assert [s for s, _ in found] == sorted(s for s, _ in found)
     assert len(found) == len(settings)
+
+
+def test_a_load_costs_what_the_slope_says(tmp_path: Path) -> None:
+    """As in the authors' search; without one no load costs anything, and the least comes first of equals."""
+    table = tmp_path / "times.csv"
+    table.write_text(
+        "worker,iteration,seconds\n"
+        + "".join(f"{w},{r},{1 + 9 * (w == 4)}\n" for w in range(5) for r in range(4))
+    )
+    law = {"kind": "replay", "path": str(table), "as_recorded": True, "samples": 20.0}
+    e = BASE.replace(scheme="GC", delays=law, problem="unit", problem_args={"samples": 100})
+    settings = [{"stragglers": s} for s in (3, 1, 2, 0)]
+    free = search(e, settings)
+    assert [args["stragglers"] for _, args in free] == [1, 2, 3, 0]
+    assert free[0][0] == pytest.approx(free[2][0])
+    dear = {args["stragglers"]: s for s, args in search(e.replace(delays={**law, "slope": 0.01}), settings)}
+    assert dear == pytest.approx(
+        {args["stragglers"]: s + 20 * 0.01 * 20 * args["stragglers"] for s, args in free}
+    )
 
 
 def test_the_grids_are_the_papers() -> None:

@@ -93,7 +93,7 @@ def test_other_pickles_are_refused(tmp_path: Path) -> None:
 
 
 def kineto(path: Path, rank: int) -> None:
-    """Two steps of 1 s; the exchange takes 0.3 s, in two calls that overlap."""
+    """Two steps of 1 s; the exchange takes 0.3 s, in two calls that overlap, and a module 0.2 s of 0.5 s of another."""
     events = []
     for step in range(2):
         start = 1e6 * step
@@ -107,6 +107,14 @@ def kineto(path: Path, rank: int) -> None:
                 "dur": 2e6,
             },
             {"ph": "X", "cat": "kernel", "name": "sgemm", "ts": start, "dur": 5e5},
+            {"ph": "X", "cat": "python_function", "name": "nn.Module: Net_0", "ts": start, "dur": 5e5},
+            {
+                "ph": "X",
+                "cat": "python_function",
+                "name": "nn.Module: Conv2d_0",
+                "ts": start + 1e5,
+                "dur": 2e5,
+            },
             {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": start + 6e5, "dur": 2e5},
             {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": start + 7e5, "dur": 2e5},
         ]
@@ -121,6 +129,8 @@ def test_profiles_of_pytorch(tmp_path: Path) -> None:
     assert found.source["title"] == "PyTorch's profiler"
     np.testing.assert_allclose(found.table("exchange").to_numpy(), 0.3)
     np.testing.assert_allclose(found.table().to_numpy(), 0.7)
+    for phase, seconds in (("compute: Net_0", 0.3), ("compute: Conv2d_0", 0.2)):
+        np.testing.assert_allclose(found.table(phase).to_numpy(), seconds)
     assert sorted(set(found.frame["host"])) == ["host0", "host1"]
 
 

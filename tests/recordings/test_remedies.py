@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,17 @@ def test_a_worker_that_is_slow_for_good_is_left_out() -> None:
     assert best[0].what == "leaving worker 4 out"
     left = np.delete(times, 4, axis=1).max(axis=1).mean() * 10 / 9
     assert abs(best[0].saving - (1 - left / times.max(axis=1).mean())) < 0.05
+
+
+def test_what_rounds_take_besides_stays() -> None:
+    """Real rounds take longer than their scheme's rule says of the workers' times: no remedy saves that."""
+    run = wb.run(experiment("UMW", LAWS[0], 1))
+    longer = run.columns["time"] + 0.5 * run.columns["time"][-1] * np.arange(1, 301) / 300
+    slower = replace(run, columns={**run.columns, "time": longer})
+    before, after = ((wb.diagnose(each).remedies or ())[0] for each in (run, slower))
+    assert after.what == before.what
+    assert after.saving == pytest.approx(before.saving / 1.5, rel=0.05)
+    assert "66.7% of the run, and the rest is taken to stay" in str(wb.diagnose(slower))
 
 
 def test_nothing_to_gain_is_said() -> None:

@@ -64,6 +64,10 @@ class Scheme(Family):
         """
         return [{}]
 
+    def own_step(self, smoothness: float) -> float | None:
+        """Step that its commits are made for, where they are no gradients; None where they are."""
+        return None
+
     def measured(self, draws: Callable[[], Draws], workers: int) -> dict[str, Any]:
         """Numbers (`scheme_args`) left open that times of some rounds tell; see `workbench.forecasting.settled`."""
         return {}

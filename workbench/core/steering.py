@@ -35,6 +35,8 @@ SIGMAS = 1.0  # standard errors of a difference that noise may explain
 SMALL = 0.02  # share of a round that is not worth a change
 MARGIN = 1.0  # rounds that a change must save besides what it costs, and that another judge must be ahead
 LEAST = 3  # rounds that must have been seen
+PRICE = 0.03  # share of the time that trying may cost
+NEVER = 1e12  # times as slow: whoever is waited for, it is not this one
 AGAIN, LOOKS = 200, (3, 12)  # rounds that are judged again once a stretch has lasted so many rounds
 LONGEST = 2000  # rounds that are remembered
 LEAST_MOVE = 1e-12  # s a sample: of two that are as quick, the one that moves less
@@ -210,6 +212,10 @@ class Steering:
         self.free = 0.0  # when the port was through with what it had last
         self.costs: list[Array] = []  # s that each candidate would have taken for a round
         self.spent = self.got = 0.0  # s, and full gradients, of the run's own rounds as they are forecast
+        self.left: int | None = None  # the candidate that the last change left
+        self.loss = self.lost = 0.0  # s that its rounds, and all changes before it, have cost for certain
+        self.moved = 0.0  # s that it took itself
+        self.elapsed = 0.0  # s of the rounds so far
         self.judges = [Judge(history, 0) for history in HISTORIES]
         self.heard = self.judges[-1]
         if memory:
@@ -266,6 +272,13 @@ class Steering:
         again = AGAIN if self.stretch in LOOKS else 1  # what a change has shown tells of earlier rounds, too
         first = max(0, len(self.times.rows) - again)
         self._forecast(first, self.times.rates(first))
+        self.elapsed += end - begin
+        if (
+            self.left is not None
+        ):  # what it would have taken at most: who was not through may be slow without end
+            rates = np.where(done >= loads, took, NEVER * least) / (loads + self.times.fixed)
+            most = float(self.odds(self.ways[self.left], rates[None]).seconds[0])
+            self.loss += float(self.costs[-1][self.at]) - most
 
     def _forecast(self, first: int, rates: Array) -> None:
         """Seconds that rounds with these times would take every candidate, at the price of a full gradient so far."""
@@ -303,6 +316,10 @@ class Steering:
         first = min(self.judges, key=lambda judge: judge.spent)
         if first.spent + MARGIN * typical < self.heard.spent:
             self.heard = first
+        if (
+            self.lost + max(self.loss, 0.0) > PRICE * self.elapsed
+        ):  # trying has been dear: the one with patience
+            self.heard = self.judges[-1]
         to = self.heard.at
         if to == self.at:
             return None
@@ -331,6 +348,8 @@ class Steering:
         change = Change(round + 1, time, *names, way.name, dict(way.numbers), move.seconds, size, reason)
         self.times.turn(self.now.plan.loads[1:])
         self._take(way)
+        self.lost += max(self.loss + self.moved, 0.0)
+        self.left, self.loss, self.moved = self.at, 0.0, float(self.moves[to])
         self.at, self.changes = to, self.changes + 1
         self.begin()
         self.start = time + move.seconds
@@ -363,6 +382,7 @@ class Steering:
             "held": [[way.name, way.numbers] for way in self.taken],
             "restart": self.restart,
             "changes": self.changes,
+            "tried": [self.left, self.loss, self.lost, self.moved, self.elapsed],
             "full": [list(own) for own in self.times.full],
             "shown": self.times.shown,
             "before": None if before is None else [_plain(column) for column in before],
@@ -382,6 +402,8 @@ class Steering:
         self.changes, self.times.shown = memory["changes"], list(memory["shown"])
         self.times.full = [deque(own, maxlen=KEPT) for own in memory["full"]]
         self.sends = np.array(memory["sends"])
+        tried = memory.get("tried", (None, 0.0, 0.0, 0.0, 0.0))
+        self.left, self.loss, self.lost, self.moved, self.elapsed = tried
         if memory["before"] is not None:
             loads, seconds = (np.array([np.nan if x is None else x for x in c]) for c in memory["before"])
             self.times.before = (loads, seconds)

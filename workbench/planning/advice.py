@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -82,11 +82,29 @@ class Refusal:
     reason: str
 
 
+class Doubt(NamedTuple):
+    """Another choice may be the quicker one: so small a measurement of the cluster leaves that open."""
+
+    rival: str
+    quicker: (
+        float  # by that share of the first choice's time, in one of 20 clusters as the measurement allows
+    )
+    times: float  # as large a measurement would tell which is quicker, to 2 %
+
+    def __str__(self) -> str:
+        return (
+            f"On other workers of the kind {self.rival} may be up to {self.quicker:.0%} quicker: measure about"
+            f" {max(self.times, 1.1):.2g} times as many (or rounds, where nobody is slow for good) to tell to 2 %, or"
+            " plan for these very ones (replay=True)."
+        )
+
+
 @dataclass(frozen=True)
 class Advice:
     """Choices by expected time, the quickest first; `target`: in words; `loss`: it, None where rounds are counted.
 
-    `str(advice)` is the advice in a few sentences.
+    `doubt`: what a larger measurement would tell, None where this one is large enough. `str(advice)` is the advice in a
+    few sentences.
     """
 
     choices: tuple[Choice, ...]
@@ -94,6 +112,7 @@ class Advice:
     target: str
     notes: tuple[str, ...] = ()
     loss: float | None = None
+    doubt: Doubt | None = None
 
     @property
     def best(self) -> Choice:
@@ -161,7 +180,7 @@ class Advice:
             words.append(
                 f"{self.favourite.name} wins in {self.favourite.sure:.0%}, yet takes longer on average."
             )
-        return " ".join(words)
+        return " ".join([*words, *([str(self.doubt)] if self.doubt else [])])
 
     def __str__(self) -> str:
         return self.why

@@ -48,9 +48,8 @@ def fit_work(samples: Sequence[float], floats: Sequence[float], seconds: Sequenc
     """
     from scipy.optimize import nnls
 
-    rows = (
-        np.array([_powers(s, p) for s, p in zip(samples, floats, strict=True)]) / np.array(seconds)[:, None]
-    )
+    rows = np.array([_powers(s, p) for s, p in zip(samples, floats, strict=True)])
+    rows /= np.array(seconds)[:, None]
     scale = rows.max(axis=0)
     found, _ = nnls(rows / scale, np.ones(len(rows)))
     found[found < 1e-9] = 0.0  # of the largest relative time: rounding
@@ -130,7 +129,7 @@ def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
         off = [_port_off(m, latency, overhead + rest * m.bytes / longest).mean() for m in found]
         return float(np.mean(off)) / scale
 
-    starts = _starts(found, alone, longest, scale) if near is None else [_parts(near, longest, scale)]
+    starts = _starts(found, alone, longest, scale, near)
     options = {"maxfev": 240 if near is None else 90}
     tried = [minimize(error, np.log(s), method="Nelder-Mead", options=options) for s in starts]
     best = min(tried, key=lambda each: float(each.fun))
@@ -145,18 +144,19 @@ def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
 
 
 def _starts(
-    found: Sequence[Messages], alone: Sequence[Array], longest: float, scale: float
+    found: Sequence[Messages], alone: Sequence[Array], longest: float, scale: float, near: PortFit | None
 ) -> list[list[float]]:
-    """Where a search may begin: a line through the messages that found the port idle, little or half of it overhead."""
+    """Where a search may begin: near a fit, or at a line through the messages that found the port idle.
+
+    Of the line's start little or half is overhead.
+    """
+    if near is not None:
+        rest = longest / near.bandwidth if near.bandwidth else 1e-4 * scale
+        return [[max(near.latency, 1e-9), max(near.overhead, 1e-9), rest]]
     lengths = np.concatenate([np.full(len(a), m.bytes) for m, a in zip(found, alone, strict=True)])
     start, rate = fit_line(lengths, np.concatenate(alone))
     rest = longest / rate if rate else 1e-3 * scale
     return [[max(start * (1 - share), 1e-9), max(start * share, 1e-9), rest] for share in (0.02, 0.5)]
-
-
-def _parts(near: PortFit, longest: float, scale: float) -> list[float]:
-    rest = longest / near.bandwidth if near.bandwidth else 1e-4 * scale
-    return [max(near.latency, 1e-9), max(near.overhead, 1e-9), rest]
 
 
 def _port_off(messages: Messages, latency: float, transfer: float) -> Array:

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from pandas import DataFrame
 
 from workbench import clusters, problems
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.clusters import Status
 from workbench.core.delays import Delays
+from workbench.core.links import BYTES_PER_FLOAT
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
-from workbench.planning.laws import Law, assess, laws_of, refit
-from workbench.planning.linkfit import PortFit, fit_line, fit_port, fit_work
-from workbench.planning.observing import WARM, Observed, observe
+from workbench.planning.laws import Law, assess, laws_of, refit, resampled
+from workbench.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
 from workbench.running.bar import Bar
-from workbench.running.real import RealRun, start_real
+from workbench.running.real import start_real
 from workbench.running.simulated import timeline
 from workbench.trace.trace import events_as_columns, versions
 
+WARM = 4  # first rounds, which are not counted
 WORKERS = 12  # by default
 FLOATS = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
 SAMPLES = 64  # a worker's load, once and four times
@@ -79,7 +83,10 @@ def profile(
     workbench.base.settings.SettingError: rounds = 0: too few to tell anything; take 8 or more
     """
     state = clusters.load(cluster).status()
-    measured = grid(_count(workers, like), like, rounds, seed)
+    count = (WORKERS if like is None else like.workers) if workers is None else workers
+    if count < 1:
+        raise SettingError(f"workers = {count}: take 1 or more")
+    measured = grid(count, like, rounds, seed)
     with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
         found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM))
     with Bar("resampling", "fit", resamples, progress) as bar:
@@ -93,28 +100,16 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
     >>> simulated(truth, rounds=8).law(0).delays.kind
     'constant'
     """
-    from pandas import DataFrame
-
     cluster = {name: getattr(truth, name) for name in ("delays", "link", "decode_rate")}
 
     def ran(e: Experiment) -> Outcome:
         line = timeline(e.model_copy(update=cluster), Coefficients(e.plan), events=True)
-        return (
-            np.array(line.times),
-            DataFrame(events_as_columns(line.events)),
-            ["simulated"] * (e.workers + 1),
-        )
+        events = DataFrame(events_as_columns(line.events))
+        return np.array(line.times), events, ["simulated"] * (e.workers + 1)
 
     measured = grid(truth.workers, None, rounds, truth.seed)
     found, hosts = _measured(measured, ran)
     return _fitted("simulated", measured[0], found, _hosts(hosts, None), resamples, seed)
-
-
-def _count(workers: int | None, like: Experiment | None) -> int:
-    count = (WORKERS if like is None else like.workers) if workers is None else workers
-    if count < 1:
-        raise SettingError(f"workers = {count}: take 1 or more")
-    return count
 
 
 # ---------------------------------------------------------------- what is run
@@ -201,14 +196,11 @@ def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
         before += rounds
         bar.update(before)
         trace = run.result()
-        return np.asarray(trace.columns["time"], dtype=float), trace.events, _places(run)
+        assert run.pool is not None
+        hosts = [host for _, host in run.pool.places][: e.workers + 1]
+        return np.asarray(trace.columns["time"], dtype=float), trace.events, hosts
 
     return ran
-
-
-def _places(run: RealRun) -> list[str]:
-    assert run.pool is not None
-    return [host for _, host in run.pool.places][: run.experiment.workers + 1]
 
 
 def _measured(experiments: Sequence[Experiment], ran: Ran) -> tuple[list[Observed], list[str]]:
@@ -220,12 +212,120 @@ def _measured(experiments: Sequence[Experiment], ran: Ran) -> tuple[list[Observe
     return found, hosts
 
 
+# ---------------------------------------------------------------- from events to moments
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Moments of a calibration's rounds, s: (rounds, workers), and (rounds,) for the master's.
+
+    A worker's time counts from the end of the round before to its answer, less what the fitted link charges for the
+    model's way down: whatever else a round costs (waking up, waiting for a core, the master's own work) is in it and
+    not lost between two measurements.
+    """
+
+    samples: float
+    floats: int
+    start: Array  # (rounds,) the round before was over
+    left: Array  # the model left the master
+    came: Array  # the worker had it
+    begun: Array
+    done: Array  # computed
+    sent: Array
+    end: Array  # the answer was through the master's port
+    commit: Array  # (rounds,)
+    apart: bool = False  # clocks differ
+    width: int = BYTES_PER_FLOAT  # of a number in a message
+
+    def drawn_again(self, rng: np.random.Generator) -> Observed:
+        """Rounds drawn with replacement, neighbours together."""
+        return self.at(resampled(len(self.commit), rng))
+
+    def at(self, rounds: NDArray[np.int64]) -> Observed:
+        """Some rounds."""
+        moments = ("start", "left", "came", "begun", "done", "sent", "end", "commit")
+        return replace(self, **{name: getattr(self, name)[rounds] for name in moments})
+
+    @property
+    def answers(self) -> Messages:
+        """The way up."""
+        return Messages(float(self.width * self.floats), self.sent, self.end)
+
+    @property
+    def after(self) -> Array:
+        """From the last answer to the end of the round, (rounds,): the master decodes and updates the model."""
+        return np.asarray(np.maximum(self.commit - self.end.max(axis=1), 0.0))
+
+    def ways_up(self, port: PortFit) -> Array:
+        """Time of every answer on its way, (rounds, workers), without its wait while the port took in another."""
+        order = np.argsort(self.end, axis=1, kind="stable")
+        sent, end = (np.take_along_axis(moment, order, axis=1) for moment in (self.sent, self.end))
+        before = np.concatenate([np.full((len(end), 1), -np.inf), end[:, :-1]], axis=1)
+        way = end - sent - np.maximum(before - sent - port.latency, 0.0)
+        found = np.empty_like(way)
+        np.put_along_axis(found, order, way, axis=1)
+        return np.asarray(np.maximum(found, 0.0))
+
+    def seconds(self, port: PortFit, master: float) -> Array:
+        """Times of the workers' tasks, (rounds, workers): see above. `master`: its own part of a round."""
+        charged = port.latency + port.transfer(self.width * self.floats) if port.downloads else 0.0
+        whole = self.done - self.start[:, None] - charged + master
+        return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
+
+
+def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] = ()) -> Observed:
+    """Read a star's events (a table as `Trace.events`); `ends`: when its rounds were over.
+
+    `elsewhere`: which workers have another clock than the master. Raises `SettingError` where no round is complete.
+    """
+    shape = (len(ends), e.workers)
+    kept = events[events["round"] < shape[0]]
+    sends = kept[(kept["kind"] == "send") & (kept["bytes"] > 0)]
+    down, up, work = sends[sends["rank"] == 0], sends[sends["to"] == 0], kept[kept["kind"] == "compute"]
+
+    def table(part: Any, rank: str, moment: str) -> Array:
+        found = np.full(shape, np.nan)
+        found[part["round"].to_numpy(int), part[rank].to_numpy(int) - 1] = part[moment].to_numpy(float)
+        return found
+
+    samples, floats = e.shape()
+    seen = Observed(
+        samples=float(e.built_scheme.loads(e.workers, samples).mean()),
+        floats=floats,
+        width=e.problem_spec.width,
+        start=np.concatenate([[0.0], ends[:-1]]),
+        left=table(down, "to", "start"),
+        came=table(down, "to", "end"),
+        begun=table(work, "rank", "start"),
+        done=table(work, "rank", "end"),
+        sent=table(up, "rank", "start"),
+        end=table(up, "rank", "end"),
+        commit=ends,
+        apart=any(elsewhere),
+    )
+    moments = seen.left + seen.came + seen.begun + seen.done + seen.end
+    whole = np.flatnonzero(np.isfinite(moments).all(axis=1))
+    whole = whole[whole >= min(WARM, shape[0] - 1)]
+    if not len(whole):
+        raise SettingError("rounds: none was complete, workers were lost; look at the cluster first")
+    return on_one_clock(seen.at(whole), np.array(elsewhere, dtype=bool))
+
+
+def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
+    """Set other hosts' moments right: where the fastest ways up and down take equally long."""
+    if not elsewhere.any():
+        return seen
+    ahead = (np.min(seen.came - seen.left, axis=0) - np.min(seen.end - seen.sent, axis=0)) / 2
+    ahead = np.where(elsewhere, ahead, 0.0)
+    theirs = ("came", "begun", "done", "sent")
+    return replace(seen, **{name: getattr(seen, name) - ahead for name in theirs})
+
+
 # ---------------------------------------------------------------- from moments to a profile
 
 
-Kinds = (
-    Sequence[str | None] | str
-)  # of each load's law (None: recorded times are replayed), or of one for all
+# Of each load's law (None: recorded times are replayed), or of one for all.
+Kinds = Sequence[str | None] | str
 Laws = tuple[Delays | None, ...]
 
 
@@ -250,12 +350,9 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
 
 
-def _relative(times: Sequence[Array]) -> list[Array]:
-    """Each load's times over their median."""
-    return [t / np.median(t) for t in times]
-
-
-def _laws(relative: Sequence[Array], kinds: Kinds) -> Laws:
+def _laws(times: Sequence[Array], kinds: Kinds, workers: Any = slice(None)) -> Laws:
+    """Of each load's times over their median; `workers`: of some of them."""
+    relative = [(t / np.median(t))[:, workers] for t in times]
     if isinstance(kinds, str):
         return (refit(np.concatenate(relative), kinds),) * len(relative)
     return tuple(None if kind is None else refit(t, kind) for t, kind in zip(relative, kinds, strict=True))
@@ -263,7 +360,7 @@ def _laws(relative: Sequence[Array], kinds: Kinds) -> Laws:
 
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
     """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
-    relative = _relative(times)
+    relative = [t / np.median(t) for t in times]
     for law in laws_of(np.concatenate(relative)):
         each = [assess(t, law.delays) for t in relative]
         if law.fits and all(one.fits for one in each):
@@ -288,7 +385,7 @@ def _fitted(
     for k in range(resamples):
         drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port)
         workers = rng.integers(0, first.workers, (first.workers,))
-        again.append(drawn.replace(laws=_laws([t[:, workers] for t in _relative(theirs)], kinds)))
+        again.append(drawn.replace(laws=_laws(theirs, kinds, workers)))
         if bar is not None:
             bar.update(k + 1)
     return ClusterProfile(
@@ -302,7 +399,7 @@ def _fitted(
         problem=first.problem,
         recorded=tuple(_recorded(each, fitted.port, t) for each, t in zip(found, times, strict=True)),
         laws=laws,
-        fitted=fitted.replace(laws=_laws(_relative(times), kinds)),
+        fitted=fitted.replace(laws=_laws(times, kinds)),
         resampled=tuple(again),
     )
 
@@ -331,13 +428,9 @@ def _quantiles(values: Array) -> tuple[float, ...]:
 
 def _hosts(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
     """Hosts of the workers, in the order of their ranks; rank 0 is the master's."""
-    known = {} if state is None else {each.host: each for each in state.hosts}
+    known = (
+        {} if state is None else {each.host: {"cores": each.cores, "free": each.free} for each in state.hosts}
+    )
     return tuple(
-        Host(
-            name=name,
-            ranks=places[1:].count(name),
-            cores=known[name].cores if name in known else None,
-            free=known[name].free if name in known else None,
-        )
-        for name in dict.fromkeys(places)
+        Host(name=name, ranks=places[1:].count(name), **known.get(name, {})) for name in dict.fromkeys(places)
     )

@@ -4,12 +4,6 @@ Schemes tell themselves which numbers are worth trying (`Scheme.candidates`) and
 (`Scheme.odds`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss. All
 exact schemes need equally many; those of the others come from a simulation (`workbench.planning.targets`), at steps of
 their own.
-
->>> from workbench.planning.measuring import simulated
->>> measured = simulated(Experiment(workers=6, scheme="UMW", link={"bandwidth": 1e5}), rounds=8)
->>> advice = plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20)
->>> advice.best.scheme
-'CR'
 """
 
 from __future__ import annotations
@@ -29,7 +23,17 @@ from workbench.experiment import Experiment
 from workbench.forecasting import Forecast, settled
 from workbench.planning.advice import CLOSE, Advice, Choice, Refusal
 from workbench.planning.laws import drawn
-from workbench.planning.predicting import SEEDS, Candidate, Resampling, by_scheme, missed, screened, sharpened
+from workbench.planning.predicting import (
+    SEEDS,
+    Candidate,
+    Resampling,
+    by_scheme,
+    doubted,
+    missed,
+    screened,
+    sharpened,
+    told_apart,
+)
 from workbench.planning.profile import ClusterProfile, Task
 from workbench.planning.shapley import shapley
 from workbench.planning.targets import (
@@ -73,7 +77,7 @@ def plan(
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their numbers by the time to a loss on a measured cluster.
+    """Rank schemes and their numbers by the time to a loss on a measured cluster; say what is not ranked, and why.
 
     Parameters
     ----------
@@ -81,12 +85,9 @@ def plan(
         What `wb.profile` measured, or its file.
     problem, problem_args, workers, seed
         As in an experiment; default: as many workers as were measured.
-    rounds
-        Updates that an exact scheme may make.
-    target
-        Training loss to reach; default: what an exact scheme has after `rounds` updates, within `tolerance`.
-    tolerance
-        Share of the way down to that loss that may be missing.
+    rounds, target, tolerance
+        Training loss to reach; default: what an exact scheme has after `rounds` updates, less the share `tolerance` of
+        the way down to it. It is to be reached in `rounds` updates of an exact scheme.
     schemes
         Names of those to consider; default: all.
     effort
@@ -98,13 +99,7 @@ def plan(
     progress
         Show a bar.
     **fields
-        Other fields of an experiment. optimiser: of all schemes, in place of each one's own. optimiser_args: of all
-        schemes, in place of a step that is chosen for each.
-
-    Returns
-    -------
-    Advice
-        Choices in order, each with an interval, what is not ranked and why, and the advice in words.
+        Other fields of an experiment. optimiser, optimiser_args: of all schemes, in place of each one's own.
 
     Raises
     ------
@@ -170,9 +165,13 @@ class _Search:
         all_ = Resampling(self.cluster, aim, self.base.seed)
         found = self.reaching(screened(all_, found, self.progress), aim)
         found = self.reaching(sharpened(all_, found, self.progress), aim)
+        found = told_apart(all_, found)
+        doubt = doubted(all_, found)
         notes = (*_notes(self.cluster, self.base, aim), *_steps(self.base, self.effort))
         words = f"for {self.base.rounds} rounds" if aim.loss is None else f"to a loss of {aim.loss:.4g}"
-        return Advice(tuple(_ranked(self.cluster, found, aim)), tuple(self.refusals), words, notes, aim.loss)
+        return Advice(
+            tuple(_ranked(self.cluster, found, aim)), tuple(self.refusals), words, notes, aim.loss, doubt
+        )
 
     # ------------------------------------------------------------ candidates
 
@@ -252,15 +251,20 @@ class _Search:
         centres = {self.base.optimiser: aim.times}
         ready = []
         for c in others:
-            name = c.experiment.optimiser
-            if name not in centres:
-                centres[name] = None if aim.times is None else centre(c.experiment, aim)
-            if aim.times is not None and centres[name] is None:
-                self.refuse(c.name, _too_far(aim))
-            else:
-                around, own = centres[name], stretched(aim, c.experiment)
-                around = None if around is None else around * portion(c.experiment)
-                ready.append(replace(c, trials=Trials(own, around)))
+            name, around = c.experiment.optimiser, None
+            if (
+                aim.times is not None
+                and (own := c.experiment.built_scheme.own_step(aim.smoothness)) is not None
+            ):
+                around = own * aim.smoothness
+            elif aim.times is not None:
+                if name not in centres:
+                    centres[name] = centre(c.experiment, aim)
+                if (best := centres[name]) is None:
+                    self.refuse(c.name, _too_far(aim))
+                    continue
+                around = best * portion(c.experiment)
+            ready.append(replace(c, trials=Trials(stretched(aim, c.experiment), around)))
         return ready
 
     def reaching(self, found: Sequence[Candidate], aim: Target) -> list[Candidate]:
@@ -387,7 +391,9 @@ def _wins(found: Sequence[Candidate]) -> list[float]:
 
     What is as good counts as the one that is ahead in the order: settings that hardly differ do not split the shares.
     """
-    times = np.array([c.seconds if len(c.seconds) == SEEDS else np.full(SEEDS, np.inf) for c in found])
+    times = np.array(
+        [c.seconds[:SEEDS] if len(c.seconds) >= SEEDS else np.full(SEEDS, np.inf) for c in found]
+    )
     first = np.argmax(times <= CLOSE * times.min(axis=0), axis=0)
     return [float(share) for share in np.bincount(first, minlength=len(found)) / SEEDS]
 

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.stats import f as fisher
 from scipy.stats import t as student
 
 from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
 from workbench.forecasting import Forecast
-from workbench.planning.advice import name_of
+from workbench.planning.advice import Doubt, name_of
 from workbench.planning.profile import ClusterProfile, Fitted, Task
 from workbench.planning.targets import TRIED, Need, Target, Trials
 from workbench.running.bar import Bar
@@ -28,6 +29,9 @@ WITHIN = 2.0  # choices that take at most so many times as long as the best are 
 LONGEST = 300  # rounds of a forecast; those of longer runs take as long on average
 SLACK = 1.02  # times as long or as short: as far as a forecast can tell
 NOMINAL = 0.9  # of the intervals
+CLUSTERS, AGAIN, SHORT = 16, 24, 2  # clusters, seeds on each, rounds of each: what two choices differ by
+SURE, CHANCE = 1.645, 0.95  # standard errors beyond which one of 20 lies; that
+MOST = 96  # predictions of who may be the first
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,11 @@ class Resampling:
     aim: Target
     seed: int
 
-    def again(self, c: Candidate, k: int) -> Experiment:
-        """The candidate on the k-th of the clusters that the measurement allows."""
+    def again(self, c: Candidate, k: int, seed: int | None = None) -> Experiment:
+        """The candidate on the k-th of the clusters that the measurement allows; by default each has its own seed."""
         numbers: Sequence[Fitted] = self.cluster.resampled or (self.cluster.fitted,)
         placed = self.cluster.placed(c.experiment, c.task, numbers[k % len(numbers)])
-        return placed.model_copy(update={"seed": self.seed + 1 + k})
+        return placed.model_copy(update={"seed": self.seed + 1 + (k if seed is None else seed)})
 
     def learnt(self, c: Candidate, seeds: int) -> Candidate:
         """With the rounds that it needs under so many seeds; its step is chosen the first time."""
@@ -103,18 +107,32 @@ class Resampling:
         need = c.trials.need([self.again(c, k) for k in range(seeds)], times)
         return replace(c, need=need, optimiser=need.optimiser)
 
-    def predicted(self, c: Candidate, count: int) -> Candidate:
-        """With so many resampled predictions."""
+    def predicted(self, c: Candidate, count: int, done: int = 0) -> Candidate:
+        """With so many resampled predictions, of which so many are there."""
         rounds, pace = c.rounds(self.aim), c.pace
         seconds = [
-            self._round(c, k, int(rounds[k % len(rounds)])) * rounds[k % len(rounds)] * pace[k % len(pace)]
-            for k in range(count)
+            self._round(c, self.again(c, k), int(rounds[k % len(rounds)]))
+            * rounds[k % len(rounds)]
+            * pace[k % len(pace)]
+            for k in range(done, count)
         ]
-        return replace(c, seconds=np.array(seconds))
+        return replace(c, seconds=np.array([*c.seconds[:done], *seconds]))
 
-    def _round(self, c: Candidate, k: int, rounds: int) -> float:
+    def behind(self, c: Candidate, other: Candidate) -> Array:
+        """By how much of another's mean time it takes longer, (clusters, seeds): both on the same draws."""
+        own, others = (
+            [
+                [self._round(one, self.again(one, k, seed), SHORT) for seed in range(AGAIN)]
+                for k in range(min(CLUSTERS, len(self.cluster.resampled)))
+            ]
+            for one in (c, other)
+        )
+        rounds, others_rounds = (float(one.rounds(self.aim).mean() * one.pace.mean()) for one in (c, other))
+        mine, theirs = np.array(own) * rounds, np.array(others) * others_rounds
+        return np.asarray((mine - theirs) / theirs.mean())
+
+    def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
         """Mean seconds a round under one seed."""
-        e = self.again(c, k)
         return self.cluster.forecast_of(e, min(rounds, LONGEST), e.seed, c.task.cut).mean
 
 
@@ -153,6 +171,61 @@ def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> l
             sharp.append(c)
             bar.update(i + 1)
     return sharp
+
+
+def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
+    """The same; the first, and who may be ahead of it, with more predictions where these leave that open.
+
+    Where a run's luck decides (who is slow for good is drawn once a run), the mean of a few says little. All meet the
+    same draws, so it is their differences whose mean must be known: to 2 % of the time, or until there are `MOST`.
+    """
+    known = list(found)
+    count = SEEDS
+    while (open_ := _open(known, count)) and count < MOST:
+        count *= 2
+        for i in open_:
+            known[i] = all_.predicted(known[i], count, len(known[i].seconds))
+    return known
+
+
+def _open(known: Sequence[Candidate], count: int) -> list[int]:
+    """Places of the first and of those that may be more than 2 % quicker, as far as so many predictions tell."""
+    ready = [i for i, c in enumerate(known) if len(c.seconds) >= count]
+    first = min(ready, key=lambda i: known[i].mean, default=0)
+
+    def behind(i: int) -> float:
+        later = known[i].seconds[:count] - known[first].seconds[:count]
+        return float(later.mean()) - SURE * float(later.std(ddof=1)) / count**0.5
+
+    rivals = [i for i in ready if i != first and behind(i) < (1 - SLACK) * known[first].mean]
+    return [first, *rivals] if rivals else []
+
+
+def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
+    """Which other choice may be quicker than the first; None where that is so by less than 2 % in 19 of 20 cases.
+
+    Of what two choices differ by, runs' own luck explains a part, on whatever cluster. What differs between the
+    clusters that the measurement allows beyond that (analysis of variance, where it is more than chance) is what a
+    larger measurement would tell: its spread falls with the square root of the measurement's size.
+    """
+    first, *others = sorted((c for c in found if len(c.seconds) >= SEEDS), key=lambda c: c.mean)
+    if not others or len(all_.cluster.resampled) < FEW:
+        return None
+    later = [(c.seconds[:SEEDS] - first.seconds[:SEEDS]) / first.mean for c in others]
+    worst = [SURE * float(each.std()) - float(each.mean()) for each in later]
+    if max(worst) <= SLACK - 1:
+        return None
+    rival = others[int(np.argmax(worst))]
+    apart = all_.behind(rival, first)
+    luck, between = float(apart.var(axis=1, ddof=1).mean()) / AGAIN, float(apart.mean(axis=1).var(ddof=1))
+    clusters = len(apart)
+    if between <= luck * float(fisher.ppf(CHANCE, clusters - 1, clusters * (AGAIN - 1))):
+        return None
+    spread, mean = (between - luck) ** 0.5, max(float(apart.mean()), 0.0)
+    quicker = SURE * spread - mean
+    if quicker <= SLACK - 1:
+        return None
+    return Doubt(rival.name, 1 - float(np.exp(-quicker)), (SURE * spread / (mean + SLACK - 1)) ** 2)
 
 
 def _seeds(c: Candidate, front: float) -> int:

@@ -6,9 +6,7 @@ for the load and the messages of that very scheme. That is all that forecasts, t
 
 from __future__ import annotations
 
-import hashlib
 import io
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +27,7 @@ from workbench.experiment import Experiment
 from workbench.forecasting import Forecast, forecast
 from workbench.planning.laws import Law
 from workbench.planning.linkfit import PortFit, Work
-from workbench.problems.data.cache import ours, root
+from workbench.problems.data.cache import stored
 
 Row = tuple[float, ...]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -166,16 +164,7 @@ class ClusterProfile(Settings):
         """Delay model for workers that go through that many samples of a model with that many parameters.
 
         What the fitted work costs whatever its samples comes before the first of them: who answers part by part has
-        to wait for it, too.
-
-        Parameters
-        ----------
-        samples
-            A worker's load.
-        floats
-            Parameters of the model.
-        fitted
-            One of `resampled` in place of the numbers as measured.
+        to wait for it, too. `fitted`: one of `resampled` in place of the numbers as measured.
         """
         numbers = fitted or self.fitted
         place = self.nearest(samples, floats)
@@ -285,24 +274,21 @@ class ClusterProfile(Settings):
         return best if best.fits else None
 
     def notes(self) -> list[str]:
-        """What a reader must know: shared cores, laws that do not fit, clocks that differ, workers slow for good."""
-        return list(self._notes())
-
-    def _notes(self) -> Iterator[str]:
-        for host in self.hosts:
-            if host.crowded:
-                yield (
-                    f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a"
-                    " core and hold for this many workers only, and who is late goes on using cores"
-                )
-        if self.law(self.main) is None:
-            best = self.laws[self.main][0]
-            yield (
+        """What a reader must know: shared cores, laws that do not fit, clocks that differ."""
+        found = [
+            f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a core and"
+            " hold for this many workers only, and who is late goes on using cores"
+            for host in self.hosts
+            if host.crowded
+        ]
+        best = self.laws[self.main][0]
+        if not best.fits:
+            found.append(
                 f"no law fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
                 f" {best.complaint}): recorded times are replayed"
             )
-        if not self.one_clock:
-            yield "the hosts' clocks differ: ways up and down are half of the round trip each"
+        clocks = "the hosts' clocks differ: ways up and down are half of the round trip each"
+        return found if self.one_clock else [*found, clocks]
 
     def table(self) -> Path:
         """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
@@ -311,13 +297,7 @@ class ClusterProfile(Settings):
         for place, each in enumerate(self.recorded):
             for r, row in enumerate(each.times / each.typical):
                 out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
-        text = out.getvalue().encode()
-        path = root() / "profiles" / f"{hashlib.sha256(text).hexdigest()[:24]}.csv"
-        if not path.is_file():
-            ours(path.parent)
-            with atomic_write(path) as file:
-                file.write(text)
-        return path
+        return stored("profiles", out.getvalue().encode(), ".csv")
 
     # ---------------------------------------------------------------- files
 

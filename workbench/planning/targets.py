@@ -9,7 +9,7 @@ loss in the fewest rounds. Inexact ones: that step, times what makes their estim
 commits the plain sum of N-S of N answers), times each of `AROUND`; where a commit is made of fewer answers than there
 are workers, and nobody waits for it, so much less of it, in so many more rounds. Schemes that decide by the numbers
 take part in no shared pass over the data, so they try `LAZY` only, around the step that is best for their optimiser
-with full gradients.
+with full gradients, or, where they commit no gradients (averages of models), `OWN` around the step that these are for.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # of exact schemes, in aut
 AROUND = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # of inexact ones, in unbiased steps
 LAZY = tuple(2.0 ** (-k / 2) for k in range(4))  # of those that decide by the numbers
 SMALL = tuple(2.0 ** (-k / 2) for k in range(4, 9))  # the same, where none of these comes there
+OWN = tuple(
+    2.0**k for k in range(3, -3, -1)
+)  # of those that commit no gradients, in the steps they are made for
 TRIED = 2  # seeds on which a step is chosen
 MISSED = 0.1  # share of the seeds that may miss the loss
 RETRIES = 3  # with smaller steps, where more do
@@ -174,8 +177,13 @@ def price(e: Experiment, aim: Target) -> tuple[float, float]:
     """Numbers that choosing an inexact scheme's step goes through, and following it under one seed."""
     rounds = SOON * aim.rounds
     numeric, aim = e.built_scheme.numeric, stretched(aim, e)
-    steps, seeds = (len(LAZY), 1) if numeric else (len(AROUND) * (1 + (e.plan.versions > 1)), TRIED)
+    steps, seeds = (len(tried_by(e)), 1) if numeric else (len(AROUND) * (1 + (e.plan.versions > 1)), TRIED)
     return seeds * cost(e, aim.samples, rounds, steps), cost(e, aim.samples, rounds)
+
+
+def tried_by(e: Experiment) -> tuple[float, ...]:
+    """Steps that are tried for a scheme that decides by the numbers, over the one around which they are."""
+    return LAZY if e.built_scheme.own_step(1.0) is None else OWN
 
 
 def portion(e: Experiment) -> float:
@@ -228,7 +236,7 @@ class Trials:
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
         """The step with which it takes the least time; the smallest where none comes there."""
         if small[0].built_scheme.numeric:
-            for steps in (LAZY, SMALL):
+            for steps in (tried_by(small[0]), SMALL):
                 tried = [centre * k for k in steps]
                 seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
                 if not np.isnan(seconds).all():

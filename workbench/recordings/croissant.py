@@ -10,32 +10,11 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-_OWN = (
-    *(
-        "citeAs",
-        "column",
-        "equivalentProperty",
-        "extract",
-        "field",
-        "fileProperty",
-        "fileObject",
-        "fileSet",
-        "format",
-    ),
-    *(
-        "includes",
-        "isLiveDataset",
-        "jsonPath",
-        "key",
-        "md5",
-        "parentField",
-        "path",
-        "recordSet",
-        "references",
-        "regex",
-    ),
-    *("repeated", "replace", "samplingRate", "separator", "source", "subField", "transform"),
-)
+_OWN = """
+    citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset
+    jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source subField
+    transform
+"""
 CONTEXT: dict[str, Any] = {  # as the specification has it
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -47,7 +26,7 @@ CONTEXT: dict[str, Any] = {  # as the specification has it
     "data": {"@id": "cr:data", "@type": "@json"},
     "examples": {"@id": "cr:examples", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    **{word: f"cr:{word}" for word in _OWN},
+    **{word: f"cr:{word}" for word in _OWN.split()},
 }
 ENDINGS = {".csv": "text/csv", ".parquet": "application/x-parquet"}
 COLUMNS = {  # of the table that is written -> type, what it says

@@ -46,7 +46,7 @@ class Culprit(NamedTuple):
     high: float
     chronic: bool  # late in most steps, or now and then
     since: Change | None = None
-    what: str = COMPUTE  # or link, or what has that name
+    what: str = COMPUTE  # or link, or a layer, or what has that name
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Diagnosis:
             when = "in most steps" if one.chronic else "now and then"
             since = f", since step {one.since.step}" if one.since else ""
             band = f"({one.low:.1%} to {one.high:.1%})"
-            why = WHY.get(one.what, "")
+            why = f"in {one.what}, " if one.what.startswith("layer ") else WHY.get(one.what, "")
             yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{since}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
@@ -149,14 +149,8 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     others = {str(cause): gain for cause, gain in zip((PORT, DECODING), rest, strict=True) if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
     costs = {**dict(zip(players, share.T, strict=True)), **others}
-    return Diagnosis(
-        name=job.names[0],
-        slowdown=float(now.sum() / parts.even.sum()),
-        culprits=tuple(one for one in sorted(found, key=_cheaper) if _counts(one)),
-        costs={who: float(gain.sum() / now.sum()) for who, gain in costs.items()},
-        left_out=parts.left_out,
-        tried=partial(remedies, Steps(times, parts.names), times.max(axis=1), rng),
-    )
+    tried = partial(remedies, Steps(times, parts.names), times.max(axis=1), rng)
+    return _told(job.names[0], now, parts.even, costs, found, left_out=parts.left_out, tried=tried)
 
 
 def _suspects(
@@ -196,40 +190,40 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     causes += [Cause(LINK, (i,)) for i in links]
     others = [PORT] * (run.link.bandwidth is not None) + [DECODING] * (run.decode_rate is not None)
     gains = run.shapley([*causes[: MOST - len(others)], *others])
-    costs = {str(cause): gain for cause, gain in gains.items()}
     found = [
         _culprit(str(cause), gain, now, rng, cause.what, _since_of(run, cause))
         for cause, gain in gains.items()
     ]
-    found.sort(key=_cheaper)
     everybody = tuple(range(e.workers))
     mended = run.lasting([Cause(COMPUTE, everybody), Cause(LINK, everybody), *others])
-    told = float(now.sum() / trace.columns["time"][-1])
-    unseen = (
-        ""
-        if run.decode_rate is not None or run.link == e.line
-        else "; decoding, which real runs do not write down"
-    )
-    return Diagnosis(
-        name=trace.label,
-        slowdown=float(now.sum() / mended.sum()),
-        culprits=tuple(one for one in found if _counts(one)),
-        costs={who: float(gain.sum() / now.sum()) for who, gain in costs.items()},
+    told = float(now.sum() / run.lasted.sum())
+    seen = run.decode_rate is not None or run.link == e.line
+    unseen = "" if seen else "; decoding, which real runs do not write down"
+    return _told(
+        trace.label,
+        now,
+        mended,
+        {str(cause): gain for cause, gain in gains.items()},
+        found,
         left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
-        f" scheme's rounds with these times are {told:.1%} of the run{unseen}",
+        f" scheme's rounds with these times are {told:.1%} of the run, and the rest is taken to stay{unseen}",
         # Of work that was cut off nobody knows how long it would have taken.
-        tried=None if run.late.any() else partial(remedies, _even(run), now, rng),
+        tried=None if run.late.any() else partial(remedies, _even(run, now), run.lasted, rng),
         harmless=tuple(one.who for one in found if not _counts(one) and one.what == COMPUTE),
     )
 
 
-def _even(run: Rounds) -> Steps:
-    """The run's steps as remedies are tried on them: of workers that hold an even share."""
+def _even(run: Rounds, now: Array) -> Steps:
+    """The run's steps as remedies are tried on them: of workers that hold an even share.
+
+    What a real round takes beside its scheme's rule (processes wake up, the master works) is taken to stay.
+    """
     e = run.trace.experiment
     count = e.problem_spec.count()
     shares = e.built_scheme.loads(e.workers, count) * e.workers / count
     names = [str(Cause(COMPUTE, (i,))) for i in range(e.workers)]
-    return Steps(run.seconds / shares, names, run.link, e.shape()[1], run.decode_rate, run.way)
+    besides = run.lasted - now
+    return Steps(run.seconds / shares, names, run.link, e.shape()[1], run.decode_rate, run.way, besides)
 
 
 def _since_of(run: Rounds, cause: Cause) -> Change | None:
@@ -240,8 +234,13 @@ def _since_of(run: Rounds, cause: Cause) -> Change | None:
     return _since(run.seconds[:, cause.workers], even, list(range(first, first + len(even))))
 
 
-def _cheaper(one: Culprit) -> float:
-    return -one.cost
+def _told(
+    name: str, now: Array, mended: Array, costs: Mapping[str, Array], found: list[Culprit], **more: Any
+) -> Diagnosis:
+    """From seconds of the steps as they are and were, and what each causes of them."""
+    worst = tuple(one for one in sorted(found, key=lambda one: -one.cost) if _counts(one))
+    share = {who: float(gain.sum() / now.sum()) for who, gain in costs.items()}
+    return Diagnosis(name, float(now.sum() / mended.sum()), worst, share, **more)
 
 
 def _counts(one: Culprit) -> bool:
@@ -289,12 +288,14 @@ def _of_pipeline(path: Path, rng: np.random.Generator) -> Diagnosis:
     kinds = {COMPUTE: (*COMPUTING, OPTIMISER), LINK: tuple(TRANSFERS)}
     by = {what: float(cost(stage, replica, some).mean()) for what, some in kinds.items()}
     found = _culprit(who, series, real, rng, max(by, key=by.__getitem__))
-    return Diagnosis(
-        name=path.name.split(".")[0],
-        slowdown=float(real.mean() / ideal.mean()),
-        culprits=(found,) if _counts(found) else (),
-        costs={name: float(each.sum() / real.sum()) for name, each in costs.items()},
-        left_out="what the processor does between operations, and model chunks that share a stage",
+    left_out = "what the processor does between operations, and model chunks that share a stage"
+    return _told(
+        path.name.split(".")[0],
+        real,
+        ideal,
+        costs,
+        [found],
+        left_out=left_out,
         like="the average of their kind",
     )
 

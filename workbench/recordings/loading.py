@@ -15,8 +15,7 @@ from workbench.base.settings import SettingError, path_of, unknown_name
 from workbench.problems.data.cache import root
 from workbench.recordings import sources
 from workbench.recordings.recording import COLUMNS, Recording
-from workbench.recordings.source import Source
-from workbench.recordings.sources import runs
+from workbench.recordings.sources import Source, runs
 from workbench.trace.trace import Trace
 
 
@@ -50,12 +49,8 @@ def at_hand() -> dict[str, Path]:
     True
     """
     patterns = [source.files for source in known().values() if source.files]
-    return {
-        file.name: file
-        for folder in folders()
-        for pattern in patterns
-        for file in sorted(folder.glob(pattern))
-    }
+    found = (file for folder in folders() for pattern in patterns for file in sorted(folder.glob(pattern)))
+    return {file.name: file for file in found}
 
 
 def load(path: str | Path | Trace, source: str | None = None, **columns: str) -> Recording:
@@ -113,11 +108,8 @@ def _found(file: Path) -> Path:
         if there.exists():
             return there
     for source in known().values():
-        if any(
-            fnmatch(file.name, pattern)
-            for pattern in (source.files, source.files.rpartition(".")[0])
-            if pattern
-        ):
+        patterns = (source.files, source.files.rpartition(".")[0])  # with its ending and without
+        if any(pattern and fnmatch(file.name, pattern) for pattern in patterns):
             raise SettingError(
                 f"path = {str(file)!r}: is not here; get it from {source.where} (licence: {source.licence}) and put it"
                 f" at {home() / file.name}"

@@ -7,14 +7,11 @@ that was cut off it is only known that it lasted until the round's end; that is 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
@@ -22,7 +19,8 @@ from workbench.base.types import Array
 from workbench.core.links import Link
 from workbench.core.odds import Draws
 from workbench.core.scheme import Scheme
-from workbench.recordings.sources.runs import is_real, passages
+from workbench.planning.shapley import shapley
+from workbench.recordings.sources.runs import is_real, of_trace
 from workbench.trace.trace import Trace
 
 NOTHING = 1e-9  # s on the way that are rounding
@@ -50,13 +48,14 @@ class Rounds:
     """Rounds of one run as its scheme has them; all arrays (rounds, workers).
 
     `seconds`: computing times; `way`: of answers until they came to a port, apart from the link's latency; `late`:
-    whose work was cut off.
+    whose work was cut off. `lasted`: what the rounds really took, (rounds,).
     """
 
     trace: Trace
     seconds: Array
     way: Array
     late: NDArray[np.bool_]
+    lasted: Array
 
     @classmethod
     def of(cls, trace: Trace) -> Rounds:
@@ -73,13 +72,19 @@ class Rounds:
         if not len(trace.events):
             raise SettingError(f"run {trace.label!r}: kept no events; run it with events=True")
         lasted = np.diff(trace.columns["time"], prepend=0.0)
-        computing = trace.events[trace.events["kind"] == "compute"]
-        first = int(trace.columns["round"][0])
-        seconds = _table(computing.assign(seconds=computing["end"] - computing["begun"]), e.workers, first)
-        seconds = np.full((len(lasted), e.workers), np.nan) if seconds is None else seconds[: len(lasted)]
+        frame, first = of_trace(trace), int(trace.columns["round"][0])
+        frame = frame[(frame["worker"] > 0) & (frame["step"] < first + len(lasted))]
+
+        def table(phase: str) -> Array:
+            found = np.full((len(lasted), e.workers), np.nan)
+            rows = frame[frame["phase"] == phase]
+            found[rows["step"] - first, rows["worker"] - 1] = rows["seconds"]
+            return found
+
+        seconds, latency = table("compute"), 0.0 if is_real(trace) else e.link.latency
         late = np.isnan(seconds)
-        way = _ways(trace, len(lasted), first)
-        return cls(trace, np.where(late, lasted[:, None], seconds), way, late)
+        way = _ways(table("send"), latency)
+        return cls(trace, np.where(late, lasted[:, None], seconds), way, late, lasted)
 
     @property
     def link(self) -> Link:
@@ -94,52 +99,30 @@ class Rounds:
     def lasting(self, mended: Iterable[Cause] = ()) -> Array:
         """Seconds of every round with some causes mended: workers and links like the median, port or decoding free."""
         causes = set(mended)
-        seconds, way = (self._mended(each, what, causes) for each, what in self._tables())
+        seconds = _mended(self.seconds, COMPUTE, causes)
+        way = _mended(self.way, LINK, causes)
         e, way_of = self.trace.experiment, (lambda length: way) if way.any() else None
         link = self.link.model_copy(update={"bandwidth": None}) if PORT in causes else self.link
         rate = None if DECODING in causes else self.decode_rate
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
 
-    def _tables(self) -> list[tuple[Array, str]]:
-        return [(self.seconds, COMPUTE), (self.way, LINK)]
-
-    @staticmethod
-    def _mended(times: Array, what: str, causes: set[Cause]) -> Array:
-        who = sorted({worker for cause in causes if cause.what == what for worker in cause.workers})
-        found = times.copy()
-        found[:, who] = np.minimum(times[:, who], np.median(times, axis=1, keepdims=True))
-        return found
-
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
         """What every round would gain from mending each cause: the mean over all orders of mending them."""
-        now = self.lasting()
-        gains = {frozenset(some): now - self.lasting(some) for some in subsets(causes)}
-        return {cause: shapley_of(cause, causes, gains) for cause in causes}
+        return shapley(causes, lambda mended: -self.lasting(mended))
 
 
-def _table(rows: pd.DataFrame, workers: int, first: int) -> Array | None:
-    """Sums of `seconds` by round and rank, NaN where there is none; None without a row."""
-    rows = rows[rows["rank"] > 0]
-    if not len(rows):
-        return None
-    own = rows.groupby(["round", "rank"])["seconds"].sum()
-    rounds, ranks = (own.index.get_level_values(level).to_numpy() for level in (0, 1))
-    found = np.full((int(rounds.max()) - first + 1, workers), np.nan)
-    found[rounds - first, ranks - 1] = own.to_numpy()
+def _mended(times: Array, what: str, causes: set[Cause]) -> Array:
+    """Times of which those of the causes are like the median at most."""
+    who = sorted({worker for cause in causes if cause.what == what for worker in cause.workers})
+    found = times.copy()
+    found[:, who] = np.minimum(times[:, who], np.median(times, axis=1, keepdims=True))
     return found
 
 
-def _ways(trace: Trace, rounds: int, first: int) -> Array:
+def _ways(known: Array, latency: float) -> Array:
     """Seconds on the way beyond the latency, (rounds, workers): what was not seen is as long as usual."""
-    e = trace.experiment
-    sends, latency = passages(trace), 0.0 if is_real(trace) else e.link.latency
-    known = _table(sends.assign(seconds=(sends["send"] - latency).clip(lower=0.0)), e.workers, first)
-    way = np.zeros((rounds, e.workers))
-    if known is None:
-        return way
-    known = known[:rounds]
     usual = np.nanmedian(known) if np.isfinite(known).any() else 0.0
-    way[: len(known)] = np.where(np.isnan(known), usual, known)
+    way = np.where(np.isnan(known), usual, known) - latency
     return np.where(way < NOTHING, 0.0, way)
 
 
@@ -164,18 +147,3 @@ def played(
     draws = Draws.measured(seconds, sent, link, floats, samples, decode_rate)
     found = scheme.odds(draws, workers).seconds
     return found if send is None or not ring else found + send(floats).max(axis=1)  # of the slowest link
-
-
-def subsets(causes: list[Cause]) -> list[tuple[Cause, ...]]:
-    """All of them, the empty one first."""
-    return [some for k in range(len(causes) + 1) for some in combinations(causes, k)]
-
-
-def shapley_of(cause: Cause, causes: list[Cause], gains: Mapping[frozenset[Cause], Array]) -> Array:
-    """Shapley value from the gains of all subsets."""
-    others = [other for other in causes if other != cause]
-    n, total = len(causes), np.zeros_like(next(iter(gains.values())))
-    for some in subsets(others):
-        weight = math.factorial(len(some)) * math.factorial(n - len(some) - 1) / math.factorial(n)
-        total += weight * (gains[frozenset((*some, cause))] - gains[frozenset(some)])
-    return total

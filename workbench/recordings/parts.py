@@ -10,12 +10,11 @@ import pandas as pd
 
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
-from workbench.recordings.blame import blame
+from workbench.recordings.blame import blame, over_median
 from workbench.recordings.card import whole
 from workbench.recordings.of_run import COMPUTE, LINK
-from workbench.recordings.recording import Recording
+from workbench.recordings.recording import LAYER, Recording
 
-OWN = {COMPUTE: "compute", LINK: "send"}  # cause -> phase of which a worker's own time consists
 AT_PORT = ("wait", "receive")
 TOLD = {"links": ("send",), "ports": AT_PORT, "decoding": ("decode",)}  # by these phases
 
@@ -54,8 +53,13 @@ class Parts:
             return found.reindex(index=full.index, columns=workers).fillna(0.0)
 
         decoders = list(job.table("decode")) if "decode" in there else []
-        own = {COMPUTE: first} | ({LINK: seconds("send").to_numpy(float)} if "send" in there else {})
-        missing = [what for what, phases in TOLD.items() if there.isdisjoint(phases)]
+        phases = {
+            f"layer {name.removeprefix(LAYER)}": name for name in sorted(there) if name.startswith(LAYER)
+        }
+        phases |= {LINK: "send"} if "send" in there else {}
+        parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
+        own = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
+        missing = [what for what, some in TOLD.items() if there.isdisjoint(some)]
         taken = (
             "a step is taken to end with its slowest worker, and to take twice as long with twice the samples"
         )
@@ -97,12 +101,21 @@ class Parts:
         return blame(over) * scale[:, None], port, self.decoding
 
     def why(self, who: list[int]) -> str:
-        """By what some workers are late: the cause of which they are over the median by most."""
-        over = {
-            what: np.maximum(times[:, who] - np.median(times, axis=1, keepdims=True), 0.0).mean()
-            for what, times in self.phases.items()
-        }
-        return max(over, key=lambda what: float(over[what]))
+        """By what some workers are late: the cause of which they are over the median by most.
+
+        A layer where it makes up for most of what they compute longer: for more than half of what it would not if all
+        layers took as many times as long.
+        """
+        over = {what: float(over_median(times)[:, who].mean()) for what, times in self.phases.items()}
+        layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, LINK)}
+        over[COMPUTE] += sum(layers.values())
+        why = max(over, key=over.__getitem__)
+        if why == COMPUTE and layers:
+            most = max(layers, key=layers.__getitem__)
+            usual = {what: float(np.median(times, axis=1).mean()) for what, times in self.phases.items()}
+            share = usual[most] / (usual[COMPUTE] + sum(usual[what] for what in layers))
+            why = most if layers[most] > (1 + share) / 2 * over[COMPUTE] else COMPUTE
+        return why
 
 
 def _hosts(job: Recording, workers: list[Any]) -> dict[str, list[int]]:

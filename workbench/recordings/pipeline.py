@@ -55,7 +55,8 @@ class Pipeline:
         """
         if "mc" in operations and operations["mc"].max() > 0:
             raise SettingError(
-                "path: stages hold several chunks of the model, which is not modelled; take jobs with one"
+                "path: stages hold several chunks of the model, and of no transfer it is recorded whose it is, so what"
+                " waits for what is not known; take jobs with one chunk a stage"
             )
         table = operations.sort_values(["step", "dp_rank"], kind="stable")
         steps, replicas = np.unique(table["step"]), int(table["dp_rank"].max()) + 1

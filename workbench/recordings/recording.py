@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, check_ending, path_of
 from workbench.core.delays import DelayModel, DelayStream, Replay
 from workbench.planning.laws import laws_of
-from workbench.problems.data.cache import ours, root
+from workbench.problems.data.cache import stored
 from workbench.recordings.card import Card, habits, whole
 from workbench.recordings.croissant import described
 
@@ -25,6 +24,10 @@ COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples")
 TIMESTAMP = 1e8  # s: three years
 UNITS = 300.0  # workers that differ by more have other units, as ms and s
 CLOCK, MINUTE = 1e4, 60.0  # so many times a worker's median, and at least so many seconds, is no computation
+OWN, LAYER = (
+    "compute",
+    "compute: ",
+)  # phases of what a worker does itself: as a whole, and in a layer of the model
 How = Literal["recorded", "blocks", "fitted"]
 
 
@@ -61,9 +64,8 @@ class Recording:
         defaults: dict[str, Any] = {"recording": name, "host": "", "phase": "compute", "samples": np.nan}
         for column, value in defaults.items():
             rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})
-        return cls(
-            _checked(rows[list(COLUMNS)].reset_index(drop=True), file), units, {"name": name, **source}
-        )
+        rows = _checked(rows[list(COLUMNS)].reset_index(drop=True), file)
+        return cls(rows, units, {"name": name, **source})
 
     @cached_property
     def names(self) -> list[str]:
@@ -82,16 +84,16 @@ class Recording:
     def table(self, phase: str | None = None) -> pd.DataFrame:
         """Seconds of every worker (columns) in every step (rows); NaN where there is none.
 
-        `phase`: by default what a worker does itself ("compute"), where that was recorded: waiting for others makes all
-        steps equally long. Else all phases together. Raises `SettingError` for a phase that is not there.
+        `phase`: by default what a worker does itself ("compute", with that of all layers, "compute: NAME"), where that
+        was recorded: waiting for others makes all steps equally long. Else all phases together. Raises `SettingError`
+        for a phase that is not there.
         """
         frame = self.job().frame
         phases = sorted(set(frame["phase"]))
         if phase is not None and phase not in phases:
             raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
-        if phase is not None or "compute" in phases:
-            frame = frame[frame["phase"] == (phase or "compute")]
-        return frame.pivot_table(
+        rows = _own(frame) if phase in (None, OWN) else frame[frame["phase"] == phase]
+        return rows.pivot_table(
             index="step", columns="worker", values="seconds", aggfunc="sum", observed=True, sort=True
         )
 
@@ -123,7 +125,7 @@ class Recording:
             return laws_of(whole(job.names[0], job.table()))[0].delays
         steps = len(job.table())
         drawn = {"block": block or max(1, round(steps**0.5))} if how == "blocks" else {}
-        return Replay(path=str(job._kept()), **drawn)
+        return Replay(path=str(stored("recordings", job._packed(".parquet"), ".parquet")), **drawn)
 
     def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
         """What replays keep: a row for the recording, and one for each way to replay it (see `delays`).
@@ -167,21 +169,11 @@ class Recording:
         return file
 
     def _packed(self, ending: str) -> bytes:
-        own = self.frame[self.frame["phase"] == "compute"]  # as in `table`
-        rows = own if len(own) else self.frame
-        total = rows.groupby(["recording", "worker", "step"], observed=True, sort=False)["seconds"].sum()
+        keys = ["recording", "worker", "step"]
+        total = _own(self.frame).groupby(keys, observed=True, sort=False)["seconds"].sum()
         rows = total.reset_index().rename(columns={"recording": "experiment", "step": "iteration"})
         packed = rows.to_csv(index=False).encode() if ending == ".csv" else rows.to_parquet(index=False)
         return bytes(packed)
-
-    def _kept(self) -> Path:
-        """The table in the user's cache, under what tells it from others."""
-        packed = self._packed(".parquet")
-        file = ours(root() / "recordings") / f"{hashlib.sha256(packed).hexdigest()[:32]}.parquet"
-        if not file.exists():
-            with atomic_write(file) as out:
-                out.write(packed)
-        return file
 
     def __repr__(self) -> str:
         """A line; the table would fill the screen."""
@@ -195,25 +187,23 @@ class Recording:
         return int(self.frame["step"].nunique())
 
 
+def _own(frame: pd.DataFrame) -> pd.DataFrame:
+    """What workers do themselves, where that was recorded."""
+    own = frame[(frame["phase"] == OWN) | frame["phase"].astype(str).str.startswith(LAYER)]
+    return own if len(own) else frame
+
+
 def _checked(frame: pd.DataFrame, file: str) -> pd.DataFrame:
     """Numbers as numbers, and nothing that is no time."""
     if frame.empty:
         raise SettingError(f"path = {file!r}: there is no row")
     seconds = pd.to_numeric(frame["seconds"], errors="coerce")
     step = pd.to_numeric(frame["step"], errors="coerce")
-    _refuse(
-        file,
-        ~np.isfinite(step) | (step % 1 != 0),
-        frame["step"],
-        "steps are whole numbers, as they tell the order",
-    )
+    broken = ~np.isfinite(step) | (step % 1 != 0)
+    _refuse(file, broken, frame["step"], "steps are whole numbers, as they tell the order")
     _refuse(file, frame["worker"].isna(), frame["worker"], "whose time is it? Leave the row out, or say it")
-    _refuse(
-        file,
-        ~(np.isfinite(seconds) & (seconds >= 0)),
-        frame["seconds"],
-        "times are finite and at least 0; did the clock step back? Leave such rows out",
-    )
+    why = "times are finite and at least 0; did the clock step back? Leave such rows out"
+    _refuse(file, ~(np.isfinite(seconds) & (seconds >= 0)), frame["seconds"], why)
     frame = frame.assign(seconds=seconds.astype(float), step=step.astype(np.int64))
     keys = ["recording", "worker", "step", "phase"]
     _refuse(file, frame.duplicated(keys), frame["step"], "worker, step and phase are those of a row before")
@@ -224,30 +214,23 @@ def _checked(frame: pd.DataFrame, file: str) -> pd.DataFrame:
 def _check_sizes(file: str, frame: pd.DataFrame) -> None:
     """Refuse what is no duration in one unit: points in time, workers in other units, clocks that were set."""
     seconds, keys = frame["seconds"], ["recording", "phase"]
-    _refuse(
-        file, seconds > TIMESTAMP, seconds, "is that a point in time, or not in seconds? Give durations, in s"
-    )
+    why = "is that a point in time, or not in seconds? Give durations, in s"
+    _refuse(file, seconds > TIMESTAMP, seconds, why)
     own = frame.groupby([*keys, "worker"], observed=True)["seconds"].transform("median")
-    every = (
-        frame.assign(own=own).drop_duplicates([*keys, "worker"]).groupby(keys, observed=True)["own"].median()
-    )
+    each = frame.assign(own=own).drop_duplicates([*keys, "worker"])
+    every = each.groupby(keys, observed=True)["own"].median()
     others = frame[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"]
     far = (own > UNITS * others) | (own * UNITS < others)
     units = f"this worker's times and the others' are {UNITS:g} times apart, or more; in ms? Bring all to one unit"
     _refuse(file, far & (own > 0) & (others > 0), seconds, units)
     jumps = (seconds > CLOCK * own) & (seconds > MINUTE) & (own > 0)
-    _refuse(
-        file,
-        jumps,
-        seconds,
-        f"over {CLOCK:g} times what that worker usually takes; was the clock set? Leave it out",
-    )
+    why = f"over {CLOCK:g} times what that worker usually takes; was the clock set? Leave it out"
+    _refuse(file, jumps, seconds, why)
 
 
 def _refuse(file: str, wrong: pd.Series[bool], values: pd.Series[Any], why: str) -> None:
     if wrong.any():
         place = int(wrong.to_numpy().argmax())
-        where = (
-            f"line {place + 2}" if file.endswith(".csv") else f"row {place + 1}"
-        )  # the first line has names
+        line = file.endswith(".csv")  # of which the first has the names
+        where = f"line {place + 2}" if line else f"row {place + 1}"
         raise SettingError(f"path = {file!r}, {where}: {values.name} = {values.iloc[place]}: {why}")

@@ -55,7 +55,8 @@ class Steps:
     """What is known of a job. `times` (steps, workers): of a worker that holds its even share; `names`: whose they are.
 
     `link`, `floats` (of a message), `decode_rate` and `way` (of a message beyond the latency, as `times`): where they
-    are known; else messages and decoding are free.
+    are known; else messages and decoding are free. `besides` (steps,): what a step takes beside what its scheme's
+    rule says of these; it stays, whatever is done.
     """
 
     times: Array
@@ -64,14 +65,15 @@ class Steps:
     floats: int = 1
     decode_rate: float | None = None
     way: Array | None = None
+    besides: Array | float = 0.0
 
     def lasting(self, scheme: Scheme, seconds: Array, who: slice | list[int] = slice(None)) -> Array:
         """What steps of a scheme take whose workers (`who` of them) take these times for all that they hold."""
         known = (seconds, seconds.shape[1] * EACH, self.link, self.floats, self.decode_rate)
         if self.way is None or not self.way.any():
-            return played(scheme, *known)
+            return played(scheme, *known) + self.besides
         way = self.way[:, who]
-        return played(scheme, *known, lambda length: way * (length / self.floats))
+        return played(scheme, *known, lambda length: way * (length / self.floats)) + self.besides
 
     def without(self) -> Iterator[Candidate]:
         """All but one worker, each with the share of one of n - 1."""
@@ -107,9 +109,8 @@ def remedies(steps: Steps, now: Array, rng: np.random.Generator) -> tuple[Remedy
 
     `now` (steps,): what steps take as they are.
     """
-    halves = (
-        np.arange(len(now)) // max(1, round(len(now) ** (1 / 3))) % 2 == 0
-    )  # stretches keep bursts together
+    stretch = max(1, round(len(now) ** (1 / 3)))  # keeps bursts together
+    halves = np.arange(len(now)) // stretch % 2 == 0
     found = [_best(list(some), now, halves, rng) for some in (steps.without(), steps.coded())]
     worth = [one for one in found if one is not None and one.low > 0 and one.saving >= LEAST]
     return tuple(sorted(worth, key=lambda one: -one.saving))
@@ -128,5 +129,5 @@ def _best(
     again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)
     low, high = np.quantile(
         saving + again[0] - again[1], BAND
-    ).tolist()  # what is known, and what comes, both vary
+    ).tolist()  # both what is known and what comes vary
     return Remedy(what, saving, low, high, scheme, args)

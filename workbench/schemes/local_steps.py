@@ -113,6 +113,10 @@ class LocalSGD(LocalSteps):
     def waits_for(self, workers: int) -> int:
         return workers - self.stragglers
 
+    def own_step(self, smoothness: float) -> float:
+        """The one with which the next model is the average."""
+        return self.rate or 1 / smoothness
+
     def inner(self, node: Node) -> tuple[Inner, float]:
         """Gradient steps. By itself the unit is `gd`'s own step, so that models are averaged as they are."""
         parts = np.arange(node.plan.parts)
@@ -143,6 +147,17 @@ class DiLoCo(LocalSteps):
     beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
     eps: float = setting(1e-8, "added to the root", gt=0)
     weight_decay: float = setting(0.0, "share of the model, in units of rate, that a step takes away", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """The same, each with a few rates inside."""
+        return [
+            {**args, "rate": rate} for args in super().candidates(workers) for rate in (0.003, 0.01, 0.03)
+        ]
+
+    def own_step(self, smoothness: float) -> float:
+        """Its paper's, of the averaged difference."""
+        return self.optimiser_args["step"]
 
     def inner(self, node: Node) -> tuple[Inner, float]:
         return AdamW(self.rate, self.beta1, self.beta2, self.eps, self.weight_decay).step, 1.0

@@ -173,7 +173,7 @@ class Contest:
 
     def _local(self, e: Experiment) -> tuple[Experiment, float]:
         """Best steps and rounds of local steps, whose models do not depend on who is late, as all are waited for."""
-        key = repr((e.scheme, e.scheme_args))
+        key = repr((e.scheme, {**e.scheme_args, "rate": None}))
         if key not in self.local:
             found = []
             for inner, outer in self._rates(e.scheme):

@@ -13,7 +13,7 @@ from workbench.experiment import Experiment
 from workbench.figures.speedups import common_target
 from workbench.figures.style import scheme_style
 from workbench.forecasting import forecast
-from workbench.planning.tuning import tune
+from workbench.planning.search import tune
 from workbench.running.start import run
 from workbench.trace.trace import Trace
 from workbench_book import drawing

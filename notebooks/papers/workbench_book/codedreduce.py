@@ -13,7 +13,7 @@ from workbench.batch.published.codedreduce import MESSAGE, RATE, SHIFT, Preset, 
 from workbench.experiment import Experiment
 from workbench.figures.speedups import common_target, speedups
 from workbench.forecasting import Forecast, forecast
-from workbench.planning.tuning import tune
+from workbench.planning.search import tune
 from workbench.running.start import compare
 from workbench.trace.trace import Trace
 from workbench_book import drawing, real_data

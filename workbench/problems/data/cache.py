@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import platformdirs
 
-from workbench.base.files import atomic_folder, private_folder, sha256, temporary_name
+from workbench.base.files import atomic_folder, atomic_write, private_folder, sha256, temporary_name
 from workbench.base.settings import user_path
 
 from .options import DataError, Options
@@ -46,6 +46,16 @@ def root() -> Path:
 def ours(folder: Path) -> Path:
     """Make a folder of the cache, for this user alone; in one that the user chose, what is there stays as is."""
     return private_folder(folder, mend="WORKBENCH_CACHE" not in os.environ)
+
+
+def stored(room: str, content: bytes, ending: str) -> Path:
+    """A file of the cache with that content, in a room of its own; written on first use."""
+    file = root() / room / f"{hashlib.sha256(content).hexdigest()[:32]}{ending}"
+    if not file.is_file():
+        ours(file.parent)
+        with atomic_write(file) as out:
+            out.write(content)
+    return file
 
 
 def folder_for(options: Options, identity: str) -> Path:

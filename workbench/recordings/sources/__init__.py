@@ -1,1 +1,26 @@
-"""Where recordings come from: a file each, with a `SOURCE`."""
+"""Where recordings come from: a file each, with a `SOURCE` that tells its files, reads them, says where to get them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kind of file. `read(path)` gives rows with worker, step, seconds, and what else there is of the schema.
+
+    `tells(path)`: is this file of that kind? `where`: the public place, in words; `licence` of what lies there.
+    """
+
+    name: str
+    title: str
+    tells: Callable[[Path], bool]
+    read: Callable[[Path], pd.DataFrame]
+    where: str = ""
+    licence: str = ""
+    units: str = "s"
+    files: str = ""  # names of the public files, a pattern

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from workbench.base.settings import SettingError
 from workbench.recordings.pipeline import Pipeline
-from workbench.recordings.source import Source
+from workbench.recordings.sources import Source
 
 NEEDED = {"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id"}
 COMPUTING = ("forward-compute", "backward-compute", "optimizer")

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.base.settings import SettingError
-from workbench.recordings.source import Source
+from workbench.recordings.sources import Source
 
 MOST = 2**28  # bytes of a file
 

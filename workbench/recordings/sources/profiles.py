@@ -8,7 +8,7 @@ import pandas as pd
 
 from workbench.base.settings import SettingError
 from workbench.planning.profile import ClusterProfile
-from workbench.recordings.source import Source
+from workbench.recordings.sources import Source
 
 
 def tells(path: Path) -> bool:

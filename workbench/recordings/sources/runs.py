@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from workbench.core.delays import DelayStream
-from workbench.recordings.source import Source
+from workbench.recordings.sources import Source
 from workbench.trace.layout import RUN
 from workbench.trace.trace import Trace
 

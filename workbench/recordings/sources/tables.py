@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbench.recordings.source import Source
+from workbench.recordings.sources import Source
 
 OTHER_NAMES = {"iteration": "step", "experiment": "recording"}
 
