@@ -106,7 +106,7 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
     args = {"algorithm": "ring"} if ring and kind == "link" else {}
     if kind == "neighbour":
         law, ring, args = {"kind": "constant"}, False, {}
-        sizes = {"loss_and_gradient": f"{Path(__file__).resolve()}:toil", "data": "diabetes"}
+        sizes = {"loss_and_gradient": f"{Path(__file__).resolve()}:{toil.__name__}", "data": "diabetes"}
     if healthy:
         law |= {"victims": []} if "victims" in law else {}
     e = wb.Experiment(
