@@ -60,6 +60,13 @@ def test_what_was_computed_counts_by_its_samples() -> None:
         np.testing.assert_allclose(np.asarray(weights)[computed], 43 / sizes[computed].sum())
 
 
+def test_of_few_samples_the_last_micro_batches_are_empty() -> None:
+    """Nobody asked for so many; what is committed is the whole gradient all the same."""
+    e = experiment(9).replace(scheme_args={}, problem_args={"samples": 8})
+    assert (e.plan.sizes == 0).sum() == 52
+    assert simulated(e)[1].weights == [None] * 9
+
+
 def test_without_a_threshold_it_is_the_uncoded_scheme() -> None:
     e = experiment(9).replace(delays={"kind": "exponential", "mean": 1.0})
     line, commits = simulated(e)

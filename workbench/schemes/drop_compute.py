@@ -84,8 +84,9 @@ class DropCompute(Scheme):
         return {"threshold": tried[int(np.argmax(np.round(rates, 9)))]}
 
     def check_samples(self, workers: int, samples: int) -> None:
-        """No micro-batch is empty."""
-        check_pieces("micro_batches", self.micro_batches, workers, samples)
+        """No micro-batch is empty where their number was asked for."""
+        if "micro_batches" in self.model_fields_set:
+            check_pieces("micro_batches", self.micro_batches, workers, samples)
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Micro-batches are parts, each of one worker."""
@@ -141,7 +142,7 @@ def _mean(gone_through: NDArray[np.int64], got: Got) -> tuple[Any, float]:
     """
     computed = sum(number for _, number in got)
     samples = sum(int(gone_through[rank - 1, number - 1]) for rank, number in got)
-    scale = int(gone_through[:, -1].sum()) / samples
+    scale = int(gone_through[:, -1].sum()) / max(samples, 1)
     return scale * total(got), computed * (scale - 1) ** 2 + gone_through.size - computed
 
 
