@@ -181,6 +181,8 @@ def test_what_is_taken_as_recorded_may_follow_the_load(
     law = build({"kind": "replay", "path": path, "as_recorded": True, "samples": base, "slope": slope})
     wanted = np.maximum([3 + slope * (samples - base), 5 + slope * (samples - base)], 0)
     np.testing.assert_allclose(DelayStream(law, 0, 2).whole(0, np.array([samples, samples])), wanted)
+    portions = np.array([[samples // 3, samples - samples // 3], [0, samples]])
+    np.testing.assert_allclose(DelayStream(law, 0, 2).progress(0, portions)[:, -1], wanted)
     fewer = DelayStream(scaled(law, factor), 0, 2)
     np.testing.assert_allclose(fewer.whole(0, np.full(2, samples / factor)), wanted, atol=1e-9)
 

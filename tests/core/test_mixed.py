@@ -44,7 +44,7 @@ def test_it_adds_up_like_a_table(tables: list[Array]) -> None:
 @given(TABLES, st.sampled_from([0.5, np.float64(2.0), 3]))
 def test_numbers_scale_it_from_either_side(tables: list[Array], factor: float) -> None:
     first, last = mixed(tables[0]), mixed(tables[-1])
-    found = (0 + factor * first - last / 2 - 0) * factor
+    found = (0 - -factor * first - last / 2 - 0) * factor
     np.testing.assert_allclose(dense(found), (factor * tables[0] - tables[-1] / 2) * factor)
 
 
@@ -75,8 +75,9 @@ def _asked(stale: object) -> list[tuple[object, int]]:
 def test_of_several_sums_each_is_of_its_own_model(rows: Array, models: tuple[int, int]) -> None:
     plan = replace(uncoded_plan(PARTS, PARTS), versions=VERSIONS)
     work = Work(np.arange(PARTS), rows, PARTS)
-    for value, row, model in zip(
-        Coefficients(plan).compute(1, Compute(work, models, 0)), rows, models, strict=True
-    ):
-        np.testing.assert_array_equal(dense(value), row * (np.arange(VERSIONS) == model)[:, None])
-        assert value.weights.all()
+    for asked, each in ((models, models), (models[0], [models[0]] * len(rows))):  # of one model, likewise
+        for value, row, model in zip(
+            Coefficients(plan).compute(1, Compute(work, asked, 0)), rows, each, strict=True
+        ):
+            np.testing.assert_array_equal(dense(value), row * (np.arange(VERSIONS) == model)[:, None])
+            assert value.weights.all()

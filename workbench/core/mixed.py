@@ -53,8 +53,14 @@ class Few:
     def __truediv__(self, divisor: float) -> Few:
         return self * (1.0 / divisor)
 
+    def __neg__(self) -> Few:
+        return self * -1.0
+
     def __sub__(self, other: Few | float) -> Few:
         return self + other * -1.0
+
+    def __rsub__(self, other: Few | float) -> Few:
+        return -self + other
 
     def dense(self, parts: int) -> Array:
         """Weight of every part, (parts,)."""

@@ -185,6 +185,11 @@ def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
         count *= 2
         for i in open_:
             known[i] = all_.predicted(known[i], count, len(known[i].seconds))
+    longest = max((len(c.seconds) for c in known), default=0)
+    ahead = min((c.mean for c in known if len(c.seconds) == longest), default=0.0)
+    for i, c in enumerate(known):  # nobody overtakes by the luck of the draws that all began with
+        if SEEDS <= len(c.seconds) < longest and c.mean < ahead:
+            known[i] = all_.predicted(c, longest, len(c.seconds))
     return known
 
 
@@ -217,9 +222,14 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
         return None
     rival = others[int(np.argmax(worst))]
     apart = all_.behind(rival, first)
-    luck, between = float(apart.var(axis=1, ddof=1).mean()) / AGAIN, float(apart.mean(axis=1).var(ddof=1))
-    clusters = len(apart)
-    if between <= luck * float(fisher.ppf(CHANCE, clusters - 1, clusters * (AGAIN - 1))):
+    rows, seeds = (
+        apart.mean(axis=1),
+        apart.mean(axis=0),
+    )  # all clusters have the same seeds: theirs is no luck of one
+    free = (len(rows) - 1) * (len(seeds) - 1)
+    luck = float(((apart - rows[:, None] - seeds + apart.mean()) ** 2).sum()) / free / len(seeds)
+    between = float(rows.var(ddof=1))
+    if between <= luck * float(fisher.ppf(CHANCE, len(rows) - 1, free)):
         return None
     spread, mean = (between - luck) ** 0.5, max(float(apart.mean()), 0.0)
     quicker = SURE * spread - mean

@@ -183,7 +183,7 @@ class DelayStream:
         if getattr(self.model, "as_recorded", False):  # the draw's seconds, shared out
             done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1), 1)[:, None]
             done[:, -1] = 1.0
-            return np.asarray(self.model.compute(self.draw(round), portions[:, 0])[:, None] * done)
+            return np.asarray(self.model.compute(self.draw(round), portions.sum(axis=1))[:, None] * done)
         if not self.parts_apart:
             draw = self.draw(round)
             done = [self.model.compute(draw, samples) for samples in np.cumsum(portions, axis=1).T]
@@ -204,5 +204,6 @@ class DelayStream:
 
     def sent(self, rounds: Iterable[int], share: float) -> Array | float:
         """Likewise of several rounds, (rounds, workers), or 0."""
-        rows = [row for r in rounds if (row := self.sending(r, share)) is not None]
-        return np.stack(rows) if rows else 0.0
+        rows = [self.sending(r, share) for r in rounds]
+        known = [row for row in rows if row is not None]
+        return np.stack(known) if known and len(known) == len(rows) else 0.0

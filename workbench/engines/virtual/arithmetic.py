@@ -64,6 +64,8 @@ class Coefficients:
         if isinstance(effect.model, tuple):
             rows = zip(effect.model, work.coefficients, strict=True)
             return [self._few(model, work.parts[row != 0], row[row != 0]) for model, row in rows]
+        if not self._own and work.coefficients.ndim == 2:
+            return [self._few(effect.model, work.parts[row != 0], row[row != 0]) for row in work.coefficients]
         if self._thin and work.coefficients.ndim == 1:
             return self._few(effect.model, work.parts, work.coefficients)
         weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
