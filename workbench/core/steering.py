@@ -275,23 +275,30 @@ class Steering:
         self.elapsed += end - begin
         if (
             self.left is not None
-        ):  # what it would have taken at most: who was not through may be slow without end
+        ):  # what that would have cost at most: who was not through may be slow without end
             rates = np.where(done >= loads, took, NEVER * least) / (loads + self.times.fixed)
-            most = float(self.odds(self.ways[self.left], rates[None]).seconds[0])
-            self.loss += float(self.costs[-1][self.at]) - most
+            left = self.ways[self.left]
+            most = self._priced(left, self.odds(left, rates[None]))
+            self.loss += float(self.costs[-1][self.at] - most[0])
 
     def _forecast(self, first: int, rates: Array) -> None:
         """Seconds that rounds with these times would take every candidate, at the price of a full gradient so far."""
         del self.costs[first:]
         found = [self.odds(way, rates) for way in self.ways]
-        cost = np.stack([odds.seconds for odds in found], axis=1)
-        worth = np.ones_like(cost)
-        for i, way in enumerate(self.ways):
-            if not way.scheme.full:
-                worth[:, i] = found[i].messages / self.workers
-        self.spent, self.got = self.spent + cost[-1, self.at], self.got + worth[-1, self.at]
+        self.spent += found[self.at].seconds[-1]
+        self.got += self._worth(self.now, found[self.at])[-1]
+        self.costs.extend(
+            np.stack([self._priced(*each) for each in zip(self.ways, found, strict=True)], axis=1)
+        )
+
+    def _worth(self, way: Way, odds: Odds) -> Array:
+        """What a candidate's rounds commit, in full gradients."""
+        return np.ones_like(odds.seconds) if way.scheme.full else odds.messages / self.workers
+
+    def _priced(self, way: Way, odds: Odds) -> Array:
+        """Seconds of a candidate's rounds, and for what they lack of a full gradient what one has cost so far."""
         price = self.spent / self.got if self.got else 0.0
-        self.costs.extend(cost + price * (1 - worth))
+        return np.asarray(odds.seconds + price * (1 - self._worth(way, odds)))
 
     def odds(self, way: Way, rates: Array) -> Odds:
         """Rounds of a candidate with workers as quick as this, in seconds per sample (rounds, workers)."""
