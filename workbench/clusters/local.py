@@ -17,7 +17,7 @@ from workbench.clusters.base import Cluster
 from workbench.launch import mpiexec
 from workbench.launch.head.pools import ChildPool, Supervised, make_folder, supervised, sweep
 from workbench.launch.hosts.host import Host
-from workbench.launch.processes import RANKS, ours, sweep_processes
+from workbench.launch.processes import ours, sweep_processes
 from workbench.launch.reports import Finding, HostState, Outputs, Said, Status, quiet
 from workbench.launch.site import Site
 
@@ -33,7 +33,7 @@ class ThisMachine(Site):
         mpiexec.check_room(ranks)
         sweep()
         mark, owner = self.cluster.mark, os.getpid()
-        folder = make_folder(ranks, lambda p: mpiexec.command(ranks, RANKS, p), owner, mark=mark, alone=True)
+        folder = make_folder(ranks, lambda p: mpiexec.command(ranks, p), owner, mark=mark, alone=True)
         settings = self.cluster.model_dump(mode="json")
         return ChildPool(settings, folder, ranks, supervisor=supervised(folder))
 
@@ -48,7 +48,8 @@ class ThisMachine(Site):
     def status(self, said: Said = quiet) -> Status:
         """Cores, free memory, and this user's ranks."""
         free = psutil.virtual_memory().available / 2**30
-        ranks = len(ours(self.cluster.mark))
+        found = ours(self.cluster.mark)
+        ranks = len({p.pid for p in found} - {p.ppid() for p in found})  # not those who have forked them
         return Status((HostState(socket.gethostname(), "up", ranks, os.cpu_count(), free),))
 
     def down(self, said: Said = quiet) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from workbench.base.errors import ClusterError
 from workbench.base.files import cache_folder
 from workbench.launch.poolfolder import SHARED
+from workbench.launch.processes import RANKS
 
+STUB = str(Path(__file__).with_name("rank") / "stub.py")
 MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
 # Of shared memory: Open MPI makes a file of 16 MB for each rank where there is room for one, and touches little of it.
 SHARED_FILE, SHARED_PER_RANK = 17.0, 0.15
@@ -33,14 +35,17 @@ def find_mpiexec() -> str:
     return found
 
 
-def command(ranks: int, module: str, *arguments: str) -> list[str]:
-    """Command line that starts so many ranks of a module on this machine.
+def command(ranks: int, folder: str) -> list[str]:
+    """Command line that starts the ranks of a pool's folder on this machine.
 
     It is told to have room for all: with more ranks than cores, Open MPI would give up the core in every call that
     finds nothing, whatever its settings say, and a look would last as long as the others' turns (1.4 ms and not 1 us).
     """
     start = [find_mpiexec(), "--host", f"localhost:{ranks}", "--with-ft", "ulfm", "-n", str(ranks)]
-    return [*start, sys.executable, "-m", module, *arguments]
+    rank = [sys.executable, "-m", RANKS, folder]
+    if sys.platform == "linux":  # the ranks are forked, mpiexec starts stubs
+        return [*rank, *start, sys.executable, "-I", "-S", STUB, folder]
+    return [*start, *rank]
 
 
 def settings(btl: str = "self,sm") -> dict[str, str]:

@@ -3,6 +3,7 @@
 ======================  ====================================================================================
 ``pool.json``           what the supervisor and rank 0 have to know, see `workbench.launch.head.pools`
 ``log.txt``             what supervisor, mpiexec and ranks print; what begins with `SAY` is for the supervisor
+``nursery``             where ranks' stubs knock, see `workbench.launch.rank.nursery`
 ``progress``            how many ranks are up, while they start
 ``ready.json``          process and host of each rank, once all are up
 ``tasks/``              runs that are handed in, one file each; rank 0 takes the oldest away
@@ -34,8 +35,8 @@ ARRAYS = "task.npz"  # in the run folder: what a task has besides words
 
 
 def say(*words: Any) -> None:
-    """A rank's line for the supervisor."""
-    print(SAY, *words, flush=True)
+    """A rank's line for the supervisor: whole, as forked ranks share one pipe."""
+    os.write(1, " ".join(map(str, (SAY, *words))).encode() + b"\n")
 
 
 @dataclass(frozen=True)

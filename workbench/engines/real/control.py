@@ -4,6 +4,7 @@ A word is a JSON object, followed perhaps by bytes. It travels on a communicator
 """
 
 import json
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ from mpi4py import MPI
 from workbench.engines.real.bell import WORD, Bell
 
 TAG = 2
+IDLE = 2e-5  # s between looks at what all ranks do together, for each of them
 
 
 class Control:
@@ -20,7 +22,7 @@ class Control:
 
     def __init__(self, world: MPI.Intracomm, bell: Bell | None = None) -> None:
         world.Set_errhandler(MPI.ERRORS_RETURN)
-        self.world, self.comm, self.rank, self.size = world, world.Dup(), world.rank, world.size
+        self.world, self.comm, self.rank, self.size = world, twin(world), world.rank, world.size
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.bell = bell or Bell()
         self.dead: set[int] = set()
@@ -67,6 +69,14 @@ class Control:
         """Is everything sent?"""
         self._out = [entry for entry in self._out if not _sent(entry[0])]
         return not self._out
+
+
+def twin(comm: MPI.Intracomm) -> MPI.Intracomm:
+    """A communicator with the same ranks; all of them call it, and burn no cores while they wait for each other."""
+    found, request = comm.Idup()
+    while not request.Test():
+        time.sleep(max(2e-4, IDLE * comm.size))
+    return found
 
 
 def _sent(request: MPI.Request) -> bool:

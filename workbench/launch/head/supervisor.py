@@ -128,7 +128,9 @@ class Supervisor:
         if self.settings.get("alone"):  # what mpiexec and the ranks leave on this machine is kept together
             os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
-            if self.settings["ranks"] > MANY:  # compile the modules once, and not in every rank
+            if self.settings["ranks"] > MANY and not self.settings.get(
+                "alone"
+            ):  # compile the modules once, and not in every rank
                 subprocess.run([sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)
             assert process.stdout is not None

@@ -1,6 +1,7 @@
-"""What every process of a pool runs: `python -m workbench.launch.rank.main FOLDER`.
+"""What every process of a pool runs: `python -m workbench.launch.rank.main FOLDER [MPIEXEC ...]`.
 
 Rank 0 takes tasks out of the pool's folder, one after the other, and tells the others; the ranks stay for the next.
+With mpiexec's command line it starts that, and forks the ranks, see `workbench.launch.rank.nursery`.
 """
 
 import faulthandler
@@ -10,31 +11,45 @@ import signal
 import sys
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+
+import mpi4py
 
 from workbench.launch.poolfolder import say
 from workbench.launch.processes import die_with_parent
+from workbench.launch.rank.nursery import Nursery
 
 
 def main(folder: Path) -> None:
-    """Join the world, then serve."""
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's business
-    faulthandler.register(signal.SIGUSR1)  # kill -USR1 shows in the pool's log where a rank is
+    """A rank, from beginning to end."""
     try:
-        from workbench.launch.rank import serving
-    except BaseException as error:
-        say("failed", json.dumps(f"a rank cannot import what it needs ({type(error).__name__}: {error})"))
-        raise
-    say("up")
-    serving.serve(folder)
-
-
-if __name__ == "__main__":
-    try:
-        main(Path(sys.argv[1]))
+        die_with_parent()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's business
+        faulthandler.register(signal.SIGUSR1)  # kill -USR1 shows in the pool's log where a rank is
+        serving = imported()
+        say("up")
+        serving.serve(folder)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
         time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)  # MPI notices a killed rank; one that exits, it does not
+
+
+def imported() -> ModuleType:
+    """What serves runs; MPI waits until it is told to begin."""
+    try:
+        mpi4py.rc.initialize = False
+        return import_module("workbench.launch.rank.serving")
+    except BaseException as error:
+        say("failed", json.dumps(f"a rank cannot import what it needs ({type(error).__name__}: {error})"))
+        raise
+
+
+if __name__ == "__main__":
+    folder, *command = sys.argv[1:]
+    if command:
+        sys.exit(Nursery(Path(folder), lambda: main(Path(folder))).run(command, imported))
+    main(Path(folder))

@@ -18,7 +18,7 @@ from workbench.base.errors import ClusterError, Diverged, RunError, Stalled
 from workbench.core.plan import MASTER, Plan
 from workbench.core.protocol import Recv
 from workbench.core.steering import Change
-from workbench.engines.real.control import Control
+from workbench.engines.real.control import Control, twin
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import COMMITTED, Ledger
 from workbench.engines.real.naps import EAGER, LISTENING_EMULATED
@@ -358,9 +358,7 @@ def part_of(
 
     `ahead`: s by which the clock is ahead of the master's; `pool`: tells of ranks of other hosts that are gone.
     """
-    comm, request = control.world.Idup()
-    while not request.Test():  # without burning the cores while others come
-        time.sleep(2e-4)
+    comm = twin(control.world)
     if control.rank > task.workers:
         comm.Free()
         return None

@@ -19,7 +19,7 @@ from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
 from workbench.engines.timeline import Turned
 from workbench.launch.poolfolder import ARRAYS, PoolFolder, say
-from workbench.launch.processes import Place, awaited, here, is_alive
+from workbench.launch.processes import Place, awaited, drowsy, here, is_alive
 from workbench.launch.rank.clocks import answer, measured
 from workbench.launch.rank.part import Over, Part, Stopped, part_of
 from workbench.launch.task import Task, described
@@ -28,6 +28,7 @@ from workbench.trace.records import TURNED, Record
 
 UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
 NAP, LONG_NAP, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
+LAZY = 2e-4  # s that a rank may oversleep while it waits for all, for each rank on its host
 RUNG_NAP = 0.5  # s, of who is rung when there is something
 
 
@@ -36,6 +37,8 @@ def serve(folder: Path) -> None:
     np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
     sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
     near = sizes[0] is not None and sizes[0] == sizes[1]  # all ranks are on this host
+    with drowsy(LAZY * int(sizes[1] or 1)):
+        MPI.Init_thread()
     control = Control(MPI.COMM_WORLD, Bell(folder if near else None, MPI.COMM_WORLD.rank))
     (lead if control.rank == MASTER else follow)(PoolFolder(folder), control)
     say("done")
