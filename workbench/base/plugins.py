@@ -134,10 +134,14 @@ class Catalogue(Mapping[str, type[T]]):
                     raise
         return self._classes
 
-    def _find(self) -> None:
+    def look(self) -> EntryPoints:
+        """Import every module of the family's own package; returns what others add, of which nothing is imported."""
         for module in iter_modules(import_module(self.package).__path__):
             import_module(f"{self.package}.{module.name}")
-        for point in points(self.group):
+        return points(self.group)
+
+    def _find(self) -> None:
+        for point in self.look():
             try:
                 loaded(point)
             except SettingError as error:

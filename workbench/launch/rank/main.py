@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -38,11 +39,14 @@ def main(folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)  # MPI notices a killed rank; one that exits, it does not
 
 
-def imported() -> ModuleType:
-    """What serves runs; MPI waits until it is told to begin."""
+def imported(rehearse: bool = False) -> ModuleType:
+    """What serves runs, for ranks that are still to be forked with a rehearsal; MPI waits until it is told to begin."""
     try:
         mpi4py.rc.initialize = False
-        return import_module("workbench.launch.rank.serving")
+        serving = import_module("workbench.launch.rank.serving")
+        if rehearse:
+            serving.rehearse()
+        return serving
     except BaseException as error:
         say("failed", json.dumps(f"a rank cannot import what it needs ({type(error).__name__}: {error})"))
         raise
@@ -51,5 +55,7 @@ def imported() -> ModuleType:
 if __name__ == "__main__":
     folder, *command = sys.argv[1:]
     if command:
-        sys.exit(Nursery(Path(folder), lambda: main(Path(folder))).run(command, imported))
+        sys.exit(
+            Nursery(Path(folder), lambda: main(Path(folder))).run(command, partial(imported, rehearse=True))
+        )
     main(Path(folder))

@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.errors import RunError
 from workbench.base.files import write_json
+from workbench.core.delays import DelayModel
+from workbench.core.optimisers import Optimiser
 from workbench.core.plan import MASTER
+from workbench.core.scheme import Scheme
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
 from workbench.engines.timeline import Turned
@@ -23,6 +27,7 @@ from workbench.launch.processes import Place, awaited, drowsy, here, is_alive
 from workbench.launch.rank.clocks import answer, measured
 from workbench.launch.rank.part import Over, Part, Stopped, part_of
 from workbench.launch.task import Task, described
+from workbench.problems import ProblemArgs
 from workbench.trace.layout import ENDED
 from workbench.trace.records import TURNED, Record
 
@@ -43,6 +48,16 @@ def serve(folder: Path) -> None:
     (lead if control.rank == MASTER else follow)(PoolFolder(folder), control)
     say("done")
     os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
+
+
+def rehearse() -> None:
+    """Do once what every rank of a nursery would do when its first run begins.
+
+    Nothing of other packages is imported: it may start threads, of which a forked process has none.
+    """
+    for family in (Scheme, ProblemArgs, DelayModel, Optimiser):
+        family.catalogue.look()
+    from_bytes(to_bytes({"numbers": np.zeros(1)}))
 
 
 def lead(pool: PoolFolder, control: Control) -> None:
