@@ -40,6 +40,7 @@ RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
 MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
 LOOK_EVERY = 0.25  # s between looks at who is gone
 CLOSELY = 4  # every so many looks; between them it is enough that there is a process of that number
+BYE_NAP = 2e-2  # s, of who is rung when somebody takes leave
 LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
 
 
@@ -309,12 +310,13 @@ class Part:
         """Exchange last words; True if everybody answered and nothing is left over."""
         self.halfway = self.reduce is not None and self.reduce.under_way
         self.post.farewell()
-        until = time.monotonic() + LEAVE
+        until, bell = time.monotonic() + LEAVE, self.post.bell
+        nap = BYE_NAP if bell.hangs and not self.post.needs_looks else 5e-4
         while not (self.post.quiet and self.control.quiet) and time.monotonic() < until:
             self.post.poll()
             with contextlib.suppress(Over, RunError):
                 self.hear()
-            time.sleep(5e-4)
+            bell.sleep(nap)  # who says goodbye rings
         clean = self.post.quiet and not self.post.dead and not self.halfway
         if clean:
             self.post.free()
