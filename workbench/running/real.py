@@ -88,6 +88,8 @@ class RealRun(Run):
         super().stop()
         if self.home.is_dir():
             (self.home / STOP).touch()
+        if self._state == "running":
+            self.note = "stopping"
 
     def begin(self, work: Any) -> RealRun:
         """Do the work in a thread of its own."""
@@ -159,7 +161,7 @@ class RealRun(Run):
             pool.await_ready(self._said)
             holder = pool.submit(task, self._said)
             write_json(self.home / HOLDER, pool.words())
-            self.note = "starting"
+            self.note, self.stage = "preparing the first round", None
             try:
                 self.watch(holder)
                 break
@@ -239,7 +241,11 @@ class RealRun(Run):
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
-        self.note, self.stage = (f"{what}: {done} of {total}", done / total) if total else (what, None)
+        # None: the bar moves to and fro, also while nobody is there yet.
+        self.note, self.stage = (
+            f"{what}: {done} of {total}" if total else what,
+            done / total if done else None,
+        )
 
     def follow(self, holder: Holder | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""
@@ -260,6 +266,9 @@ class RealRun(Run):
                 if holder is None and (holder := holder_of(self.home)) is not None:
                     own.callback(holder.release)
                 self._look(holder)
+                if len(self._rows):  # what the trace is written with, so that a stop need not wait for it
+                    import pandas  # noqa: F401
+                    import pyarrow.parquet  # noqa: F401
                 time.sleep(LOOK_EVERY)
 
     def _finish(self) -> None:
@@ -287,7 +296,8 @@ class RealRun(Run):
             row = dict(zip(records.LIVE, fresh[-1], strict=True))
             dropped = int(self._rows[:, records.LIVE.index("stale")].sum())
             done = f"round {int(row['round']) + 1} of {self.experiment.rounds}"
-            self.note = f"{done}, {dropped} late answers dropped"
+            if self.wanted():
+                self.note = f"{done}, {dropped} late answers dropped"
 
     def _evaluate_newest(self) -> None:
         """The loss after the newest round, if there is time for it."""

@@ -120,7 +120,10 @@ class FolderPool(Pool, Holder):
             if time.monotonic() > until:
                 self.close()
                 raise ClusterError(f"{self.ranks} processes: not up in time; see {self.files.log}")
-            said(self.up_note, up, self.ranks)
+            if up < self.ranks:
+                said(self.up_note, up, self.ranks)
+            else:
+                said("connecting processes", 0, 0)
             time.sleep(0.02)
         said(self.up_note, self.ranks, self.ranks)
 

@@ -35,13 +35,13 @@ from workbench.launch.task import Task, rebuilt, steered, unpacked
 from workbench.trace.records import Arrivals, Happening, Record
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
-WORDS_EVERY, STOP_EVERY = 2e-3, 0.1  # s between looks
+WORDS_EVERY, STOP_EVERY = 2e-3, 0.03  # s between looks
 RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
 MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
 LOOK_EVERY = 0.25  # s between looks at who is gone
 CLOSELY = 4  # every so many looks; between them it is enough that there is a process of that number
 BYE_NAP = 2e-2  # s, of who is rung when somebody takes leave
-LEAVE, BOOKS = 1.0, 1.5  # s for the last words, and for the books
+LEAVE, BOOKS, FOR_EACH = 1.0, 1.5, 0.02  # s for the last words, and for the books; more of both for each rank
 
 
 class Over(Exception):
@@ -310,7 +310,7 @@ class Part:
         """Exchange last words; True if everybody answered and nothing is left over."""
         self.halfway = self.reduce is not None and self.reduce.under_way
         self.post.farewell()
-        until, bell = time.monotonic() + LEAVE, self.post.bell
+        until, bell = time.monotonic() + LEAVE + FOR_EACH * self.setup.plan.ranks, self.post.bell
         nap = BYE_NAP if bell.hangs and not self.post.needs_looks else 5e-4
         while not (self.post.quiet and self.control.quiet) and time.monotonic() < until:
             self.post.poll()
@@ -337,7 +337,7 @@ class Part:
 
     def collect(self) -> list[bytes]:
         """Rank 0: the books of all who are alive."""
-        until = time.monotonic() + BOOKS
+        until = time.monotonic() + BOOKS + FOR_EACH * self.setup.plan.ranks
         alive = set(range(1, self.setup.plan.ranks)) - self.control.dead - self.post.dead
         while not alive <= set(self.books) | self.control.dead and time.monotonic() < until:
             with contextlib.suppress(RunError):
