@@ -130,6 +130,22 @@ def python(folder: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
+def test_a_look_imports_nothing_of_it(tiny: Path) -> None:
+    """What is forked afterwards must not have threads of somebody else's."""
+    script = """
+import sys
+from workbench.launch.rank.main import imported
+
+imported(rehearse=True)
+from workbench.core.scheme import Scheme
+assert "workbench.schemes.coded_reduce" in sys.modules and "tiny" not in sys.modules
+assert [point.name for point in Scheme.catalogue.look()] == ["TINY"] and "tiny" not in sys.modules
+assert "TINY" in Scheme.catalogue and "tiny" in sys.modules
+print(len(list(__import__("pathlib").Path("/proc/self/task").iterdir())), "thread")
+"""
+    assert python(tiny, "-c", script).endswith("1 thread\n")
+
+
 def test_everything_that_it_adds_is_found_by_name(tiny: Path) -> None:
     script = """
 import workbench as wb

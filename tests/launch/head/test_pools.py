@@ -121,8 +121,10 @@ def test_a_start_is_given_up_once_no_further_process_comes(
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as supervisor:
         pool = pools.ChildPool({}, folder, 4, supervisor=supervisor)
 
-        def slowly(note: str, up: int, ranks: int) -> None:
+        def slowly(note: str, told: int, ranks: int) -> None:
             time.sleep(0.3)
+            up = pool.files.up
+            assert (note, told) == (("connecting processes", 0) if up == 4 else ("starting processes", up))
             if up < come:
                 pool.files.count(up + 1)
             elif come:
