@@ -1,6 +1,6 @@
 """Real runs against what they should cost: the drawn delays alone, the simulator, a textbook's master.
 
-    python benchmarks/real.py [overhead] [figure8] [textbook] [stream] [messages] [--rounds 100]
+    python benchmarks/real.py [overhead] [figure8] [textbook] [stream] [start] [messages] [--rounds 100]
 
 Everything is measured side by side on this machine and printed as ratios.
 """
@@ -224,6 +224,37 @@ def stream(rounds: int) -> None:
     print(f"  median {late_ms[0]:.0f} ms, 99 % {late_ms[1]:.0f} ms; stopped in {stopped:.2f} s")
 
 
+def start(rounds: int) -> None:
+    """From the call to the first round, no ranks being warm, and to a stop's end; N = 84."""
+    POOLS.close()
+    e = wb.Experiment(**schemes(84)[1], workers=84, rounds=100 * rounds)
+    seen = [time.monotonic()]
+    run = start_real(e)
+    shown = None
+    while not len(run.rows()["round"]):
+        if (run.note, run.stage) != shown or run.stage is None:  # None: the bar moves to and fro
+            shown = (run.note, run.stage)
+            seen.append(time.monotonic())
+        time.sleep(0.01)
+    first, still = time.monotonic() - seen[0], float(np.diff(seen).max(initial=0.0))
+    processes = psutil.Process().children(recursive=True)
+    used = sum(sum(p.cpu_times()[:4]) for p in processes)
+    memory = sum(p.memory_full_info().pss for p in processes) / 2**30
+    time.sleep(3)
+    asked = time.monotonic()
+    run.stop()
+    while not (run.home / "ended.json").exists():
+        time.sleep(0.002)
+    ended = time.monotonic() - asked
+    run.wait()
+    print("start, N=84, no warm ranks: to the first round, of all processes; stop")
+    print(
+        f"  first round after {first:.1f} s, nothing moved for {still:.2f} s at most, {used:.1f} s of processors,"
+        f" {memory:.2f} GiB; the run's end is written {ended:.2f} s after a stop, its trace"
+        f" {time.monotonic() - asked:.2f} s"
+    )
+
+
 class OneSum(Sheet):
     """Checked by one sum of all words, which does not see words that change places."""
 
@@ -270,6 +301,7 @@ PARTS = {
     "figure8": figure8,
     "textbook": textbook,
     "stream": stream,
+    "start": start,
     "messages": messages,
 }
 
