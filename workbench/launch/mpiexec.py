@@ -95,9 +95,9 @@ def check_room(ranks: int, each: int | None = None) -> None:
                 " larger (docker run --shm-size=256m, or mount -o remount,size=256m), or take engine = 'sim'"
             )
     limit = _process_limit()
-    if limit is not None and ranks > limit:
+    if limit is not None and 2 * ranks > limit:  # each has a stub, or an engine who watches it
         raise ClusterError(
-            f"workers = {ranks - 1}: this machine lets you start {limit} more processes; take fewer workers,"
+            f"workers = {ranks - 1}: this machine lets you start {limit} processes, two for each; take fewer workers,"
             " engine = 'sim', or a larger cluster"
         )
 

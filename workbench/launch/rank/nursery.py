@@ -42,9 +42,9 @@ class Nursery:
         """Start mpiexec, import what the ranks need while it starts, serve until it ends; returns its exit code."""
         # A handler of ours, so that the wake-up is written.
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: mpiexec.terminate())
         signal.set_wakeup_fd(self.alarm.fileno(), warn_on_full_buffer=False)
         mpiexec = subprocess.Popen(command, preexec_fn=die_with_parent)
+        signal.signal(signal.SIGTERM, lambda *_: mpiexec.terminate())
         prepare()
         gc.collect()
         gc.freeze()  # a collection in a rank touches none of this, so that it stays shared
