@@ -138,11 +138,12 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
-# Tests below open the others too, one of them in JupyterLab.
-OPENED = {NAMES[i]: pytest.mark.slow for i in (1, 2, 4)}
+# At every commit a light one and a dark one; all are opened without a server (test_offline.py), three more below.
+AT_ONCE = (NAMES[0], NAMES[3])
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in AT_ONCE]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=OPENED.get(name, ())) for name in NAMES])
+@pytest.mark.parametrize("name", [*AT_ONCE, *OTHERS])
 def test_a_lecture_is_a_page_without_code(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
