@@ -72,7 +72,7 @@ def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[
 
 
 few = settings(
-    max_examples=max(10, settings().max_examples // 20),  # each is a run on real processes
+    max_examples=max(5, settings().max_examples // 20),  # each is a run on real processes; all schemes run below
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # a run cannot be shrunk: its timing is never the same
     suppress_health_check=list(HealthCheck),
