@@ -55,10 +55,18 @@ PYTEST := $(BIN)/python -m pytest
 GROUPS := --dist loadgroup --no-loadscope-reorder # in the order of tests/conftest.py, not by how many tests a group has
 ALONE := --last-failed --last-failed-no-failures none
 
-test: env lint ## Lint, then all tests but the slow ones
+# Types are checked by one core for most of a minute; the tests begin meanwhile, and either ends without the other.
+test test-all: env
+	+@$(MAKE) --no-print-directory --jobs=2 --keep-going lint $@-alone
+
+test: ## Lint, and all tests but the slow ones
+test-all: ## Lint, and every test, with 1000 examples for each property
+
+.PHONY: test-alone test-all-alone
+test-alone: env
 	$(PYTEST) -n $(WORKERS) $(GROUPS) -m "not slow" || $(PYTEST) $(ALONE) -m "not slow"
 
-test-all: env lint ## Lint, then every test, with 1000 examples for each property
+test-all-alone: env
 	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) $(GROUPS)
 
 format: env ## Format the code, mend what can be mended, strip notebooks, renew the table of schemes and the picture of the rooms
