@@ -1,7 +1,7 @@
 # Needs Python 3.11 or newer, make and git; everything else goes into .venv.
 PYTHON ?= python3
-# Tests wait for processes and pages: with one worker more than cores, no core waits with them.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
+# Three groups of tests wait for processes, hosts and pages more than they compute: one worker more, so that no core does.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(4, 1 + (os.cpu_count() or 1)))")
 BIN := .venv/bin
 STAMP := .venv/stamp
 NOTEBOOKS := find notebooks -name '*.ipynb' -not -path '*/.*' -exec
