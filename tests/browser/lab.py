@@ -53,8 +53,9 @@ RUN_CELL = """async (index) => { const { content, context } = window.jupyterapp.
   await window.jupyterapp.commands.execute('notebook:run-cell'); }"""
 
 # A page of JupyterLab costs ten times what a notebook opened in it does.
-CLEARED = """() => { for (const each of [...window.jupyterapp?.shell?.widgets('main') ?? []]) each.dispose();
-  return !!window.jupyterapp?.shell; }"""
+CLEARED = """() => { const shell = location.pathname.startsWith('/doc/') && window.jupyterapp?.shell;
+  for (const each of shell ? [...shell.widgets('main')] : []) each.dispose();
+  return !!shell; }"""  # Voila's page has a jupyterapp too
 OPENED = """async ([path, address]) => { await window.jupyterapp.commands.execute('docmanager:open', { path });
   history.replaceState(null, '', address); }"""
 SHOWN = "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path"
