@@ -1,7 +1,7 @@
 # Needs Python 3.11 or newer, make and git; everything else goes into .venv.
 PYTHON ?= python3
-# Tests wait for processes and pages: with one worker more than cores, no core waits with them.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
+# Three groups of tests wait for processes, hosts and pages more than they compute: one worker more, so that no core does.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(4, 1 + (os.cpu_count() or 1)))")
 BIN := .venv/bin
 STAMP := .venv/stamp
 NOTEBOOKS := find notebooks -name '*.ipynb' -not -path '*/.*' -exec
@@ -55,10 +55,18 @@ PYTEST := $(BIN)/python -m pytest
 GROUPS := --dist loadgroup --no-loadscope-reorder # in the order of tests/conftest.py, not by how many tests a group has
 ALONE := --last-failed --last-failed-no-failures none
 
-test: env lint ## Lint, then all tests but the slow ones
+# Types are checked by one core for most of a minute; the tests begin meanwhile, and either ends without the other.
+test test-all: env
+	+@$(MAKE) --no-print-directory --jobs=2 --keep-going lint $@-alone
+
+test: ## Lint, and all tests but the slow ones
+test-all: ## Lint, and every test, with 1000 examples for each property
+
+.PHONY: test-alone test-all-alone
+test-alone: env
 	$(PYTEST) -n $(WORKERS) $(GROUPS) -m "not slow" || $(PYTEST) $(ALONE) -m "not slow"
 
-test-all: env lint ## Lint, then every test, with 1000 examples for each property
+test-all-alone: env
 	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) $(GROUPS)
 
 format: env ## Format the code, mend what can be mended, strip notebooks, renew the table of schemes and the picture of the rooms

@@ -40,16 +40,19 @@ def forgetful() -> Iterator[None]:
 
 
 # Those that take longest, and wait for more than they compute, begin, so that at the end nobody waits for them.
-LONGEST = ("mpi", "hosts", "browser", "site", "wheel", "additions")
+LONGEST = ("mpi", "hosts", "browser", "site", "book", "wheel", "additions")
 
 
 def group(item: pytest.Item) -> str:
-    """What one worker runs from end to end: what shares browsers, ports or addresses; else a file's tests, for which
-    what they share is then made once."""
+    """What one worker runs from end to end: what shares browsers, ranks, ports, addresses or entries of the book; else
+    a file's tests, for which what they share is then made once."""
     if marked := item.get_closest_marker("xdist_group"):
         return str(marked.args[0])
-    if item.get_closest_marker("browser"):
-        return "browser"
+    for kind in ("browser", "mpi"):
+        if item.get_closest_marker(kind):
+            return kind
+    if "found_before" in getattr(item, "fixturenames", ()):
+        return "book"
     return re.sub(r"\W", "_", item.nodeid.split(".py")[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,22 @@ def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
     return words, [wb.Trace.load(path.parent) for path in sorted(out.glob("*/trace/spec.json"))]
 
 
+def test_the_cell_with_a_network_goes_on_without_pytorch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it defines then makes experiments of which one learns."""
+    define(YOURS)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (cell,) = (c.source for c in nbformat.read(YOURS, as_version=4).cells if "from torch" in c.source)
+    names = {"wb": wb, **FEW, "chance": 0.2}
+    exec(compile(cell, "<cell>", "exec", dont_inherit=True), names)
+    assert "PyTorch is not installed" in capsys.readouterr().out
+    assert {e.problem for e in [names["mine"], *names["rivals"]]} == {"softmax"}
+    trace = wb.run(names["mine"])
+    assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
+
+
+@pytest.mark.slow  # with PyTorch it is executed at every commit, if there is one
 def test_the_notebook_on_yours_goes_on_without_pytorch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

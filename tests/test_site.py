@@ -188,9 +188,13 @@ SAMPLE = (
 @pytest.mark.browser
 @pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
 @pytest.mark.xdist_group("site")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_open_without_a_network(quick: Path, scheme: str, tmp_path: Path) -> None:
-    assert seen(quick, SAMPLE, scheme, screens(tmp_path)) == []
+@pytest.mark.parametrize(
+    ("scheme", "pages"), [("light", SAMPLE), ("dark", SAMPLE[3:5])], ids=["light", "dark"]
+)
+def test_pages_open_without_a_network(
+    quick: Path, scheme: str, pages: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert seen(quick, pages, scheme, screens(tmp_path)) == []
 
 
 def screens(otherwise: Path) -> Path:

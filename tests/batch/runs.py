@@ -17,7 +17,7 @@ from workbench.trace.layout import LOG, TRACE
 
 QUICK = {"scheme": "UMW", "workers": 4, "rounds": 5, "problem_args": {"samples": 40, "features": 3}}
 DEATHS = [{"worker": 1, "round": 1}, {"worker": 2, "round": 1}]
-SLOW_ROUNDS = 4000  # seconds
+SLOW_ROUNDS = 1500  # about a second
 # Ctrl-C counts even where the tests run in the background of a script, which would have it ignored.
 MAIN = (
     "import signal; signal.signal(2, signal.default_int_handler); from workbench.cli.main import main; main()"

@@ -142,7 +142,7 @@ def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path) -> None
         "kind": "crossing",
         "field": "delays.factor",
         "span": {"low": 1.0, "high": 9.0},
-        "tolerance": 0.3,
+        "tolerance": 0.8,
     }
     sides = [{"scheme": "UMW"}, {"scheme": "GC", "scheme_args": {"stragglers": 1}}]
     base = {"workers": 4, "rounds": 4, "problem": "unit", "delays": {**slow, "slow": 0.25}}

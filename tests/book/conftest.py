@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,8 @@ def quick() -> Setting:
 
 @pytest.fixture(scope="session")
 def found_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where entries are kept, for all workers: what several tests need is computed once."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "book"
+    """Where entries are kept: what several tests need is computed once, as one worker runs them (tests/conftest.py)."""
+    return tmp_path_factory.getbasetemp() / "book"
 
 
 @pytest.fixture

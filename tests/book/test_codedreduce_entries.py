@@ -143,9 +143,9 @@ def test_per_round_leaves_out_the_warm_up() -> None:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> dict[str, book.Result]:
+def first(found_before: Path) -> dict[str, book.Result]:
     """Figure 9a in the quick form, with the fit that it needs."""
-    found = find("fig9a", Setting(quick=True, measure=False), tmp_path_factory.mktemp("book"))
+    found = find("fig9a", Setting(quick=True, measure=False), found_before)
     assert all(each.result for each in found), [each.error for each in found]
     return {each.entry.name: each.result for each in found if each.result}
 

@@ -72,10 +72,11 @@ def opened(
     context: BrowserContext, request: pytest.FixtureRequest, screens: Path
 ) -> Iterator[tuple[Page, Noise]]:
     """A page, 1280 px wide, and what goes wrong in it; a test that fails leaves a picture."""
-    with tab(context) as found:
+    with tab(context, first="server" in request.fixturenames) as found:
         yield found
         if request.node.stash.get(FAILED, False):
             found[0].screenshot(path=screens / f"failed-{request.node.name}.png", full_page=True)
+            found[0].goto("about:blank")  # whatever it was in, nobody finds it
 
 
 @pytest.fixture

@@ -52,6 +52,14 @@ RUN_CELL = """async (index) => { const { content, context } = window.jupyterapp.
   content.activeCellIndex = index; content.deselectAll();
   await window.jupyterapp.commands.execute('notebook:run-cell'); }"""
 
+# A page of JupyterLab costs ten times what a notebook opened in it does.
+CLEARED = """() => { const shell = location.pathname.startsWith('/doc/') && window.jupyterapp?.shell;
+  for (const each of shell ? [...shell.widgets('main')] : []) each.dispose();
+  return !!shell; }"""  # Voila's page has a jupyterapp too
+OPENED = """async ([path, address]) => { await window.jupyterapp.commands.execute('docmanager:open', { path });
+  history.replaceState(null, '', address); }"""
+SHOWN = "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path"
+
 GO_TO = """async (index) => { const { content } = window.jupyterapp.shell.currentWidget;
   content.activeCellIndex = index;
   await content.scrollToItem(index, 'start'); }"""
@@ -159,8 +167,16 @@ class Noise:
 
     def listen(self, page: Page) -> None:
         """Keep uncaught errors and console errors."""
-        page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
+        page.on("pageerror", self._uncaught)
         page.on("console", self._console)
+
+    def leave(self, page: Page) -> None:
+        """Keep no more of them."""
+        page.remove_listener("pageerror", self._uncaught)
+        page.remove_listener("console", self._console)
+
+    def _uncaught(self, error: Any) -> None:
+        self.errors.append(f"uncaught: {error}")
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type == "error":
@@ -186,15 +202,23 @@ def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterat
 
 
 @contextmanager
-def tab(context: BrowserContext) -> Iterator[tuple[Page, Noise]]:
-    """A page of a browser. After it the browser has its first, empty page, and nobody is logged in."""
-    page, noise = context.new_page(), Noise()
+def tab(context: BrowserContext, first: bool = False) -> Iterator[tuple[Page, Noise]]:
+    """A page of a browser, its own or the first one, where JupyterLab stays open, without notebooks.
+
+    After it the browser has its first page only, and nobody is logged in.
+    """
+    page, noise = context.pages[0] if first else context.new_page(), Noise()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.bring_to_front()
     noise.listen(page)
     try:
         yield page, noise
     finally:
+        noise.leave(page)
         for each in context.pages[1:]:
             each.close()
+        if not context.pages[0].evaluate(CLEARED):
+            context.pages[0].goto("about:blank")
         context.clear_cookies()
 
 
@@ -227,8 +251,13 @@ class Lab:
 
     def open(self, fresh: bool = True) -> None:
         """Open the notebook alone, without side panels, and wait for its kernel; `fresh` forgets the workspace."""
-        self.page.goto(self.server.address(f"doc/tree/{self.notebook}{'?reset' if fresh else ''}"))
-        self.page.wait_for_selector(".jp-NotebookPanel")
+        address = self.server.address(f"doc/tree/{self.notebook}{'?reset' if fresh else ''}")
+        if fresh and self.page.url.startswith(self.server.url) and self.page.evaluate(CLEARED):
+            self.page.evaluate(OPENED, [self.notebook, address.replace("?reset&", "?")])
+            self.page.wait_for_function(SHOWN, arg=self.notebook)
+        else:
+            self.page.goto(address)
+            self.page.wait_for_selector(".jp-NotebookPanel")
         self.page.wait_for_function(CONNECTED)
 
     def reload(self) -> None:

@@ -284,8 +284,7 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     assert not (root / "runs" / "stopped-early").exists()
 
 
-@pytest.mark.mpi
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.mpi  # of the kernel's own ranks, which no other test has warm
 def test_real_runs_are_stopped_at_once_and_nothing_is_red(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:

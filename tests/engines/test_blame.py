@@ -221,7 +221,7 @@ print("processes", *[child.pid for child in psutil.Process().children(recursive=
 @pytest.mark.xdist_group("mpi")
 def test_on_real_ranks_nothing_hangs_and_no_process_is_left(tmp_path: Path) -> None:
     wanted = {where: says[1] for where, says in SAYS.items() if says[1]}
-    spec = json.dumps({where: failing(tmp_path, where) for where in wanted})
+    spec = json.dumps({where: {**failing(tmp_path, where), "workers": 2} for where in wanted})
     done = subprocess.run([sys.executable, "-c", REAL, spec], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     *lines, processes = done.stdout.splitlines()

@@ -61,7 +61,7 @@ def test_predictions_are_the_event_engines() -> None:
         assert choice.seconds == pytest.approx(choice.per_round * choice.rounds)
 
 
-@settings(max_examples=max(3, settings().max_examples // 50))  # every scheme is planned and run in each
+@settings(max_examples=max(2, settings().max_examples // 50))  # every scheme is planned and run in each
 @given(
     shift=st.floats(1e-5, 1e-3),
     spread=st.floats(0.0, 3.0),

@@ -66,7 +66,7 @@ def broken(world: World, number: int, after: bool, error: BaseException) -> None
 ERRORS = (refusal("InternalError"), KeyboardInterrupt(), ConnectionClosedError(endpoint_url="EC2"))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))  # every place: below
 def test_a_failure_at_a_drawn_place_leaves_nothing(ec2_world: World, seed: int) -> None:
     draw = random.Random(seed)
     broken(ec2_world, draw.randrange(places(ec2_world)), draw.random() < 0.5, draw.choice(ERRORS))
