@@ -55,9 +55,13 @@ WARM = 4  # rounds
 
 
 def device(model: Array, X: Array, y: Array) -> tuple[float, Array]:
-    """Least squares on a device that takes 1 ms and half a millisecond a sample, and an exponential part of a fifth."""
+    """Least squares on a device that takes 1 ms and half a millisecond a sample, and an exponential part of a fifth.
+
+    The loss of all the data, after the run, takes no device's time.
+    """
     late = 1 + 0.2 * np.random.default_rng(time.time_ns()).exponential()
-    time.sleep((1e-3 + 5e-4 * len(y)) * late)
+    if len(y) < DEVICES["problem_args"]["samples"]:
+        time.sleep((1e-3 + 5e-4 * len(y)) * late)
     residual = X @ model - y
     return float(residual @ residual / (2 * len(y))), X.T @ residual / len(y)
 

@@ -133,7 +133,7 @@ class Resampling:
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
         """Mean seconds a round under one seed."""
-        return self.cluster.forecast_of(e, min(rounds, LONGEST), e.seed, c.task.cut).mean
+        return self.cluster.forecast_of(e, c.task, min(rounds, LONGEST)).mean
 
 
 def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
