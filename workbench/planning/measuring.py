@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.sharing import undisturbed
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
-from workbench.planning.laws import Law, assess, laws_of, refit, resampled
+from workbench.planning.laws import Law, assess, laws_of, redrawn, refit, resampled
 from workbench.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
 from workbench.running.bar import Bar
@@ -382,12 +383,12 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
 
 
-def _laws(times: Sequence[Array], kinds: Kinds, workers: Any = slice(None)) -> Laws:
-    """Of each load's times over their median; `workers`: of some of them."""
-    relative = [(t / np.median(t))[:, workers] for t in times]
+def _laws(times: Sequence[Array], kinds: Kinds, fit: Callable[[Array, str], Delays] = refit) -> Laws:
+    """Of each load's times over their median."""
+    relative = [t / np.median(t) for t in times]
     if isinstance(kinds, str):
-        return (refit(np.concatenate(relative), kinds),) * len(relative)
-    return tuple(None if kind is None else refit(t, kind) for t, kind in zip(relative, kinds, strict=True))
+        return (fit(np.concatenate(relative), kinds),) * len(relative)
+    return tuple(None if kind is None else fit(t, kind) for t, kind in zip(relative, kinds, strict=True))
 
 
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
@@ -416,8 +417,7 @@ def _fitted(
     rng, again = np.random.default_rng(seed), []
     for k in range(resamples):
         drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port)
-        workers = rng.integers(0, first.workers, (first.workers,))
-        again.append(drawn.replace(laws=_laws(theirs, kinds, workers)))
+        again.append(drawn.replace(laws=_laws(theirs, kinds, partial(redrawn, rng=rng))))
         if bar is not None:
             bar.update(k + 1)
     return ClusterProfile(

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.stats import f as fisher
 from scipy.stats import t as student
 
 from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
-from workbench.forecasting import Forecast
+from workbench.forecasting import Forecast, first_rounds
 from workbench.planning.advice import Doubt, name_of
 from workbench.planning.profile import ClusterProfile, Fitted, Task
 from workbench.planning.targets import TRIED, Need, Target, Trials
@@ -29,7 +28,8 @@ WITHIN = 2.0  # choices that take at most so many times as long as the best are 
 LONGEST = 300  # rounds of a forecast; those of longer runs take as long on average
 SLACK = 1.02  # times as long or as short: as far as a forecast can tell
 NOMINAL = 0.9  # of the intervals
-CLUSTERS, AGAIN, SHORT = 16, 24, 2  # clusters, seeds on each, rounds of each: what two choices differ by
+AGAIN = 64  # seeds on each cluster: what two choices differ by
+RIVALS = 3  # choices that are compared with the first so
 SURE, CHANCE = 1.645, 0.95  # standard errors beyond which one of 20 lies; that
 MOST = 96  # predictions of who may be the first
 
@@ -118,18 +118,13 @@ class Resampling:
         ]
         return replace(c, seconds=np.array([*c.seconds[:done], *seconds]))
 
-    def behind(self, c: Candidate, other: Candidate) -> Array:
-        """By how much of another's mean time it takes longer, (clusters, seeds): both on the same draws."""
-        own, others = (
-            [
-                [self._round(one, self.again(one, k, seed), SHORT) for seed in range(AGAIN)]
-                for k in range(min(CLUSTERS, len(self.cluster.resampled)))
-            ]
-            for one in (c, other)
-        )
-        rounds, others_rounds = (float(one.rounds(self.aim).mean() * one.pace.mean()) for one in (c, other))
-        mine, theirs = np.array(own) * rounds, np.array(others) * others_rounds
-        return np.asarray((mine - theirs) / theirs.mean())
+    def again_and_again(self, c: Candidate) -> Array:
+        """Mean seconds to the target, (clusters, seeds): every cluster under the same seeds."""
+        rows = [
+            first_rounds(e, range(e.seed, e.seed + AGAIN), self.cluster.sharing(e.workers, c.task))
+            for e in (self.again(c, k, 0) for k in range(len(self.cluster.resampled)))
+        ]
+        return np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean())
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
         """Mean seconds a round under one seed."""
@@ -207,35 +202,54 @@ def _open(known: Sequence[Candidate], count: int) -> list[int]:
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
-    """Which other choice may be quicker than the first; None where that is so by less than 2 % in 19 of 20 cases.
+    """Which other choice may be quicker than the first; None where in 19 of 20 cases none is by more than 2 %.
 
     Of what two choices differ by, runs' own luck explains a part, on whatever cluster. What differs between the
-    clusters that the measurement allows beyond that (analysis of variance, where it is more than chance) is what a
-    larger measurement would tell: its spread falls with the square root of the measurement's size.
+    clusters that the measurement allows beyond that is what a larger measurement would tell.
     """
     first, *others = sorted((c for c in found if len(c.seconds) >= SEEDS), key=lambda c: c.mean)
     if not others or len(all_.cluster.resampled) < FEW:
         return None
-    later = [(c.seconds[:SEEDS] - first.seconds[:SEEDS]) / first.mean for c in others]
-    worst = [SURE * float(each.std()) - float(each.mean()) for each in later]
-    if max(worst) <= SLACK - 1:
+    rivals = sorted(others, key=lambda c: -_may_save(first, c))[:RIVALS]
+    rivals = [c for c in rivals if _may_save(first, c) > SLACK - 1]
+    if not rivals:
         return None
-    rival = others[int(np.argmax(worst))]
-    apart = all_.behind(rival, first)
-    rows, seeds = (
-        apart.mean(axis=1),
-        apart.mean(axis=0),
-    )  # all clusters have the same seeds: theirs is no luck of one
-    free = (len(rows) - 1) * (len(seeds) - 1)
-    luck = float(((apart - rows[:, None] - seeds + apart.mean()) ** 2).sum()) / free / len(seeds)
+    own = all_.again_and_again(first)
+    saved = np.array([_saved(own, all_.again_and_again(c), _mean_saved(first, c)) for c in rivals])
+    quicker = float(np.quantile(saved.max(axis=0), CHANCE))
+    if quicker <= 1 - 1 / SLACK:
+        return None
+    place = int(np.argmax(np.maximum(saved, 0.0).mean(axis=1)))
+    ahead = max(-float(saved[place].mean()), 0.0)
+    return Doubt(rivals[place].name, quicker, ((quicker + ahead) / (SLACK - 1 + ahead)) ** 2)
+
+
+def _mean_saved(first: Candidate, other: Candidate) -> float:
+    """Share of the first's time that another saves, on the mean of the predictions that both have."""
+    n = min(len(first.seconds), len(other.seconds))
+    return 1 - float(other.seconds[:n].mean() / first.seconds[:n].mean())
+
+
+def _may_save(first: Candidate, other: Candidate) -> float:
+    """Share of the first's time that another saves in one of 20 predictions."""
+    later = (other.seconds[:SEEDS] - first.seconds[:SEEDS]) / first.mean
+    return SURE * float(later.std()) - float(later.mean())
+
+
+def _saved(first: Array, other: Array, mean: float) -> Array:
+    """Share of the first's time that another saves on each cluster, of times (clusters, seeds); `mean`: over all.
+
+    What the mean over so few seeds varies by on one cluster is known from the rest of a two-way table (all clusters
+    have the same seeds: their own effect is nobody's). The clusters' effects are drawn together by that.
+    """
+    own = first.mean(axis=1)
+    saved = (first - other) / own[:, None]
+    rows, columns = saved.mean(axis=1), saved.mean(axis=0)
+    rest = saved - rows[:, None] - columns + saved.mean()
+    luck = float((rest**2).sum()) / (len(rows) - 1) / (len(columns) - 1) / len(columns)
     between = float(rows.var(ddof=1))
-    if between <= luck * float(fisher.ppf(CHANCE, len(rows) - 1, free)):
-        return None
-    spread, mean = (between - luck) ** 0.5, max(float(apart.mean()), 0.0)
-    quicker = SURE * spread - mean
-    if quicker <= SLACK - 1:
-        return None
-    return Doubt(rival.name, 1 - float(np.exp(-quicker)), (SURE * spread / (mean + SLACK - 1)) ** 2)
+    effect = (rows - rows.mean()) * (max(1 - luck / between, 0.0) ** 0.5 if between else 0.0)
+    return np.asarray(mean + effect - float(effect @ own / own.sum()))
 
 
 def _seeds(c: Candidate, front: float) -> int:
