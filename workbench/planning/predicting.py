@@ -28,10 +28,9 @@ WITHIN = 2.0  # choices that take at most so many times as long as the best are 
 LONGEST = 300  # rounds of a forecast; those of longer runs take as long on average
 SLACK = 1.02  # times as long or as short: as far as a forecast can tell
 NOMINAL = 0.9  # of the intervals
-AGAIN = 64  # seeds on each cluster: what two choices differ by
-RIVALS = 3  # choices that are compared with the first so
-SURE, CHANCE = 1.645, 0.95  # standard errors beyond which one of 20 lies; that
-MOST = 96  # predictions of who may be the first
+AGAIN = 48  # seeds on each cluster: what two choices differ by
+FRONT, NEXT = 8, 1.5  # choices at most that are looked at so, and how far behind the first
+CHANCE = 0.95  # that nothing is quicker, where nothing is said
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class Candidate:
     seeds: int = 0  # under which it learns
     need: Need | None = None
     seconds: Array = field(default_factory=lambda: np.zeros(0))  # to the target, (resamples,)
+    table: Array = field(default_factory=lambda: np.zeros((0, 0)))  # by its first round, (clusters, seeds)
 
     @property
     def name(self) -> str:
@@ -55,8 +55,16 @@ class Candidate:
 
     @property
     def mean(self) -> float:
-        """Expected seconds to the target."""
-        return float(self.seconds.mean())
+        """Expected seconds to the target.
+
+        Where a run's luck decides (who is slow for good is drawn once a run), the mean of a few says little: of first
+        rounds there are many, those of the same draws among them, and these tell whose luck the few had.
+        """
+        mean = float(self.seconds.mean())
+        if not (self.table.size and self.experiment.delays.lasting):
+            return mean
+        same = self.table.ravel("F")[: len(self.seconds)]
+        return max(mean + float(self.table.mean() - same.mean()), float(self.seconds.min()))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -118,13 +126,15 @@ class Resampling:
         ]
         return replace(c, seconds=np.array([*c.seconds[:done], *seconds]))
 
-    def again_and_again(self, c: Candidate) -> Array:
-        """Mean seconds to the target, (clusters, seeds): every cluster under the same seeds."""
-        rows = [
-            first_rounds(e, range(e.seed, e.seed + AGAIN), self.cluster.sharing(e.workers, c.task))
-            for e in (self.again(c, k, 0) for k in range(len(self.cluster.resampled)))
-        ]
-        return np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean())
+    def tabled(self, c: Candidate) -> Candidate:
+        """With the first rounds of every cluster under many seeds, its own; those of the predictions among them."""
+        clusters = len(self.cluster.resampled) or 1
+        rows = []
+        for k in range(clusters):
+            e = self.again(c, k)
+            seeds = range(e.seed, e.seed + clusters * AGAIN, clusters)
+            rows.append(first_rounds(e, seeds, self.cluster.sharing(e.workers, c.task)))
+        return replace(c, table=np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean()))
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
         """Mean seconds a round under one seed."""
@@ -169,36 +179,18 @@ def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> l
 
 
 def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
-    """The same; the first, and who may be ahead of it, with more predictions where these leave that open.
-
-    Where a run's luck decides (who is slow for good is drawn once a run), the mean of a few says little. All meet the
-    same draws, so it is their differences whose mean must be known: to 2 % of the time, or until there are `MOST`.
-    """
+    """The same; the first, and those that come near it, with their means known from many more first rounds."""
     known = list(found)
-    count = SEEDS
-    while (open_ := _open(known, count)) and count < MOST:
-        count *= 2
+    while open_ := [i for i in _front(known) if not known[i].table.size]:
         for i in open_:
-            known[i] = all_.predicted(known[i], count, len(known[i].seconds))
-    longest = max((len(c.seconds) for c in known), default=0)
-    ahead = min((c.mean for c in known if len(c.seconds) == longest), default=0.0)
-    for i, c in enumerate(known):  # nobody overtakes by the luck of the draws that all began with
-        if SEEDS <= len(c.seconds) < longest and c.mean < ahead:
-            known[i] = all_.predicted(c, longest, len(c.seconds))
+            known[i] = all_.tabled(known[i])
     return known
 
 
-def _open(known: Sequence[Candidate], count: int) -> list[int]:
-    """Places of the first and of those that may be more than 2 % quicker, as far as so many predictions tell."""
-    ready = [i for i, c in enumerate(known) if len(c.seconds) >= count]
-    first = min(ready, key=lambda i: known[i].mean, default=0)
-
-    def behind(i: int) -> float:
-        later = known[i].seconds[:count] - known[first].seconds[:count]
-        return float(later.mean()) - SURE * float(later.std(ddof=1)) / count**0.5
-
-    rivals = [i for i in ready if i != first and behind(i) < (1 - SLACK) * known[first].mean]
-    return [first, *rivals] if rivals else []
+def _front(known: Sequence[Candidate]) -> list[int]:
+    """Places of the first and of those next to it: how far behind they are a few predictions may misjudge."""
+    ready = sorted((i for i, c in enumerate(known) if len(c.seconds) >= SEEDS), key=lambda i: known[i].mean)
+    return [i for i in ready[:FRONT] if known[i].mean <= NEXT * known[ready[0]].mean]
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
@@ -207,15 +199,10 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
     Of what two choices differ by, runs' own luck explains a part, on whatever cluster. What differs between the
     clusters that the measurement allows beyond that is what a larger measurement would tell.
     """
-    first, *others = sorted((c for c in found if len(c.seconds) >= SEEDS), key=lambda c: c.mean)
-    if not others or len(all_.cluster.resampled) < FEW:
+    first, *rivals = sorted((c for c in found if c.table.size), key=lambda c: c.mean)
+    if not rivals or len(all_.cluster.resampled) < FEW:
         return None
-    rivals = sorted(others, key=lambda c: -_may_save(first, c))[:RIVALS]
-    rivals = [c for c in rivals if _may_save(first, c) > SLACK - 1]
-    if not rivals:
-        return None
-    own = all_.again_and_again(first)
-    saved = np.array([_saved(own, all_.again_and_again(c), _mean_saved(first, c)) for c in rivals])
+    saved = np.array([_saved(first, c) for c in rivals])
     quicker = float(np.quantile(saved.max(axis=0), CHANCE))
     if quicker <= 1 - 1 / SLACK:
         return None
@@ -224,32 +211,18 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
     return Doubt(rivals[place].name, quicker, ((quicker + ahead) / (SLACK - 1 + ahead)) ** 2)
 
 
-def _mean_saved(first: Candidate, other: Candidate) -> float:
-    """Share of the first's time that another saves, on the mean of the predictions that both have."""
-    n = min(len(first.seconds), len(other.seconds))
-    return 1 - float(other.seconds[:n].mean() / first.seconds[:n].mean())
+def _saved(first: Candidate, other: Candidate) -> Array:
+    """Share of the first's time that another saves on each cluster, (clusters,).
 
-
-def _may_save(first: Candidate, other: Candidate) -> float:
-    """Share of the first's time that another saves in one of 20 predictions."""
-    later = (other.seconds[:SEEDS] - first.seconds[:SEEDS]) / first.mean
-    return SURE * float(later.std()) - float(later.mean())
-
-
-def _saved(first: Array, other: Array, mean: float) -> Array:
-    """Share of the first's time that another saves on each cluster, of times (clusters, seeds); `mean`: over all.
-
-    What the mean over so few seeds varies by on one cluster is known from the rest of a two-way table (all clusters
-    have the same seeds: their own effect is nobody's). The clusters' effects are drawn together by that.
+    What the mean over so few seeds varies by on one cluster (analysis of variance) is luck, by which the clusters'
+    effects are drawn together.
     """
-    own = first.mean(axis=1)
-    saved = (first - other) / own[:, None]
-    rows, columns = saved.mean(axis=1), saved.mean(axis=0)
-    rest = saved - rows[:, None] - columns + saved.mean()
-    luck = float((rest**2).sum()) / (len(rows) - 1) / (len(columns) - 1) / len(columns)
-    between = float(rows.var(ddof=1))
+    own = first.table.mean(axis=1)
+    saved = (first.table - other.table) / own[:, None]
+    rows = saved.mean(axis=1)
+    luck, between = float(saved.var(axis=1, ddof=1).mean()) / saved.shape[1], float(rows.var(ddof=1))
     effect = (rows - rows.mean()) * (max(1 - luck / between, 0.0) ** 0.5 if between else 0.0)
-    return np.asarray(mean + effect - float(effect @ own / own.sum()))
+    return np.asarray(1 - other.mean / first.mean + effect - float(effect @ own / own.sum()))
 
 
 def _seeds(c: Candidate, front: float) -> int:
