@@ -22,6 +22,8 @@ from workbench.core.odds import Draws, Odds
 def slowed(alone: Array, cores: float) -> Array:
     """When workers that begin at once are done on so many cores, if each alone took so long; both (rounds, workers).
 
+    Processor sharing: Kleinrock, Journal of the ACM 14 (1967).
+
     >>> slowed(np.array([[1.0, 2.0]]), cores=1.0)
     array([[2., 3.]])
     """
