@@ -88,7 +88,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
     e, scheme = _forecastable(e, None, None), e.built_scheme
     if scheme.own_pace or scheme.delayed:
         return np.array([_forecast(e, 1, seed, None).mean for seed in seeds])
-    each = [_draws(e, 1, seed)(range(1)) for seed in seeds]
+    each = [_draws(e, 1, seed)(range(1), None) for seed in seeds]
 
     def send(floats: float) -> Array | float:
         rows = [draws.send(floats) for draws in each]

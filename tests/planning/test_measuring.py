@@ -304,6 +304,7 @@ def test_a_real_calibration(tmp_path: Path) -> None:
     for each in found.recorded:
         assert each.times.shape == (10, 4)
         assert (each.times > 0).all()
+        assert 0 < each.busy <= 1
     assert len(found.resampled) == 3
     assert ClusterProfile.load(found.save(tmp_path / "p.json")) == found
     e = truth(workers=4, problem="least_squares", problem_args={"samples": 400, "features": 500})

@@ -92,8 +92,8 @@ class Doubt(NamedTuple):
     def __str__(self) -> str:
         return (
             f"On other workers of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
-            f" quicker: measure about {max(self.times, 1.1):.2g} times as many (or rounds, where nobody is slow for good)"
-            " to tell to 2 %, or plan for these very ones (replay=True)."
+            f" quicker: measure about {max(self.times, 1.1):.2g} times as many (or rounds, where nobody is slow for"
+            " good) to tell to 2 %, or plan for these very ones (replay=True)."
         )
 
 
