@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,10 @@ from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream
-from workbench.core.odds import BATCH, Draws
+from workbench.core.odds import BATCH, Draws, Odds
 from workbench.core.plan import Plan
 from workbench.core.scheme import Scheme
+from workbench.core.sharing import Sharing
 from workbench.experiment import Experiment
 
 MOST = 1_000_000  # rounds: some minutes
@@ -52,20 +53,57 @@ class Forecast:
         return self.std / float(np.sqrt(len(self.seconds)))
 
 
-def forecast(experiment: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
+def forecast(
+    experiment: Experiment,
+    rounds: int | None = None,
+    seed: int | None = None,
+    sharing: Sharing | None = None,
+) -> Forecast:
     """Sample round times of an experiment; no data is touched. Default: as many rounds as it has.
 
-    `rounds` are drawn with `seed`, or the experiment's own. Raises `SettingError` where either cannot be used.
+    `rounds` are drawn with `seed`, or the experiment's own. `sharing`: workers are processes that share cores, and
+    cannot leave work at once (but where they go at a pace of their own, or rounds reach into later ones). Raises
+    `SettingError` where any cannot be used.
 
     >>> forecast(Experiment(scheme="UMW", workers=4), rounds=10, seed=1).seconds.shape
     (10,)
     """
     e = _forecastable(experiment, rounds, seed)
     try:
-        return _forecast(e, rounds, seed)
+        return _forecast(e, rounds, seed, sharing)
     except Exception as error:
         error = told(error)
         raise error from error.__cause__
+
+
+def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = None) -> Array:
+    """Seconds of the first round under each of some seeds, (seeds,): many clusters and runs' luck at little cost.
+
+    As `forecast` of one round, but for what late workers are held up by.
+
+    >>> e = Experiment(scheme="UMW", workers=4)
+    >>> bool((first_rounds(e, [1, 2]) == [forecast(e, 1, seed).mean for seed in (1, 2)]).all())
+    True
+    """
+    e, scheme = _forecastable(e, None, None), e.built_scheme
+    if scheme.own_pace or scheme.delayed:
+        return np.array([_forecast(e, 1, seed, None).mean for seed in seeds])
+    each = [_draws(e, 1, seed)(range(1), None) for seed in seeds]
+
+    def send(floats: float) -> Array | float:
+        rows = [draws.send(floats) for draws in each]
+        return 0.0 if isinstance(rows[0], float) else np.concatenate([np.asarray(row) for row in rows])
+
+    draws = replace(
+        each[0],
+        seconds=np.concatenate([draws.seconds for draws in each]),
+        send=send,
+        ties=lambda which: np.concatenate([each[k].ties(np.zeros(1, dtype=np.int64)) for k in which]),
+        progress=lambda portions, which: np.concatenate(
+            [draws.progress(portions, slice(1)) for draws in each[which]]
+        ),
+    )
+    return scheme.odds(draws if sharing is None else sharing.shared(draws), e.workers).seconds
 
 
 def settled(experiment: Experiment, rounds: int = MEASURED) -> Experiment:
@@ -82,14 +120,21 @@ def settled(experiment: Experiment, rounds: int = MEASURED) -> Experiment:
     return e.replace(scheme_args={**e.scheme_args, **found}) if found else experiment
 
 
-def _forecast(e: Experiment, rounds: int | None, seed: int | None) -> Forecast:
+def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Sharing | None) -> Forecast:
     workers, scheme = e.workers, e.built_scheme
     total = e.rounds if rounds is None else rounds
     drawn = _draws(e, total, e.seed if seed is None else seed)
     at_once = max(1, BATCH // workers)
-    batches, carry = [], None
+    if scheme.own_pace or scheme.delayed:
+        sharing = None
+    batches, carry = list[Odds](), None
     for start in range(0, total, at_once):
-        odds = scheme.odds(drawn(range(start, min(start + at_once, total)), carry), workers)
+        draws = drawn(range(start, min(start + at_once, total)), carry)
+        draws = draws if sharing is None else sharing.shared(draws)
+        odds = scheme.odds(draws, workers)
+        if sharing is not None and (draws.seconds.max(axis=1) > odds.seconds).any():  # somebody is late
+            batches = [sharing.odds(drawn, lambda draws: scheme.odds(draws, workers), total)]
+            break
         batches.append(odds)
         carry = odds.carry
     names = ("seconds", "messages", "bytes")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.base.settings import SettingError
-from workbench.core.delays import DelayStream, Heterogeneous, ShiftedExponential
+from workbench.core.delays import Heterogeneous, ShiftedExponential
+from workbench.core.sharing import slowed
 from workbench.planning.measuring import Observed, grid, on_one_clock, profile, simulated
 from workbench.planning.profile import ClusterProfile, scaled
 
@@ -196,23 +197,37 @@ def test_shared_cores_are_told(known: ClusterProfile) -> None:
     assert not known.notes()
 
 
-def test_late_workers_go_on_using_shared_cores(known: ClusterProfile) -> None:
-    """On cores of their own coding saves the wait; on shared ones the others' work has to be done all the same."""
-    crowded = known.replace(hosts=(known.hosts[0].replace(cores=2),))
-    all_compute_all = truth(
-        scheme="GC", scheme_args={"stragglers": 11}, problem_args={"samples": 600, "features": 20}
+def test_workers_share_cores_by_what_they_take_of_them(known: ClusterProfile) -> None:
+    """Tasks that wait for something else all the time are as quick on two cores as on twelve."""
+    shared, problem = known.hosts[0].replace(cores=2), {"samples": 600, "features": 20}
+
+    def mean(busy: float, scheme: str, **args: Any) -> float:
+        recorded = tuple(each.replace(busy=busy) for each in known.recorded)
+        there = known.replace(hosts=(shared,), recorded=recorded)
+        return there.forecast(truth(scheme=scheme, scheme_args=args, problem_args=problem), 50).mean
+
+    alone = known.forecast(truth(problem_args=problem), 50).mean
+    assert mean(0.0, "UMW") == mean(0.1, "UMW") == alone
+    assert alone < mean(0.5, "UMW") < mean(1.0, "UMW") < 6 * alone
+    assert mean(1.0, "UC-MMC", load=12) < mean(
+        1.0, "GC", stragglers=11
+    )  # parts that nobody wants are not begun
+    late = mean(0.0, "SGD", stragglers=3)  # whoever is late goes on to the end of its task
+    assert (
+        known.forecast(truth(scheme="SGD", scheme_args={"stragglers": 3}, problem_args=problem), 50).mean
+        < late
     )
-    alone, shared = (each.forecast(all_compute_all, 50) for each in (known, crowded))
-    placed = known.experiment(all_compute_all)
-    stream = DelayStream(placed.delays, placed.seed, 12)
-    slowest = [stream.whole(r, np.full(12, 600)).max() for r in range(50)]
-    np.testing.assert_allclose(shared.seconds, np.maximum(alone.seconds, slowest))
-    assert shared.mean > 1.2 * alone.mean
-    uncoded = truth(problem_args={"samples": 600, "features": 20})
-    assert crowded.forecast(uncoded, 50).mean == pytest.approx(known.forecast(uncoded, 50).mean)
-    in_parts = truth(scheme="UC-MMC", scheme_args={"load": 12}, problem_args={"samples": 600, "features": 20})
-    gained, lost = known.forecast(in_parts, 50).mean, crowded.forecast(in_parts, 50).mean
-    assert gained < lost < np.mean(slowest) / 3  # parts that are not wanted any more are not begun
+    assert late < alone
+
+
+@pytest.mark.parametrize("share", [0.02, 0.4, 1.0])
+def test_what_tasks_take_alone_is_found_from_what_they_take_of_the_cores(share: float) -> None:
+    alone = np.random.default_rng(0).exponential(1.0, (60, 12)) + 1.0
+    none = np.zeros((60, 12))
+    crew = ((np.arange(12), 2.0),)
+    seen = Observed(1.0, 1, none[:, 0], *[none] * 6, none[:, 0], used=share * alone.mean(), crew=crew)
+    found = seen.alone(slowed(alone, 2 / share))
+    np.testing.assert_allclose(found, alone, rtol=1e-3)
 
 
 def test_clocks_that_differ_are_set_right() -> None:
@@ -289,6 +304,7 @@ def test_a_real_calibration(tmp_path: Path) -> None:
     for each in found.recorded:
         assert each.times.shape == (10, 4)
         assert (each.times > 0).all()
+        assert 0 < each.busy <= 1
     assert len(found.resampled) == 3
     assert ClusterProfile.load(found.save(tmp_path / "p.json")) == found
     e = truth(workers=4, problem="least_squares", problem_args={"samples": 400, "features": 500})

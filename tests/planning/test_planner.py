@@ -175,6 +175,7 @@ def test_how_large_a_measurement_it_needs_is_said() -> None:
         e = wb.Experiment(scheme="UMW", workers=workers, seed=1, delays={"kind": kind}, link=link)
         advice = advise(simulated(e, 16, 12, 1), workers=12, schemes=["UMW", "GC"], seed=1)
         assert (advice.doubt is None) == ("measure about" not in str(advice))
+        assert (advice.doubt is None) == advice.headline.startswith("Quickest")
         return advice.doubt.times if advice.doubt else 1.0
 
     assert doubt(12, "heterogeneous") > 2 * doubt(48, "heterogeneous")

@@ -31,7 +31,7 @@ def candidate(all_: Resampling, scheme: str, args: dict[str, Any]) -> Candidate:
     e = wb.Experiment(scheme=scheme, scheme_args=args, workers=6, **LEARNT)
     task = all_.cluster.task(e)
     placed = all_.cluster.placed(e, task)
-    forecast = all_.cluster.forecast_of(placed, 8)
+    forecast = all_.cluster.forecast_of(placed, task, 8)
     return Candidate(
         placed, task, forecast, False, e.build_optimiser(), Trials(all_.aim, all_.aim.times), seeds=4
     )

@@ -85,17 +85,15 @@ class Refusal:
 class Doubt(NamedTuple):
     """Another choice may be the quicker one: so small a measurement of the cluster leaves that open."""
 
-    rival: str
-    quicker: (
-        float  # by that share of the first choice's time, in one of 20 clusters as the measurement allows
-    )
+    rival: str  # above all
+    quicker: float  # share of the first choice's time that is saved in one of 20 clusters as the measurement allows
     times: float  # as large a measurement would tell which is quicker, to 2 %
 
     def __str__(self) -> str:
         return (
-            f"On other workers of the kind {self.rival} may be up to {self.quicker:.0%} quicker: measure about"
-            f" {max(self.times, 1.1):.2g} times as many (or rounds, where nobody is slow for good) to tell to 2 %, or"
-            " plan for these very ones (replay=True)."
+            f"On other workers of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
+            f" quicker: measure about {max(self.times, 1.1):.2g} times as many (or rounds, where nobody is slow for"
+            " good) to tell to 2 %, or plan for these very ones (replay=True)."
         )
 
 
@@ -158,7 +156,9 @@ class Advice:
 
     @property
     def headline(self) -> str:
-        """The first choice, and whether it is only on average that it is the first."""
+        """The first choice, whether it is only on average that it is the first, and whether that can be told."""
+        if self.doubt is not None:
+            return f"Too close to call between {self.best.name} and {self.doubt.rival}: measure more workers"
         how = "" if self.favourite is self.best else " on average"
         return f"Quickest{how}: {self.best.name}"
 
@@ -168,7 +168,7 @@ class Advice:
         best, *others = self.schemes
         words = [
             f"{self.headline}.",
-            f"It takes {quantity_of(best.seconds)} {self.target} with {best.step},"
+            f"{best.name} takes {quantity_of(best.seconds)} {self.target} with {best.step},"
             f" {quantity_of(best.per_round)} a round ({_made_of(best)}).",
         ]
         words += [_against(best, other) for other in others[:1]]

@@ -276,6 +276,26 @@ def refit(times: Array, kind: str) -> Delays:
     return fit_constant(times) if law is None else law
 
 
+def redrawn(times: Array, kind: str, rng: np.random.Generator) -> Delays:
+    """The law of one kind that new workers may obey, as far as a few that were measured tell.
+
+    It is fitted to workers drawn again. Where some are slow for good, of whom drawing again would find none that was
+    not measured, their share is drawn from what is left open of it (Jeffreys' posterior of a binomial share).
+
+    >>> rng = np.random.default_rng(0)
+    >>> redrawn(np.ones((9, 4)), "constant", rng).shift
+    1.0
+    """
+    workers = times.shape[1]
+    if kind != "heterogeneous":
+        return refit(times[:, rng.integers(0, workers, (workers,))], kind)
+    law = refit(times, kind)
+    if not isinstance(law, Heterogeneous):
+        return law
+    slow = workers * law.slow
+    return law.model_copy(update={"slow": float(rng.beta(slow + 0.5, workers - slow + 0.5))})
+
+
 def check_times(times: Array) -> None:
     """Refuse what is no table of times."""
     if times.ndim != 2 or times.size < 2 or not np.all(np.isfinite(times)) or np.any(times <= 0):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from workbench.base.types import Array
 from workbench.clusters import Status
 from workbench.core.delays import Delays
 from workbench.core.links import BYTES_PER_FLOAT
+from workbench.core.sharing import undisturbed
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
-from workbench.planning.laws import Law, assess, laws_of, refit, resampled
+from workbench.planning.laws import Law, assess, laws_of, redrawn, refit, resampled
 from workbench.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
 from workbench.running.bar import Bar
@@ -38,7 +40,8 @@ SAMPLES = 64  # a worker's load, once and four times
 ROOM = 64e6  # bytes that the data of a calibration may take
 ROOM_LIKE = 512e6  # the same, where it is like an experiment
 STEP = {"step": 1e-9}  # the model hardly moves
-Outcome = tuple[Array, Any, list[str]]  # when rounds ended, table of events, host of each rank
+# When rounds ended, table of events, host of each rank, seconds of processors that a round takes.
+Outcome = tuple[Array, Any, list[str], float]
 Ran = Callable[[Experiment], Outcome]
 
 
@@ -88,7 +91,7 @@ def profile(
         raise SettingError(f"workers = {count}: take 1 or more")
     measured = grid(count, like, rounds, seed)
     with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
-        found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM))
+        found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM), state)
     with Bar("resampling", "fit", resamples, progress) as bar:
         return _fitted(cluster, measured[0], found, _hosts(hosts, state), resamples, seed, bar)
 
@@ -105,10 +108,10 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
     def ran(e: Experiment) -> Outcome:
         line = timeline(e.model_copy(update=cluster), Coefficients(e.plan), events=True)
         events = DataFrame(events_as_columns(line.events))
-        return np.array(line.times), events, ["simulated"] * (e.workers + 1)
+        return np.array(line.times), events, ["simulated"] * (e.workers + 1), 0.0
 
     measured = grid(truth.workers, None, rounds, truth.seed)
-    found, hosts = _measured(measured, ran)
+    found, hosts = _measured(measured, ran, None)
     return _fitted("simulated", measured[0], found, _hosts(hosts, None), resamples, seed)
 
 
@@ -198,17 +201,26 @@ def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
         trace = run.result()
         assert run.pool is not None
         hosts = [host for _, host in run.pool.places][: e.workers + 1]
-        return np.asarray(trace.columns["time"], dtype=float), trace.events, hosts
+        ends = np.asarray(trace.columns["time"], dtype=float)
+        return ends, trace.events, hosts, float(trace.info["busy"])
 
     return ran
 
 
-def _measured(experiments: Sequence[Experiment], ran: Ran) -> tuple[list[Observed], list[str]]:
+def _measured(
+    experiments: Sequence[Experiment], ran: Ran, state: Status | None
+) -> tuple[list[Observed], list[str]]:
     """Run one after the other; what their events say, and the host of each rank."""
     found, hosts = [], [""]
+    cores = {} if state is None else {each.host: each.cores for each in state.hosts}
     for e in experiments:
-        ends, events, hosts = ran(e)
-        found.append(observe(e, ends, events, [host != hosts[0] for host in hosts[1:]]))
+        ends, events, hosts, busy = ran(e)
+        seen = observe(e, ends, events, [host != hosts[0] for host in hosts[1:]])
+        ranks = np.array(hosts[1:])
+        crew = tuple(
+            (np.flatnonzero(ranks == host), cores.get(host) or np.inf) for host in dict.fromkeys(hosts[1:])
+        )
+        found.append(replace(seen, used=busy / e.workers, crew=crew))
     return found, hosts
 
 
@@ -236,6 +248,8 @@ class Observed:
     commit: Array  # (rounds,)
     apart: bool = False  # clocks differ
     width: int = BYTES_PER_FLOAT  # of a number in a message
+    used: float = 0.0  # seconds of a core that a worker's task takes
+    crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # of each host: its workers, its cores
 
     def drawn_again(self, rng: np.random.Generator) -> Observed:
         """Rounds drawn with replacement, neighbours together."""
@@ -271,6 +285,25 @@ class Observed:
         charged = port.latency + port.transfer(self.width * self.floats) if port.downloads else 0.0
         whole = self.done - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
+
+    def alone(self, seconds: Array) -> Array:
+        """What tasks that took so long would take on cores of their own.
+
+        It follows from the share of a core that a worker takes while it is at work (one that waits for a core takes
+        none), and that from what it took of the processors.
+        """
+        found, low, high = seconds, 0.0, 1.0
+        for _ in range(20 if self.used else 0):
+            share = (low + high) / 2
+            found = self._undisturbed(seconds, share)
+            low, high = (share, high) if share * found.mean() < self.used else (low, share)
+        return found
+
+    def _undisturbed(self, seconds: Array, share: float) -> Array:
+        found = seconds.copy()
+        for workers, cores in self.crew:
+            found[:, workers] = undisturbed(found[:, workers], cores / share)
+        return found
 
 
 def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] = ()) -> Observed:
@@ -336,7 +369,7 @@ def fit_all(found: Sequence[Observed], near: PortFit | None = None) -> tuple[Fit
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])
     rate = fit_line(added, master).rate
     own = np.maximum(master - (added / rate if rate else 0.0), 0.0)
-    times = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
+    times = [each.alone(each.seconds(port, m)) for each, m in zip(found, own.tolist(), strict=True)]
     typical = [float(np.median(t)) for t in times]
     work = fit_work([each.samples for each in found], [each.floats for each in found], typical)
     return Fitted(port=port, work=work, typical=_short(typical), decode_rate=rate, laws=()), times
@@ -350,12 +383,12 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
 
 
-def _laws(times: Sequence[Array], kinds: Kinds, workers: Any = slice(None)) -> Laws:
-    """Of each load's times over their median; `workers`: of some of them."""
-    relative = [(t / np.median(t))[:, workers] for t in times]
+def _laws(times: Sequence[Array], kinds: Kinds, fit: Callable[[Array, str], Delays] = refit) -> Laws:
+    """Of each load's times over their median."""
+    relative = [t / np.median(t) for t in times]
     if isinstance(kinds, str):
-        return (refit(np.concatenate(relative), kinds),) * len(relative)
-    return tuple(None if kind is None else refit(t, kind) for t, kind in zip(relative, kinds, strict=True))
+        return (fit(np.concatenate(relative), kinds),) * len(relative)
+    return tuple(None if kind is None else fit(t, kind) for t, kind in zip(relative, kinds, strict=True))
 
 
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
@@ -384,8 +417,7 @@ def _fitted(
     rng, again = np.random.default_rng(seed), []
     for k in range(resamples):
         drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port)
-        workers = rng.integers(0, first.workers, (first.workers,))
-        again.append(drawn.replace(laws=_laws(theirs, kinds, workers)))
+        again.append(drawn.replace(laws=_laws(theirs, kinds, partial(redrawn, rng=rng))))
         if bar is not None:
             bar.update(k + 1)
     return ClusterProfile(
@@ -410,6 +442,7 @@ def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
         samples=seen.samples,
         floats=seen.floats,
         seconds=tuple(map(_short, times)),
+        busy=min(seen.used / float(times.mean()), 1.0),
         computing=tuple(_quantiles(column) for column in computing.T),
         up=_quantiles(seen.ways_up(port)),
         down=_quantiles(seen.came - seen.left),

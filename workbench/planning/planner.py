@@ -305,7 +305,7 @@ def _follows(scheme: type[Scheme]) -> bool:
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
     """Forecast over several seeds: who is slow for good is drawn once for each."""
-    found = [cluster.forecast_of(e, ROUNDS // DRAWS, e.seed + k, task.cut) for k in range(DRAWS)]
+    found = [cluster.forecast_of(e, task, ROUNDS // DRAWS, e.seed + k) for k in range(DRAWS)]
     messages, size = (float(np.mean([getattr(f, name) for f in found])) for name in ("messages", "bytes"))
     return Forecast(np.concatenate([f.seconds for f in found]), found[0].load, messages, size)
 
@@ -415,7 +415,7 @@ def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
         at = e
         for name in off.keys() - on:
             at = at.model_copy(update=off[name](at))
-        return cluster.forecast_of(at, ROUNDS_APART, cut=c.task.cut).mean * float(c.pace.mean())
+        return cluster.forecast_of(at, c.task, ROUNDS_APART).mean * float(c.pace.mean())
 
     return {"computing": seconds(frozenset()), **shapley(list(off), seconds)}
 

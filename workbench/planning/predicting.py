@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.stats import f as fisher
 from scipy.stats import t as student
 
 from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
-from workbench.forecasting import Forecast
+from workbench.forecasting import Forecast, first_rounds
 from workbench.planning.advice import Doubt, name_of
 from workbench.planning.profile import ClusterProfile, Fitted, Task
 from workbench.planning.targets import TRIED, Need, Target, Trials
@@ -29,9 +28,9 @@ WITHIN = 2.0  # choices that take at most so many times as long as the best are 
 LONGEST = 300  # rounds of a forecast; those of longer runs take as long on average
 SLACK = 1.02  # times as long or as short: as far as a forecast can tell
 NOMINAL = 0.9  # of the intervals
-CLUSTERS, AGAIN, SHORT = 16, 24, 2  # clusters, seeds on each, rounds of each: what two choices differ by
-SURE, CHANCE = 1.645, 0.95  # standard errors beyond which one of 20 lies; that
-MOST = 96  # predictions of who may be the first
+AGAIN = 48  # seeds on each cluster: what two choices differ by
+FRONT, NEXT = 8, 1.5  # choices at most that are looked at so, and how far behind the first
+CHANCE = 0.95  # that nothing is quicker, where nothing is said
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class Candidate:
     seeds: int = 0  # under which it learns
     need: Need | None = None
     seconds: Array = field(default_factory=lambda: np.zeros(0))  # to the target, (resamples,)
+    table: Array = field(default_factory=lambda: np.zeros((0, 0)))  # by its first round, (clusters, seeds)
 
     @property
     def name(self) -> str:
@@ -55,8 +55,16 @@ class Candidate:
 
     @property
     def mean(self) -> float:
-        """Expected seconds to the target."""
-        return float(self.seconds.mean())
+        """Expected seconds to the target.
+
+        Where a run's luck decides (who is slow for good is drawn once a run), the mean of a few says little: of first
+        rounds there are many, those of the same draws among them, and these tell whose luck the few had.
+        """
+        mean = float(self.seconds.mean())
+        if not (self.table.size and self.experiment.delays.lasting):
+            return mean
+        same = self.table.ravel("F")[: len(self.seconds)]
+        return max(mean + float(self.table.mean() - same.mean()), float(self.seconds.min()))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -118,22 +126,19 @@ class Resampling:
         ]
         return replace(c, seconds=np.array([*c.seconds[:done], *seconds]))
 
-    def behind(self, c: Candidate, other: Candidate) -> Array:
-        """By how much of another's mean time it takes longer, (clusters, seeds): both on the same draws."""
-        own, others = (
-            [
-                [self._round(one, self.again(one, k, seed), SHORT) for seed in range(AGAIN)]
-                for k in range(min(CLUSTERS, len(self.cluster.resampled)))
-            ]
-            for one in (c, other)
-        )
-        rounds, others_rounds = (float(one.rounds(self.aim).mean() * one.pace.mean()) for one in (c, other))
-        mine, theirs = np.array(own) * rounds, np.array(others) * others_rounds
-        return np.asarray((mine - theirs) / theirs.mean())
+    def tabled(self, c: Candidate) -> Candidate:
+        """With the first rounds of every cluster under many seeds, its own; those of the predictions among them."""
+        clusters = len(self.cluster.resampled) or 1
+        rows = []
+        for k in range(clusters):
+            e = self.again(c, k)
+            seeds = range(e.seed, e.seed + clusters * AGAIN, clusters)
+            rows.append(first_rounds(e, seeds, self.cluster.sharing(e.workers, c.task)))
+        return replace(c, table=np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean()))
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
         """Mean seconds a round under one seed."""
-        return self.cluster.forecast_of(e, min(rounds, LONGEST), e.seed, c.task.cut).mean
+        return self.cluster.forecast_of(e, c.task, min(rounds, LONGEST)).mean
 
 
 def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
@@ -174,68 +179,50 @@ def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> l
 
 
 def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
-    """The same; the first, and who may be ahead of it, with more predictions where these leave that open.
-
-    Where a run's luck decides (who is slow for good is drawn once a run), the mean of a few says little. All meet the
-    same draws, so it is their differences whose mean must be known: to 2 % of the time, or until there are `MOST`.
-    """
+    """The same; the first, and those that come near it, with their means known from many more first rounds."""
     known = list(found)
-    count = SEEDS
-    while (open_ := _open(known, count)) and count < MOST:
-        count *= 2
+    while open_ := [i for i in _front(known) if not known[i].table.size]:
         for i in open_:
-            known[i] = all_.predicted(known[i], count, len(known[i].seconds))
-    longest = max((len(c.seconds) for c in known), default=0)
-    ahead = min((c.mean for c in known if len(c.seconds) == longest), default=0.0)
-    for i, c in enumerate(known):  # nobody overtakes by the luck of the draws that all began with
-        if SEEDS <= len(c.seconds) < longest and c.mean < ahead:
-            known[i] = all_.predicted(c, longest, len(c.seconds))
+            known[i] = all_.tabled(known[i])
     return known
 
 
-def _open(known: Sequence[Candidate], count: int) -> list[int]:
-    """Places of the first and of those that may be more than 2 % quicker, as far as so many predictions tell."""
-    ready = [i for i, c in enumerate(known) if len(c.seconds) >= count]
-    first = min(ready, key=lambda i: known[i].mean, default=0)
-
-    def behind(i: int) -> float:
-        later = known[i].seconds[:count] - known[first].seconds[:count]
-        return float(later.mean()) - SURE * float(later.std(ddof=1)) / count**0.5
-
-    rivals = [i for i in ready if i != first and behind(i) < (1 - SLACK) * known[first].mean]
-    return [first, *rivals] if rivals else []
+def _front(known: Sequence[Candidate]) -> list[int]:
+    """Places of the first and of those next to it: how far behind they are a few predictions may misjudge."""
+    ready = sorted((i for i, c in enumerate(known) if len(c.seconds) >= SEEDS), key=lambda i: known[i].mean)
+    return [i for i in ready[:FRONT] if known[i].mean <= NEXT * known[ready[0]].mean]
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
-    """Which other choice may be quicker than the first; None where that is so by less than 2 % in 19 of 20 cases.
+    """Which other choice may be quicker than the first; None where in 19 of 20 cases none is by more than 2 %.
 
     Of what two choices differ by, runs' own luck explains a part, on whatever cluster. What differs between the
-    clusters that the measurement allows beyond that (analysis of variance, where it is more than chance) is what a
-    larger measurement would tell: its spread falls with the square root of the measurement's size.
+    clusters that the measurement allows beyond that is what a larger measurement would tell.
     """
-    first, *others = sorted((c for c in found if len(c.seconds) >= SEEDS), key=lambda c: c.mean)
-    if not others or len(all_.cluster.resampled) < FEW:
+    first, *rivals = sorted((c for c in found if c.table.size), key=lambda c: c.mean)
+    if not rivals or len(all_.cluster.resampled) < FEW:
         return None
-    later = [(c.seconds[:SEEDS] - first.seconds[:SEEDS]) / first.mean for c in others]
-    worst = [SURE * float(each.std()) - float(each.mean()) for each in later]
-    if max(worst) <= SLACK - 1:
+    saved = np.array([_saved(first, c) for c in rivals])
+    quicker = float(np.quantile(saved.max(axis=0), CHANCE))
+    if quicker <= 1 - 1 / SLACK:
         return None
-    rival = others[int(np.argmax(worst))]
-    apart = all_.behind(rival, first)
-    rows, seeds = (
-        apart.mean(axis=1),
-        apart.mean(axis=0),
-    )  # all clusters have the same seeds: theirs is no luck of one
-    free = (len(rows) - 1) * (len(seeds) - 1)
-    luck = float(((apart - rows[:, None] - seeds + apart.mean()) ** 2).sum()) / free / len(seeds)
-    between = float(rows.var(ddof=1))
-    if between <= luck * float(fisher.ppf(CHANCE, len(rows) - 1, free)):
-        return None
-    spread, mean = (between - luck) ** 0.5, max(float(apart.mean()), 0.0)
-    quicker = SURE * spread - mean
-    if quicker <= SLACK - 1:
-        return None
-    return Doubt(rival.name, 1 - float(np.exp(-quicker)), (SURE * spread / (mean + SLACK - 1)) ** 2)
+    place = int(np.argmax(np.maximum(saved, 0.0).mean(axis=1)))
+    ahead = max(-float(saved[place].mean()), 0.0)
+    return Doubt(rivals[place].name, quicker, ((quicker + ahead) / (SLACK - 1 + ahead)) ** 2)
+
+
+def _saved(first: Candidate, other: Candidate) -> Array:
+    """Share of the first's time that another saves on each cluster, (clusters,).
+
+    What the mean over so few seeds varies by on one cluster (analysis of variance) is luck, by which the clusters'
+    effects are drawn together.
+    """
+    own = first.table.mean(axis=1)
+    saved = (first.table - other.table) / own[:, None]
+    rows = saved.mean(axis=1)
+    luck, between = float(saved.var(axis=1, ddof=1).mean()) / saved.shape[1], float(rows.var(ddof=1))
+    effect = (rows - rows.mean()) * (max(1 - luck / between, 0.0) ** 0.5 if between else 0.0)
+    return np.asarray(1 - other.mean / first.mean + effect - float(effect @ own / own.sum()))
 
 
 def _seeds(c: Candidate, front: float) -> int:

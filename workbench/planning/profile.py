@@ -7,7 +7,6 @@ for the load and the messages of that very scheme. That is all that forecasts, t
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +19,9 @@ from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, Settings, check_ending, path_of, setting
 from workbench.base.text import dump, read_text, read_yaml
 from workbench.base.types import Array
-from workbench.core.delays import Delays, DelayStream, Replay
+from workbench.core.delays import Delays, Replay
 from workbench.core.links import BYTES_PER_FLOAT, Link
+from workbench.core.sharing import Sharing
 from workbench.engines.real.learner import PIECE
 from workbench.experiment import Experiment
 from workbench.forecasting import Forecast, forecast
@@ -54,8 +54,12 @@ class Recorded(Settings):
     samples: float = setting(..., "samples of a worker's task", gt=0)
     floats: int = setting(..., "parameters of the model", ge=1)
     seconds: tuple[Row, ...] = setting(
-        ..., "from the end of the round before to a worker's answer, less the model's way down; by round", "s"
+        ...,
+        "from the end of the round before to a worker's answer, less the model's way down, as with a core of its own;"
+        " by round",
+        "s",
     )
+    busy: float = setting(0.0, "share of a core that a worker takes while it is at work", ge=0)
     computing: tuple[Row, ...] = setting(..., "quantiles of the bare computation, by worker", "s")
     up: Row = setting(..., "quantiles of the way up, all workers", "s")
     down: Row = setting(..., "quantiles of the way down, all workers", "s")
@@ -95,7 +99,7 @@ class Task(NamedTuple):
     load: float  # samples, on average over the workers
     floats: int  # parameters of the model
     message: float  # numbers in a message
-    cut: float = 1.0  # largest share of it that is gone through without a look whether it is still wanted
+    piece: float = 1.0  # largest share of it that is gone through without a look whether it is still wanted
 
 
 class ClusterProfile(Settings):
@@ -212,11 +216,10 @@ class ClusterProfile(Settings):
         samples, floats = e.shape()
         scheme = e.built_scheme
         load = max(float(scheme.loads(e.workers, samples).mean()), 1.0)
-        answers = scheme.plan(e.workers, samples).answers if self.crowded else 1
-        cut = min(1 / answers, PIECE / (load * floats))
-        few = self.forecast_of(self.placed(e, Task(load, floats, floats, cut)), 2)
+        few = forecast(self.placed(e, Task(load, floats, floats)).model_copy(update={"faults": ()}), 2)
         message = few.bytes / few.messages / BYTES_PER_FLOAT if few.messages else floats
-        return Task(load, floats, message, cut)
+        answers = scheme.plan(e.workers, samples).answers if self.real else 1
+        return Task(load, floats, message, min(1 / answers, PIECE / (load * floats)))
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
         """As `experiment`, where the task is known."""
@@ -233,25 +236,34 @@ class ClusterProfile(Settings):
     def forecast(self, e: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
         """Forecast of an experiment on this cluster; its own delays and link do not matter.
 
-        As `wb.forecast` of `experiment(e)`, and where workers share cores also what late ones still take of them.
+        As `wb.forecast` of `experiment(e)`, with what real workers are held up by: cores that they share, and work that
+        they cannot leave at once.
         """
         task = self.task(e)
-        return self.forecast_of(self.placed(e, task), rounds, seed, task.cut)
+        return self.forecast_of(self.placed(e, task), task, rounds, seed)
 
     def forecast_of(
-        self, e: Experiment, rounds: int | None = None, seed: int | None = None, cut: float = 1.0
+        self, e: Experiment, task: Task, rounds: int | None = None, seed: int | None = None
     ) -> Forecast:
-        """Forecast of an experiment that is on this cluster already, deaths left out. `cut`: see `Task`."""
-        found = forecast(e.model_copy(update={"faults": ()}), rounds, seed)
-        if not self.crowded:
-            return found
-        seconds = _with_leftovers(e, found.seconds, e.seed if seed is None else seed, cut)
-        return replace(found, seconds=seconds)
+        """Forecast of an experiment that is on this cluster already, deaths left out."""
+        return forecast(e.model_copy(update={"faults": ()}), rounds, seed, self.sharing(e.workers, task))
 
     @property
-    def crowded(self) -> bool:
-        """Do workers share cores anywhere?"""
-        return any(host.crowded for host in self.hosts)
+    def real(self) -> bool:
+        """Was it measured on machines?"""
+        return any(host.cores is not None for host in self.hosts)
+
+    def sharing(self, workers: int, task: Task) -> Sharing | None:
+        """Which of so many workers share cores, as those measured did; None where it was no machine's."""
+        if not self.real:
+            return None
+        measured = np.repeat(np.arange(len(self.hosts)), [host.ranks for host in self.hosts])
+        hosts = measured[np.arange(workers) * len(measured) // workers]
+        busy = self.recorded[self.nearest(task.load, task.floats)].busy
+        cores = (np.inf if host.cores is None or not busy else host.cores / busy for host in self.hosts)
+        return Sharing(
+            tuple(np.flatnonzero(hosts == k) for k in range(len(self.hosts))), tuple(cores), task.piece
+        )
 
     def replayed(self) -> ClusterProfile:
         """The same with recorded times in place of laws: the very workers that were measured, the slow ones again."""
@@ -329,19 +341,6 @@ class ClusterProfile(Settings):
             return cls.model_validate(words) if text is None else cls.model_validate_json(text)
         except SettingError as error:
             raise SettingError(f"{path}: {error}") from None
-
-
-def _with_leftovers(e: Experiment, ends: Array, seed: int, cut: float) -> Array:
-    """Rounds of workers that share cores: the next one waits until late workers have given up their work.
-
-    Measured times are those of workers that all go on to the end, so cores are free when the last is there, or once it
-    has gone through what it cannot leave half done.
-    """
-    stream = DelayStream(e.delays, seed, e.workers)
-    loads = e.built_scheme.loads(e.workers, e.shape()[0])
-    tasks = np.stack([stream.whole(r, loads) for r in range(len(ends))])
-    given_up = np.minimum(tasks, ends[:, None] + cut * tasks)
-    return np.asarray(np.maximum(ends, given_up.max(axis=1)))
 
 
 def scaled(law: Delays, factor: float) -> Delays:

@@ -101,6 +101,7 @@ def _facts(books: Books, ended: dict[str, Any], columns: dict[str, NDArray[Any]]
         **{name: ended[name] for name in ("emulate", "state", "clean", "dead", "setup", "first")},
         **{name: ended[name] for name in ("hosts", "clock_error", "places") if name in ended},
         "overrun_share": float(columns["overrun"].sum()) / done,
+        "busy": float(np.median(books.count("busy", len(columns["round"])) or [0])) / 1e6,
         "refused": books.refusals(),
         "events_handled": sum(int(b["handled"]) for b in books.books),
     }

@@ -15,7 +15,7 @@ from workbench.core.protocol import LOST, MODEL, Message
 from workbench.engines.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
 
 COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
-TALLIES = (*COUNTS, "computed", "overrun", "rejected", "abandoned")
+TALLIES = (*COUNTS, "computed", "overrun", "rejected", "abandoned", "busy")  # busy: us of a processor
 
 
 class Ledger:

@@ -132,6 +132,7 @@ class RankEngine:
         self.pumped = 0.0  # when this rank looked last
         self.heard = False  # word of a child came since
         self.eager = 0.0  # s for which it looks on before it sleeps
+        self.used = time.process_time()  # of a processor, when last noted, s
         self.broken: QuorumLost | None = None  # why the run cannot go on
         self.zero = self.logical = time.monotonic()
         self.begun = (self.logical, 0.0)  # when the newest model was sent, and how far behind the node was, s
@@ -454,9 +455,12 @@ class RankEngine:
     def _really(self, effect: Compute) -> Any:
         """The value, or None where it is given up at a part border."""
         value = None
-        for value in self.learner.steps(self.rank, effect):  # noqa: B007 - the last one counts
+        for value in self.learner.steps(self.rank, effect):
             if self._given_up(effect.unless):
-                return None
+                value = None
+                break
+        used, self.used = self.used, time.process_time()
+        self.ledger.add("busy", effect.round, int(1e6 * (self.used - used)))
         return value
 
     def _given_up(self, unless: Match | None) -> bool:

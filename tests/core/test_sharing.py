@@ -1,0 +1,69 @@
+"""Workers that share cores, and late ones that go on: against loops that follow every worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import workbench as wb
+from workbench.core.delays import DelayStream
+from workbench.core.sharing import Sharing, slowed, undisturbed
+from workbench.forecasting import forecast
+
+TIMES = arrays(float, (3, 5), elements=st.floats(0.01, 10.0))
+
+
+@given(times=TIMES, cores=st.floats(0.5, 8.0))
+@settings(max_examples=30, deadline=None)
+def test_cores_do_all_the_work_at_their_own_pace(times: np.ndarray, cores: float) -> None:
+    shared = slowed(times, cores)
+    np.testing.assert_allclose(undisturbed(shared, cores), times, rtol=1e-6)
+    assert (shared >= times * (1 - 1e-9)).all()
+    assert (shared.max(axis=1) >= times.sum(axis=1) / cores * (1 - 1e-9)).all()
+    np.testing.assert_array_equal(
+        np.argsort(shared, axis=1, kind="stable"), np.argsort(times, axis=1, kind="stable")
+    )
+
+
+def test_equal_tasks_wait_for_one_another() -> None:
+    np.testing.assert_allclose(slowed(np.ones((1, 12)), 2.0), 6.0)
+
+
+def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: float = 1e-3) -> list[float]:
+    """Rounds of a star by a clock that ticks: whoever is at work gets the same share of the cores."""
+    stream = DelayStream(e.delays, e.seed, e.workers)
+    loads = e.built_scheme.loads(e.workers, e.shape()[0])
+    left, rounds = np.zeros(e.workers), []  # of work that is not wanted any more
+    for r in range(e.rounds):
+        tasks = stream.whole(r, loads)
+        done, now = np.zeros(e.workers), 0.0
+        while np.count_nonzero(done >= tasks - 1e-12) < needed:
+            active = (left > 0) | (done < tasks - 1e-12)
+            share = step * min(1.0, cores / active.sum())
+            own = np.where(active, np.maximum(share - left, 0.0), 0.0)
+            left = np.maximum(left - share * active, 0.0)
+            done, now = np.minimum(done + own, tasks), now + step
+        cut = np.minimum(np.ceil(done / (piece * tasks) - 1e-9) * piece * tasks, tasks)
+        left = np.where(left > 0, left, cut - done)
+        rounds.append(now)
+    return rounds
+
+
+@pytest.mark.parametrize(("cores", "piece"), [(np.inf, 1.0), (2.0, 1.0), (2.0, 0.25)])
+def test_late_workers_go_on_to_the_end_of_their_piece(cores: float, piece: float) -> None:
+    fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 12, "seed": 2}
+    delays = {"kind": "shifted_exponential", "shift": 0.05, "rate": 10.0}
+    e = wb.Experiment(scheme="SGD", scheme_args={"stragglers": 2}, workers=6, delays=delays, **fields)
+    found = forecast(e, sharing=Sharing((np.arange(6),), (cores,), piece)).seconds
+    np.testing.assert_allclose(found, stepped(e, 4, piece, cores), atol=0.05)
+    assert found.mean() > 1.05 * forecast(e).mean
+
+
+def test_hosts_have_cores_of_their_own() -> None:
+    sharing = Sharing((np.array([0, 2]), np.array([1])), (1.0, 1.0), 1.0)
+    np.testing.assert_allclose(sharing.slowed(np.ones((1, 3))), [[2.0, 1.0, 2.0]])
