@@ -43,7 +43,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def fresh(root: Path) -> pd.DataFrame:
     """The table as somebody sees it who has no index."""
-    file_of(root).unlink(missing_ok=True)
+    file_of().unlink(missing_ok=True)
     return wb.runs(root).table
 
 
@@ -110,7 +110,7 @@ def test_other_targets_are_other_columns_of_the_same_rows(
 
 @pytest.mark.parametrize("damage", ["text", "no table", "odd rows", "locked", "a folder"])
 def test_a_damaged_index_costs_time_and_nothing_else(root: Path, damage: str) -> None:
-    before, file = wb.runs(root).table, file_of(root)
+    before, file = wb.runs(root).table, file_of()
     assert file.is_file()
     base = sqlite3.connect(file)
     if damage == "text":
