@@ -2,7 +2,7 @@
 
 One SQLite file in the user's cache, with a row for each run that was looked at, or ended in a sweep. A row counts as
 long as the files that it was made of have the same times, sizes and numbers on the disk. Rows that may be others
-tomorrow for no file's sake are not kept: of runs under way, of damaged ones, and of those with classes of the user's own.
+tomorrow for no file's sake are not kept: of runs under way, of damaged ones, of those with classes of the user's own.
 """
 
 import hashlib

@@ -230,7 +230,8 @@ def reached(place: Place, target: float, metric: str) -> dict[str, float]:
     Raises what reading the rounds raises.
     """
     columns = _rounds(place.folder, ("time", metric))
-    hits = np.flatnonzero(columns[metric] <= target) if metric in columns else []
-    if not len(hits):
+    there = metric in columns and columns[metric] <= target
+    if not np.any(there):
         return {"time_to": np.nan, "rounds_to": np.nan}
-    return {"time_to": float(columns["time"][hits[0]]), "rounds_to": float(hits[0] + 1)}
+    first = int(np.argmax(there))
+    return {"time_to": float(columns["time"][first]), "rounds_to": float(first + 1)}

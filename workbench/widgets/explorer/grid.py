@@ -20,7 +20,8 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
     "colReorder": True,
     "order": [],
     "classes": "display compact nowrap",
-    "select": {"style": "multi", "keys": True, "headerCheckbox": False},
+    # no info: at each click and drawing it would look at every cell, whether that is selected
+    "select": {"style": "multi", "keys": True, "headerCheckbox": False, "info": False},
     "layout": {
         "topStart": "search",
         "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn anew
@@ -38,7 +39,7 @@ def _module() -> str:
     return f"const itables = (() => {{\n{inner}\n}})();\n{(FOLDER / 'grid.js').read_text(encoding='utf-8')}"
 
 
-class Grid(ITable):  # type: ignore[misc]
+class Grid(ITable):
     """Rows that are sorted, filtered and marked in the page; `selected_rows`: those that are marked.
 
     `asked`: what the user asked of it, by the columns' titles: columns, order, search, length, page, conditions.
@@ -49,7 +50,7 @@ class Grid(ITable):  # type: ignore[misc]
     (['time', 'run'], [0.33333, nan])
     """
 
-    _esm = t.Unicode(_module()).tag(sync=True)
+    _esm = t.Unicode(_module()).tag(sync=True)  # type: ignore[assignment]
     asked = t.Dict().tag(sync=True)
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ const about = (columns, { criteria = [], logic = "AND" }) => ({
 });
 
 function render({ model, el }) {
-  let api, redraw, mark, timer, busy = true, known = model.get("_dt_args");
+  let api, redraw, timer, busy = true, known;
   const tell = () => {
     if (!el.isConnected) return;
     model.set("asked", asked(api));
@@ -41,19 +41,30 @@ function render({ model, el }) {
     clearTimeout(timer);
     timer = setTimeout(tell, SETTLED);
   };
+  /** The model as itables sees it. It unmarks all rows whenever it is told of marks, which takes ten thousand rows half a
+   * second: so it gets none of the rows, which are added here, and is not told. */
   const seen = {
-    get: (key) => (key === "_dt_args" ? { ...model.get(key), searchDelay: WAIT, drawCallback: drawn } : model.get(key)),
-    set: (key, value) => busy || model.set(key, value), // rows that are drawn anew are unmarked first
+    get: (key) => (key === "_dt_args" ? { ...known, data_json: "[]", searchDelay: WAIT, drawCallback: drawn } : model.get(key)),
+    set: (key, value) => busy || model.set(key, value),
     save_changes: () => busy || model.save_changes(),
     on: (event, call) => {
       if (event === "change:_dt_args") redraw = call;
-      else model.on(event, call);
-      if (event === "change:selected_rows") mark = call;
+      else if (event !== "change:selected_rows") model.on(event, call);
     },
   };
-  const restore = () => {
+  const mark = () => {
+    const wanted = model.get("selected_rows"), there = api.rows({ selected: true }).indexes().toArray();
+    if (String(wanted) === String(there)) return;
+    const before = busy;
+    busy = true;
+    if (there.length) api.rows(there).deselect();
+    if (wanted.length) api.rows(wanted).select();
+    busy = before;
+  };
+  const fill = () => {
     const { columns, order, search, length, page, conditions } = model.get("asked");
-    if (!columns) return;
+    api.rows.add(rowsOf(known)).columns.adjust();
+    if (!columns) return void api.draw();
     const now = asked(api).columns, places = order.map(([title, way]) => [now.indexOf(title), way]);
     api.search(search).page.len(length).order(places.filter(([i]) => i >= 0));
     if (conditions.criteria) api.searchBuilder.rebuild(about(now, conditions), false);
@@ -61,37 +72,36 @@ function render({ model, el }) {
   };
   /** Other rows in the same columns go into the grid that is there; for other columns it is made anew. */
   const renew = () => {
-    const args = model.get("_dt_args"), before = known;
-    known = args;
+    const before = known;
+    known = model.get("_dt_args");
     busy = true;
-    if (without(args) !== without(before)) {
+    if (without(known) !== without(before)) {
       const fields = () => [...el.querySelectorAll("input, select, button")];
       const at = fields().indexOf(document.activeElement);
       redraw();
-      restore();
+      fill();
       fields()[at]?.focus();
-    } else if (args.data_json.startsWith(before.data_json.slice(0, -1))) {
-      api.rows.add(rowsOf(args).slice(api.rows().count())).draw(false);
-    } else api.clear().rows.add(rowsOf(args)).draw(false);
+    } else if (known.data_json.startsWith(before.data_json.slice(0, -1))) {
+      api.rows.add(rowsOf(known).slice(api.rows().count())).draw(false);
+    } else api.clear().rows.add(rowsOf(known)).draw(false);
     mark();
     busy = false;
   };
   const hear = ({ kind }) => kind === "mark" && api.rows({ search: "applied" }).select();
+  known = model.get("_dt_args");
   itables.render({ model: seen, el });
-  restore();
+  fill();
   mark();
   busy = false;
   const observer = new MutationObserver(() => name(el));
   observer.observe(el, { childList: true, subtree: true });
   name(el);
-  model.on("change:_dt_args", renew);
-  model.on("msg:custom", hear);
+  const heard = { "change:_dt_args": renew, "change:selected_rows": mark, "msg:custom": hear };
+  for (const [event, call] of Object.entries(heard)) model.on(event, call);
   return () => {
     observer.disconnect();
     clearTimeout(timer);
-    model.off("change:_dt_args", renew);
-    model.off("change:selected_rows", mark);
-    model.off("msg:custom", hear);
+    for (const [event, call] of Object.entries(heard)) model.off(event, call);
   };
 }
 

@@ -279,11 +279,12 @@ class RunsTable(Pane):
         self.tell("")
         if found := self.traces():
             self.plot.show(lambda theme: convergence(found, theme=theme))
-        said = [f"{row['run']}: {row['error']}" for row in self.chosen if row["error"]][:3]
-        if (done := sum(row["state"] == "done" for row in self.chosen)) > MOST:
-            said.append(f"{done:,} runs are marked; the first {MOST} are drawn")
-        if said:
-            self._say("; ".join(said))
+        if not (rows := self.chosen):
+            return
+        said = [f"{len(rows):,} marked", *(f"{row['run']}: {row['error']}" for row in rows if row["error"])]
+        if sum(row["state"] == "done" for row in rows) > MOST:
+            said[0] += f", the first {MOST} are drawn"
+        self._say("; ".join(said[:4]))
 
     def traces(self) -> list[Trace]:
         """Those of the marked runs that have rounds, at most so many; says which cannot be read."""
