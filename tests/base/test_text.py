@@ -55,7 +55,21 @@ def test_json_is_read_as_json_is_meant(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["!!python/object/apply:os.system ['true']", "!!python/name:os.system", "a: 1\na: 2", "[1, 2"]
+    ("text", "value"), [("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e-3", 1e-3), ("no", "no")]
+)
+def test_what_looks_like_json_is_yaml_all_the_same(text: str, value: object) -> None:
+    assert parse(f'{{"a": {text}}}') == {"a": value}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system ['true']",
+        "!!python/name:os.system",
+        "a: 1\na: 2",
+        '{"a": 1, "a": 2}',
+        "[1, 2",
+    ],
 )
 def test_code_twice_given_keys_and_half_a_file_are_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(yaml.YAMLError):

@@ -43,7 +43,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def fresh(root: Path) -> pd.DataFrame:
     """The table as somebody sees it who has no index."""
-    file_of(root).unlink(missing_ok=True)
+    file_of().unlink(missing_ok=True)
     return wb.runs(root).table
 
 
@@ -108,9 +108,43 @@ def test_other_targets_are_other_columns_of_the_same_rows(
     assert reads == ["a", "b", "c"]  # settings and results do not depend on it
 
 
+def test_rounds_that_could_not_be_read_are_said_and_tried_again(
+    root: Path, trace: wb.Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wb.runs(root)
+    target = float(trace.columns["loss"][1])
+
+    def broken(*_: object) -> dict[str, float]:
+        raise OSError("the disk is asleep")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "reached", broken)
+        rows = wb.runs(root, target=target).table
+        assert rows["error"].tolist() == ["time_to: the disk is asleep"] * 3
+    again = wb.runs(root, target=target).table
+    assert again["time_to"].tolist() == [trace.time_to(target)] * 3
+    assert again["error"].tolist() == [""] * 3
+
+
+def test_what_was_read_is_known_in_folders_above_and_below(root: Path, reads: list[str]) -> None:
+    wb.runs(root)
+    reads.clear()
+    assert wb.runs(root.parent).table["run"].tolist() == ["runs/a", "runs/b", "runs/c"]
+    assert wb.runs(root / "b").table["run"].tolist() == ["b"]
+    assert reads == []
+
+
+def test_who_reads_no_further_has_not_read_in_vain(root: Path, reads: list[str]) -> None:
+    found = index.rows(root)
+    next(found)
+    found.close()  # type: ignore[attr-defined]
+    wb.runs(root)
+    assert reads == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("damage", ["text", "no table", "odd rows", "locked", "a folder"])
 def test_a_damaged_index_costs_time_and_nothing_else(root: Path, damage: str) -> None:
-    before, file = wb.runs(root).table, file_of(root)
+    before, file = wb.runs(root).table, file_of()
     assert file.is_file()
     base = sqlite3.connect(file)
     if damage == "text":

@@ -124,7 +124,23 @@ def parse(text: str) -> Any:
     >>> parse("{rate: 1e-3, name: no, time: 1:30}")
     {'rate': 0.001, 'name': 'no', 'time': '1:30'}
     """
+    if text.startswith("{") and text.count("{") + text.count("[") < DEEPEST:
+        try:  # what is JSON is read thirty times faster, and means the same
+            return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
+        except ValueError:
+            pass  # YAML after all, or something wrong, which is said there
     return Loader(text).get_single_data()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _refused(word: str) -> Any:
+    """NaN and Infinity are text in YAML."""
+    raise ValueError(word)
 
 
 def in_seconds(time: float, digits: int = 4) -> str:

@@ -165,7 +165,7 @@ class SweepRun:
 
     def runs(self, target: float | None = None, metric: str = "loss") -> Runs:
         """The table of all runs, as far as they are done, as `wb.runs` reads it."""
-        return runs(self.folder, target=target, metric=metric)
+        return runs(self.folder, target=target, metric=metric, progress=False)
 
     def __repr__(self) -> str:
         p = self.progress()

@@ -19,6 +19,7 @@ from workbench.batch.kernels import Kernels
 from workbench.batch.page import write_page
 from workbench.batch.sweeps import Item
 from workbench.experiment import Experiment
+from workbench.trace.index import rows
 from workbench.trace.layout import LOG, NOTEBOOK, PAGE, SPEC, TRACE
 from workbench.trace.status import Status, host
 
@@ -79,6 +80,8 @@ class Executor:
         state = {None: "done", INTERRUPTED: "interrupted"}.get(error, "failed")
         status = replace(status, state=state, error=error or "", seconds=time.perf_counter() - start)
         status.write(folder)
+        for _ in rows(folder):  # the index knows it, before anybody opens the table
+            pass
         return status
 
     def _attempt(self, item: Item, folder: Path) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from workbench.base.intervals import band
 from workbench.base.settings import SettingError, check_kind, path_of, unknown_name
 from workbench.trace.exports import export
 from workbench.trace.index import rows
+from workbench.trace.rows import Place, places
 from workbench.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class Runs:
 
 
 def runs(
-    folder: str | Path = "runs", *, target: float | None = None, metric: str = "loss", progress: bool = False
+    folder: str | Path = "runs", *, target: float | None = None, metric: str = "loss", progress: bool = True
 ) -> Runs:
     """Read the table of all runs below a folder: runs of sweeps and real runs, finished or not, and saved traces.
 
@@ -192,7 +193,7 @@ def runs(
     target, metric
         Adds time_to (s) and rounds_to: when the metric was first at or below the target.
     progress
-        Show a bar once reading takes over a second: ten thousand runs that nobody has looked at take a minute or two.
+        Show a bar with the time left once reading takes over a second, in a notebook or a terminal.
 
     Raises
     ------
@@ -209,30 +210,72 @@ def runs(
     >>> len(table), table.differing, table.mean("time")["n"].tolist()
     (3, ['seed'], [3])
     """
-    import pandas as pd
+    from tqdm.auto import tqdm
 
-    root = path_of(folder, "folder")
-    if target is not None:
-        check_kind("target", target, float)
-    if not root.is_dir():
-        raise SettingError(f"folder = {str(folder)!r}: no such folder; give one in which runs were saved")
     check_kind("progress", progress, bool)
-    lines, settings = [], dict.fromkeys(_FIRST[3:])
-    for place, row in rows(root, target, metric, progress):
-        settings.update(dict.fromkeys(row.chosen))
-        head = {"run": place.name, "state": row.state, "error": row.error}
-        lines.append({**head, **row.chosen, **row.results, **row.said, "folder": str(place.folder)})
-    table = pd.DataFrame(lines, columns=None if lines else [*_FIRST, "folder"])
-    if target is not None and "time" in table and metric not in table:
-        raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])
-    found = [name for name in settings if name in table]
-    for name in found:
-        table[name] = _whole(table[name])
-    said = [name for name in table if name in (*_SAID, "folder")]
-    last = [name for name in table if name not in (*_FIRST, *found, *said)]
-    first = [name for name in _FIRST if name in table]
-    shown = table[[*first, *(n for n in found if n not in first), *last, *said]]
-    return Runs(shown, tuple(found), root, target, metric)
+    reading = Reading(folder, target, metric)
+    quiet = None if progress else True  # None: where nobody sees it, as in a file
+    for _ in tqdm(reading, desc="runs", unit=" runs", delay=1.0, disable=quiet, leave=False):
+        pass
+    return reading.runs()
+
+
+class Reading:
+    """A table that is being read: whoever iterates reads on, run by run; `runs` is the table of what is read by now.
+
+    Parameters and errors: as of `runs`.
+
+    >>> import tempfile, workbench as wb
+    >>> folder = tempfile.mkdtemp()
+    >>> for seed in range(3):
+    ...     _ = wb.run(wb.Experiment(rounds=5, seed=seed)).save(f"{folder}/{seed}")
+    >>> reading = Reading(folder)
+    >>> [len(reading.runs()) for _ in reading], len(reading)
+    ([1, 2, 3], 3)
+    """
+
+    def __init__(self, folder: str | Path, target: float | None = None, metric: str = "loss") -> None:
+        self.root, self.target, self.metric = path_of(folder, "folder"), target, metric
+        if target is not None:
+            check_kind("target", target, float)
+        if not self.root.is_dir():
+            raise SettingError(f"folder = {str(folder)!r}: no such folder; give one in which runs were saved")
+        self._lines: list[dict[str, Any]] = []
+        self._settings = dict.fromkeys(_FIRST[3:])
+
+    @cached_property
+    def _places(self) -> list[Place]:
+        return list(places(self.root))
+
+    def __len__(self) -> int:
+        """How many runs there are, read or not."""
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[int]:
+        for place, row in rows(self.root, self.target, self.metric, self._places):
+            self._settings.update(dict.fromkeys(row.chosen))
+            head = {"run": place.name, "state": row.state, "error": row.error}
+            line = {**head, **row.chosen, **row.results, **row.said, "folder": str(place.folder)}
+            self._lines.append(line)
+            yield len(self._lines)
+
+    def runs(self) -> Runs:
+        """The table of what is read by now."""
+        import pandas as pd
+
+        lines, target, metric = self._lines, self.target, self.metric
+        table = pd.DataFrame(lines, columns=None if lines else [*_FIRST, "folder"])
+        known = target is None or "time" not in table or metric in table
+        if not known and len(lines) == len(self):
+            raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])
+        found = [name for name in self._settings if name in table]
+        for name in found:
+            table[name] = _whole(table[name])
+        said = [name for name in table if name in (*_SAID, "folder")]
+        last = [name for name in table if name not in (*_FIRST, *found, *said)]
+        first = [name for name in _FIRST if name in table]
+        shown = table[[*first, *(n for n in found if n not in first), *last, *said]]
+        return Runs(shown, tuple(found), self.root, target, metric)
 
 
 def _whole(column: pd.Series[Any]) -> pd.Series[Any]:

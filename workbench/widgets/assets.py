@@ -29,7 +29,7 @@ def style(*names: str) -> str:
 
 
 class Sheet(anywidget.AnyWidget):
-    """The style sheet, which reaches the widgets of others beside it too; their keys and names, see js/sheet.js."""
+    """The style sheet, which reaches the widgets of others beside it too; their keys, see js/sheet.js."""
 
     _esm = t.Unicode(script("sheet")).tag(sync=True)
     _css = t.Unicode(style("explorer")).tag(sync=True)

@@ -54,6 +54,14 @@ def sentence(text: str, bad: bool = False) -> str:
     return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 
 
+def progress(about: str, words: str, share: float | None, more: str = "") -> str:
+    """A bar, and words beside it; without a share it moves to and fro. more: what is said in bold below."""
+    value = "" if share is None else f' value="{share:.4f}"'
+    bar = f'<progress max="1"{value} aria-label="{escape(about)}" style="width:220px"></progress>'
+    last = f"<br><b>{escape(more)}</b>" if more else ""
+    return f'<div class="wb" role="status">{bar} {escape(words)}{last}</div>'
+
+
 def sides(*children: w.Widget) -> w.HBox:
     """Side by side where the page is wide enough, else one below the other."""
     return w.HBox(list(children)).add_class("wb-sides")

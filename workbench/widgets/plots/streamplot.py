@@ -190,16 +190,17 @@ class Rounds(Pane):
     def __init__(self, run: Run | Trace | None = None) -> None:
         self.stream, self.player = StreamPlot(), Player()
         self.stream.on_pick(self.look_into)
-        self.player.layout.display = "none"
         self.round = 0
-        super().__init__([self.stream, self.player])
+        super().__init__(
+            [self.stream]
+        )  # the player comes with plotly.js, for which the page stops for a second
         if run is not None:
             self.show(run)
 
     def show(self, run: Run | Trace) -> None:
         """Show a run, under way or over."""
         self.stream.show(recorded(run) if isinstance(run, Trace) else run)
-        self.player.layout.display = "none"
+        self.children = [self.message, self.stream]
 
     @guarded
     def look_into(self, round: int, worker: int = 0) -> None:
@@ -215,5 +216,5 @@ class Rounds(Pane):
             raise SettingError(f"round = {round}: {why}")
         self.round = round
         self.player.play(trace, round)
-        self.player.layout.display = ""
+        self.children = [self.message, self.stream, self.player]
         self.tell("")

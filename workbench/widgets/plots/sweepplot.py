@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from html import escape
 from threading import Event, Thread
 
 import ipywidgets as w
@@ -18,7 +17,7 @@ from workbench.figures.meanings import result
 from workbench.figures.style import Theme
 from workbench.trace.status import read_plan
 from workbench.trace.table import Runs
-from workbench.widgets.guard import Pane, guarded, offered, row, sentence
+from workbench.widgets.guard import Pane, guarded, offered, progress, row, sentence
 from workbench.widgets.plots.plot import Plot
 
 PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
@@ -90,7 +89,8 @@ class SweepPlot(Pane):
     def look(self) -> None:
         """Show how it stands now; read the table where there are more runs, if there is time for it."""
         self.progress = p = self.sweep.progress()
-        self.bar.value = _words(p)
+        share = None if p.state in ("starting", "stopping") else p.share
+        self.bar.value = progress("progress of the sweep", str(p), share, p.found)
         self.failures.value = _failures(p)
         over = p.state in OVER
         self.stop_button.disabled, self.go_button.disabled = (
@@ -133,13 +133,6 @@ class SweepPlot(Pane):
             self.plot.show(self._drawn)
         except SettingError as error:
             self.tell(f"{result(self.of.value)[0]}: {error}")
-
-
-def _words(p: Progress) -> str:
-    moves = "" if p.state in ("starting", "stopping") else f' value="{p.share:.4f}"'
-    bar = f'<progress max="1"{moves} aria-label="progress of the sweep" style="width:220px"></progress>'
-    found = f"<br><b>{escape(p.found)}</b>" if p.found else ""
-    return f'<div class="wb" role="status">{bar} {escape(str(p))}{found}</div>'
 
 
 def _failures(p: Progress) -> str:

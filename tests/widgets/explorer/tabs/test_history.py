@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -162,6 +164,62 @@ def test_columns_are_chosen_and_pinned(table: RunsTable) -> None:
     assert table.grid._dt_args["fixedColumns"] == {"start": 2}
     table.again()  # what was chosen stays
     assert list(table.grid.df) == ["time", "loss", "run"]
+
+
+def test_marks_stay_with_their_runs(table: RunsTable, traces: list[wb.Trace], tmp_path: Path) -> None:
+    table.mark("cr", "umw")
+    keep(traces[0], tmp_path, "a new one")  # first by name: all rows move
+    table.again()
+    assert [line["run"] for line in table.chosen] == ["cr", "umw"]
+    assert table.plot.layout.display == ""
+    table.columns.value = ("run",)
+    assert [line["run"] for line in table.chosen] == ["cr", "umw"]
+    (tmp_path / "cr" / "run.json").rename(tmp_path / "cr" / "ron.json")
+    table.again()
+    assert [line["run"] for line in table.chosen] == ["cr", "umw"]
+    table.mark()
+    assert table.plot.layout.display == "none"
+
+
+def test_rows_are_shown_while_others_are_read(
+    table: RunsTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, said = Event(), list[str]()
+    read = history.Reading.__iter__
+
+    def slowly(reading: history.Reading) -> Iterator[int]:
+        for count in read(reading):
+            yield count
+            if count == 3:
+                assert gate.wait(30)
+
+    monkeypatch.setattr(history.Reading, "__iter__", slowly)
+    monkeypatch.setattr(history, "SOON", 0.0)
+    other = RunsTable(tmp_path)
+    other.bar.observe(lambda change: said.append(change["new"]), "value")
+    while len(other.runs) < 3 or not said:
+        other.wait(0.01)
+    assert "of 5 runs read; about" in said[-1]
+    other.mark("cr")
+    gate.set()
+    assert other.wait(30)
+    assert (len(other.runs), other.bar.value, other.chosen[0]["run"]) == (5, "", "cr")
+
+
+@pytest.mark.parametrize("form", ["csv", "ro-crate"])
+def test_marked_runs_are_exported(table: RunsTable, tmp_path: Path, form: str) -> None:
+    table.export()
+    assert "nothing is written there" in bad(table)
+    table.mark("cr", "gc")
+    table.form.value, table.path.value = form, str(tmp_path / "out")
+    table.export()
+    assert "2 runs written" in table.note.value
+    if form == "csv":
+        assert (tmp_path / "out").read_text().count("\n") == 3
+    else:
+        assert len(list((tmp_path / "out" / "runs").iterdir())) == 2
+    table.export()
+    assert "exists already" in bad(table)
 
 
 def test_a_target_adds_when_it_was_reached(table: RunsTable, traces: list[wb.Trace]) -> None:

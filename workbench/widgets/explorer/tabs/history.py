@@ -1,16 +1,17 @@
 """The table of all runs, a widget and a tab: sort, filter, mark; plot, look into a round, run again, go on, compare."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock, Thread
 from typing import Any
 
 import ipywidgets as w
-import pandas as pd
-from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from workbench.base.files import cache_folder
 from workbench.base.settings import SettingError
+from workbench.base.text import in_seconds
 from workbench.experiment import Experiment
 from workbench.figures.gallery.bands import bands
 from workbench.figures.gallery.convergence import convergence
@@ -20,43 +21,36 @@ from workbench.running.start import start
 from workbench.trace.about import delete, describe
 from workbench.trace.definitions import experiment_of
 from workbench.trace.status import Status
-from workbench.trace.table import Runs
-from workbench.trace.table import runs as read
+from workbench.trace.table import Reading, Runs
 from workbench.trace.trace import Trace
 from workbench.widgets.assets import Sheet
 from workbench.widgets.explorer.commands import papermill_command, yaml_of
+from workbench.widgets.explorer.grid import Grid
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tables import table
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.forms.fields import number
-from workbench.widgets.guard import Pane, button, fields_about, guarded, offered, row, seen, sentence
+from workbench.widgets.guard import (
+    Pane,
+    button,
+    fields_about,
+    guarded,
+    offered,
+    progress,
+    row,
+    seen,
+    sentence,
+)
 from workbench.widgets.plots.liveplot import LivePlot
 from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Plot
 
 MOST, MANY = 12, 10**6  # runs that are plotted together; that words are written about
-DIGITS = 5  # that the grid shows of a number
+SOON, SHARE = 1.0, 0.2  # s until one sees how far reading is; of the time may go into showing what is read
 Line = dict[str, Any]  # a row of the table
 _ALWAYS = ("run", "state", "scheme", "workers")
 _THEN = ("straggler_fraction", "load", "time", "loss", "time_to", "rounds_done", "tags", "note", "error")
-_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
-    "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
-    "showIndex": False,
-    "scrollX": True,
-    "pageLength": 10,
-    "colReorder": True,
-    "order": [],
-    "classes": "display compact nowrap",
-    "select": {"style": "multi", "keys": True, "headerCheckbox": False},
-    "layout": {
-        "topStart": "search",
-        "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn anew
-        "bottomStart": ["info", "pageLength"],
-    },
-    "language": {"searchBuilder": {"title": {"0": "", "_": "Conditions (%d)"}, "add": "Add a condition"}},
-    "text_in_header_can_be_selected": False,
-    "format_floats_in_python": False,  # they are rounded before; text would be sent twice
-}
+FORMS = {"CSV": "csv", "Parquet": "parquet", "MLflow's file store": "mlflow", "RO-Crate": "ro-crate"}
 
 
 class RunsTable(Pane):
@@ -78,25 +72,29 @@ class RunsTable(Pane):
     def __init__(
         self, runs: Runs | str | Path = "runs", show: Callable[[Sequence[Run]], None] | None = None
     ) -> None:
-        from itables.widget import ITable
-
         super().__init__()
-        self.runs = runs if isinstance(runs, Runs) else read(runs)
-        self._filling = False
+        self.runs = runs if isinstance(runs, Runs) else Reading(runs).runs()
+        self._lock, self._turn, self._filling = RLock(), 0, False
+        self._thread: Thread | None = None
+        self._offered = set[str]()  # columns that were shown without being asked for
         self.shown: list[int] = []  # rows of the table, as they stand in the grid
+        self._marks: list[str] = []  # folders of those that are marked
         self._show = show or self._below
-        self.note, self.found = w.HTML(), w.HTML()
+        self.bar, self.note, self.found = w.HTML(), w.HTML(), w.HTML()
         self.live, self.plot, self.player = LivePlot(), Plot(), Player()
-        self.text = w.Textarea(description="Text", disabled=True, rows=8, layout={"width": "auto"})
+        self.text = w.Textarea(description="Text", rows=8, layout={"width": "auto"})
         self.round = w.BoundedIntText(description="Round", value=0, max=0)
         self.round.observe(lambda _: self._play(), "value")
-        self.grid = ITable(**_TABLE)
+        self.grid = Grid()
         self.grid.observe(lambda _: self._marked(), "selected_rows")
-        above = [Sheet(), self.message, self.note, self._columns(), self.grid]
+        above = [Sheet(), self.message, self.bar, self.note, self._columns(), self.grid]
         below = [self.found, self.text, self.plot, self.round, self.player, self.live]
         self.children = [*above, self._actions(), self._choices(), *below, self._words()]
         self._hide()
-        self.fill()
+        if isinstance(runs, Runs):
+            self.fill()
+        else:
+            self.again()
 
     # ---------------------------------------------------------------- the grid
 
@@ -123,42 +121,45 @@ class RunsTable(Pane):
         """Columns that are shown as long as nobody chooses others, in order."""
         return list(dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN)))
 
-    @guarded
     def fill(self) -> None:
         """Show the table as it was read; usual columns that are new are shown, too."""
-        columns = {str(name): column for name, column in self.runs.table.items()}
-        held = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
-        known = self.columns.options
-        chosen = {*self.columns.value, *(name for name in self._usual if name not in known)}
-        pinned = self.pinned.value if known else ("run",)
-        self._filling = True  # all columns at once: every table that is drawn is sent
-        for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
-            menu.value = ()  # the page looks for what is chosen among the new ones at once
-            menu.options = held
-            menu.value = [name for name in held if name in names]
-        numbers = [str(n) for n in self.runs.table.select_dtypes("number") if n not in self.runs.settings]
-        offered(self.of, sorted(numbers, key=lambda name: name not in _THEN[2:4]))
-        if list(self.by.options) != list(self.runs.settings):
-            self.by.options = self.runs.settings
-        self._filling = False
-        self._draw()
+        with self._lock:
+            columns = {str(name): column for name, column in self.runs.table.items()}
+            held = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
+            chosen = {*self.columns.value, *(name for name in self._usual if name not in self._offered)}
+            self._offered |= {name for name in self._usual if name in held}
+            pinned = self.pinned.value if self.columns.options else ("run",)
+            self._filling = True  # all columns at once: every table that is drawn is sent
+            for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
+                if list(menu.options) != held:
+                    menu.value = ()  # the page looks for what is chosen among the new ones at once
+                    menu.options = held
+                menu.value = [name for name in held if name in names]
+            numbers = [str(n) for n in self.runs.table.select_dtypes("number") if n not in self.runs.settings]
+            offered(self.of, sorted(numbers, key=lambda name: name not in _THEN[2:4]))
+            if list(self.by.options) != list(self.runs.settings):
+                self.by.options = self.runs.settings
+            self._filling = False
+            self._draw()
 
     def _draw(self) -> None:
-        if self._filling:
-            return
-        table = self.runs.table
-        kept = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
-        self.shown = list(kept.index)
-        chosen, pinned = self.columns.value or ("run",), self.pinned.value
-        first = [name for name in self.columns.options if name in chosen and name in pinned]
-        ordered = [*first, *(name for name in self._usual if name in chosen), *chosen]
-        pins = {"start": len(first)}
-        frame = self._frame(list(dict.fromkeys(ordered)))
-        self.grid.update(frame, **_TABLE | {"selected_rows": [], "fixedColumns": pins})
-        states = self.runs.table["state"].value_counts().items() if len(self.runs) else ()
-        counts = ", ".join(f"{n:,} {state}" for state, n in states)
-        where = str(self.runs.root.absolute()) if self.runs.root else "memory"
-        self._say(f"{len(self.runs):,} runs in {where}{f': {counts}' if counts else ''}")
+        with self._lock:
+            if self._filling:
+                return
+            table = self.runs.table
+            kept = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
+            places = {folder: place for place, folder in enumerate(kept["folder"])}
+            chosen, pinned = self.columns.value or ("run",), self.pinned.value
+            first = [name for name in self.columns.options if name in chosen and name in pinned]
+            ordered = dict.fromkeys([*first, *(name for name in self._usual if name in chosen), *chosen])
+            marked = [places[folder] for folder in self._marks if folder in places]
+            self.shown = list(kept.index)
+            self.grid.draw(kept, list(ordered), len(first), marked)
+            self._marked()  # some may be gone
+            states = table["state"].value_counts().items() if len(table) else ()
+            counts = ", ".join(f"{n:,} {state}" for state, n in states)
+            where = str(self.runs.root.absolute()) if self.runs.root else "memory"
+            self._say(f"{len(table):,} runs in {where}{f': {counts}' if counts else ''}")
 
     @guarded
     def _aim(self) -> None:
@@ -166,27 +167,55 @@ class RunsTable(Pane):
         target = number(text) if (text := self.target.value.strip()) else None
         if isinstance(target, str):
             raise SettingError(f"target = {text!r}: is no number; write a loss such as 0.1, or nothing")
+        self.tell("")
         self.runs = replace(self.runs, target=target)
         self.again()
 
-    def _frame(self, names: Sequence[str]) -> pd.DataFrame:
-        """What is sent: numbers with the digits that one reads, and nothing where there is nothing."""
-        found = self.runs.table.loc[self.shown, list(names)].reset_index(drop=True)
-        for name in found:
-            column = found[name]
-            if is_bool_dtype(column) or not is_numeric_dtype(column):
-                found[name] = column.astype(object).where(column.notna(), "").astype(str)
-            elif is_float_dtype(column) or column.hasnans:  # as nullable numbers they would be sorted as text
-                values = column.to_numpy(float, na_value=float("nan"))
-                found[name] = [float(f"{x:.{DIGITS}g}") for x in values]
-        return found
-
     @guarded
     def again(self) -> None:
-        """Read the folders again."""
-        self.runs = self.runs.again()
-        self._hide()
-        self.fill()
+        """Read the folders again; returns once that is done, or soon: what is read later is shown as it comes."""
+        if self.runs.root is None:
+            return
+        self._turn += 1
+        reading = Reading(self.runs.root, self.runs.target, self.runs.metric)
+        work = (reading, self._turn)
+        self._thread = Thread(target=self._follow, args=work, name="workbench-table", daemon=True)
+        self._thread.start()
+        self._thread.join(SOON)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until all is read; says whether it is."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self._thread is None or not self._thread.is_alive()
+
+    @guarded
+    def _follow(self, reading: Reading, turn: int) -> None:
+        """Read in a thread, say how far it is, and show what is read where that is more than is shown."""
+        began = told = time.monotonic()
+        due = began + SOON
+        try:
+            for count in reading:
+                if turn != self._turn:
+                    return
+                if (now := time.monotonic()) - told > SOON / 2:
+                    told, left = now, (now - began) * (len(reading) / count - 1)
+                    words = f"{count:,} of {len(reading):,} runs read; about {in_seconds(round(left))} left"
+                    self.bar.value = progress("runs that are read", words, count / len(reading))
+                if now > due and count > len(self.runs):
+                    self._take(reading, turn)
+                    due = time.monotonic() + max(SOON, (time.monotonic() - now) * (1 / SHARE - 1))
+            self._take(reading, turn)
+        finally:
+            if turn == self._turn:
+                self.bar.value = ""
+
+    def _take(self, reading: Reading, turn: int) -> None:
+        found = reading.runs()
+        with self._lock:
+            if turn == self._turn:
+                self.runs = found
+                self.fill()
 
     def mark(self, *names: str) -> None:
         """Mark runs by name, as clicks do."""
@@ -197,7 +226,8 @@ class RunsTable(Pane):
     def chosen(self) -> list[Line]:
         """The rows that are marked."""
         rows = [self.shown[i] for i in self.grid.selected_rows if i < len(self.shown)]
-        return [{str(k): v for k, v in self.runs.table.loc[i].items()} for i in rows]
+        found = self.runs.table.loc[rows].to_dict("records")
+        return [{str(name): value for name, value in line.items()} for line in found]
 
     def _some(self, most: int = MANY, least: int = 1) -> list[Line]:
         rows = self.chosen
@@ -211,6 +241,11 @@ class RunsTable(Pane):
 
     def _actions(self) -> w.Widget:
         offered = {
+            "Mark all found": (
+                self.grid.mark_found,
+                "mark all runs that the search and the conditions leave",
+            ),
+            "Unmark": (self.mark, "mark none"),
             "Look into a round": (self.look, "one round of the marked run in slow motion"),
             "Show on the live plot": (self.show, "the marked runs beside those that run"),
             "Run again": (self.rerun, "start the marked runs' experiments anew"),
@@ -227,8 +262,12 @@ class RunsTable(Pane):
         return w.VBox([row(*(button(words, *how) for words, how in offered.items())), self.confirm])
 
     def _marked(self) -> None:
+        with self._lock:
+            rows = self.chosen
+            if (marks := [line["folder"] for line in rows]) == self._marks:
+                return
+            self._marks = marks
         self._hide()
-        rows = self.chosen
         if len(rows) == 1:
             self.name.value, self.about.value = str(rows[0]["name"] or ""), str(rows[0]["note"] or "")
             self.tags.value = str(rows[0]["tags"] or "")
@@ -240,12 +279,24 @@ class RunsTable(Pane):
         self.tell("")
         if found := self.traces():
             self.plot.show(lambda theme: convergence(found, theme=theme))
-        if bad := [f"{row['run']}: {row['error']}" for row in self.chosen if row["error"]]:
-            self._say("; ".join(bad[:3]))
+        if not (rows := self.chosen):
+            return
+        said = [f"{len(rows):,} marked", *(f"{row['run']}: {row['error']}" for row in rows if row["error"])]
+        if sum(row["state"] == "done" for row in rows) > MOST:
+            said[0] += f", the first {MOST} are drawn"
+        self._say("; ".join(said[:4]))
 
     def traces(self) -> list[Trace]:
-        """Those of the marked runs that have rounds; at most so many."""
-        return [Trace.load(row["folder"]) for row in self.chosen if row["state"] == "done"][:MOST]
+        """Those of the marked runs that have rounds, at most so many; says which cannot be read."""
+        found, bad = [], []
+        for line in [each for each in self.chosen if each["state"] == "done"][:MOST]:
+            try:
+                found.append(Trace.load(line["folder"]))
+            except SettingError as error:
+                bad.append(str(error))
+        if bad:
+            self.tell("; ".join(bad))
+        return found
 
     @guarded
     def look(self) -> None:
@@ -329,9 +380,12 @@ class RunsTable(Pane):
         if self.confirm.layout.display == "none":
             raise SettingError("runs: nothing was asked; press Delete first")
         rows = self._some()
-        for line in rows:
-            delete(Path(line["folder"]))
-        self.again()
+        self.forget()
+        try:
+            for line in rows:
+                delete(Path(line["folder"]))
+        finally:
+            self.again()
         self._say(f"deleted: {', '.join(row['run'] for row in rows)}")
 
     # ---------------------------------------------------------------- words, groups
@@ -360,7 +414,25 @@ class RunsTable(Pane):
     def _choices(self) -> w.Widget:
         self.of = w.Dropdown(description="Mean of", options=[])
         self.by = w.SelectMultiple(description="by", options=[], rows=3)
-        return row(self.of, self.by, button("Group", self.group, "mean and band over the runs of each group"))
+        self.form = w.Dropdown(description="Export as", options=FORMS)
+        hint = "a new file, or a folder"
+        self.path = w.Text(description="to", placeholder=hint, continuous_update=False)
+        group = button("Group", self.group, "mean and band over the runs of each group")
+        export = button("Export", self.export, "write the marked runs, or all where none is marked")
+        return w.VBox([row(self.of, self.by, group), row(self.form, self.path, export)])
+
+    @guarded
+    def export(self) -> None:
+        """Write the marked runs, or all that are shown, in the chosen form."""
+        self.tell("")
+        if not (text := self.path.value.strip()):
+            raise SettingError("to: nothing is written there; name a new file, or a folder, such as runs.csv")
+        path = Path(text).expanduser()
+        if path.exists():
+            raise SettingError(f"to = {text!r}: exists already; choose a new name")
+        rows = [self.shown[i] for i in self.grid.selected_rows] or self.shown
+        found = replace(self.runs, table=self.runs.table.loc[rows])
+        self._say(f"{len(rows):,} runs written: {found.export(path, self.form.value).absolute()}")
 
     @guarded
     def group(self) -> None:
