@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
@@ -51,7 +52,7 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
         raise SettingError(f"scheme = {scheme.name!r}: {why}; there are no fixed decode weights")
     if not 0 <= parent < plan.ranks or not plan.children[parent] or plan.committers != (MASTER,):
         raise SettingError(f"parent = {parent}: nobody sends it anything to decode")
-    table = events_of(trace, round).table
+    table = pd.DataFrame(events_of(trace, round).rows.columns)
     arrived = _arrived(trace, round, table[(table["to"] == parent) & (table["rank"] != plan.parent[parent])])
     taken = _Parent(trace, round, parent, [a for a in arrived if not a.late])
     combined = np.asarray(taken.combined())

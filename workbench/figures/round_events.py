@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame as Table
 
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
@@ -17,6 +16,30 @@ from workbench.core.plan import Plan
 from workbench.trace.trace import Trace
 
 Ranks = NDArray[np.int64]
+
+
+class Rows:
+    """Rows of a table as columns: a round is asked for some of its rows dozens of times, which costs a frame long.
+
+    >>> rows = Rows({"kind": np.array(["send", "drop"]), "end": np.array([1.0, 2.0])})
+    >>> rows[rows["kind"] == "drop"]["end"].tolist()
+    [2.0]
+    """
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        self.columns = columns
+
+    @overload
+    def __getitem__(self, key: str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, key: NDArray[np.bool_]) -> Rows: ...
+    def __getitem__(self, key: str | NDArray[np.bool_]) -> NDArray[Any] | Rows:
+        if isinstance(key, str):
+            return self.columns[key]
+        return Rows({name: column[key] for name, column in self.columns.items()})
+
+    def __len__(self) -> int:
+        return len(self.columns["kind"])
 
 
 class Bars(NamedTuple):
@@ -43,7 +66,7 @@ class Round:
     """A round's events, and when it was; 0 s is the commit that ended the round before."""
 
     plan: Plan
-    table: Table  # the round's events, absolute times
+    rows: Rows  # the round's events, absolute times
     start: float  # s since the run's start
     duration: float
     dead: frozenset[int]
@@ -51,33 +74,29 @@ class Round:
     @cached_property
     def early(self) -> float:
         """Start of the first event; below 0 where ranks began before the round before had ended everywhere."""
-        return min(0.0, float(self.table["start"].min()) - self.start)
+        return min(0.0, float(self.rows["start"].min()) - self.start)
 
-    def bars(self, rows: Table, whose: str = "rank", since: str = "start", until: str = "end") -> Bars:
+    def bars(self, rows: Rows, whose: str = "rank", since: str = "start", until: str = "end") -> Bars:
         """Bars of some events on the rows of the ranks that a column names, cut at the round's end."""
         first, last = (
-            np.clip(rows[moment].to_numpy(float) - self.start, self.early, self.duration)
+            np.clip(rows[moment].astype(float) - self.start, self.early, self.duration)
             for moment in (since, until)
         )
         names = ("kind", "start", "begun", "end", "to", "bytes", "messages")
         events = zip(*(rows[name].tolist() for name in names), strict=True)
-        return Bars(rows[whose].to_numpy(np.int64), first, last, [_words(self.start, *e) for e in events])
+        return Bars(rows[whose].astype(np.int64), first, last, [_words(self.start, *e) for e in events])
 
-    def of(self, kind: str) -> Table:
+    def of(self, kind: str) -> Rows:
         """Events of a kind."""
-        return self._kinds.get(kind, self.table.iloc[:0])
+        return self.rows[self.rows["kind"] == kind]
 
     @cached_property
-    def _kinds(self) -> dict[str, Table]:
-        return {str(kind): rows for kind, rows in self.table.groupby("kind", sort=False, observed=True)}
-
-    @cached_property
-    def models(self) -> Table:
+    def models(self) -> Rows:
         """Messages from a parent to its child: models on their way down."""
         return self.of("send")[_downward(self.plan, self.of("send"))]
 
     @cached_property
-    def answers(self) -> Table:
+    def answers(self) -> Rows:
         """Accepted messages that go up or around."""
         return self.of("send")[~_downward(self.plan, self.of("send"))]
 
@@ -110,14 +129,14 @@ class Round:
     def receiving(self) -> Bars:
         """When the port of a rank with children was busy, on that rank's row."""
         parents = np.array([bool(kids) for kids in self.plan.children])
-        return self.bars(self.answers[parents[self.answers["to"].to_numpy()]], "to", "begun").lasting
+        return self.bars(self.answers[parents[self.answers["to"]]], "to", "begun").lasting
 
     @property
     def downloading(self) -> Bars:
         """Models on their way down, on the receiver's row."""
         return self.bars(self.models, "to").lasting
 
-    @property
+    @cached_property
     def cut_off(self) -> Bars:
         """Workers whose computing the end of the round cut off: asked, but no compute event."""
         since = {rank: at for rank, at in self._asked.items() if rank not in self._computed}
@@ -131,13 +150,13 @@ class Round:
         done = {rank: at for rank, at in self._computed.items() if rank not in spoke and at < self.duration}
         return self._open(done, "computed, but no answer went out or arrived in this round")
 
-    @property
+    @cached_property
     def overlapping(self) -> bool:
         """Does some rank go on computing after an answer of its own went out?"""
         return any(
             at - self.start < self._computed.get(rank, -np.inf)
             for rows in (self.answers, self.of("drop"))
-            for rank, at in zip(rows["rank"], rows["start"], strict=True)
+            for rank, at in zip(rows["rank"].tolist(), rows["start"].tolist(), strict=True)
         )
 
     @property
@@ -158,7 +177,7 @@ class Round:
         """When each rank that computed was done, in s since the round's start."""
         return self._moments(self.of("compute"), "rank")
 
-    def _moments(self, rows: Table, whose: str) -> dict[int, float]:
+    def _moments(self, rows: Rows, whose: str) -> dict[int, float]:
         return dict(zip(rows[whose].tolist(), (rows["end"] - self.start).tolist(), strict=True))
 
     def _open(self, since: Mapping[int, float], text: str) -> Bars:
@@ -177,26 +196,25 @@ def events_of(trace: Trace, round: int) -> Round:
     if not 0 <= round < count:
         raise SettingError(f"round = {round}: the run has rounds 0 to {count - 1}; choose one of them")
     events = trace.events
-    table = events[events["round"] == round]
-    if table.empty:
+    found = events[(events["round"] == round).to_numpy()]
+    if found.empty:
         raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
     plan = trace.experiment.plan
-    table = _without_notices(plan, table)
+    rows = _without_notices(plan, Rows({str(name): found[name].to_numpy() for name in found}))
     times = np.asarray(trace.columns["time"], dtype=float)
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.round <= round)
-    return Round(plan, table, start, float(times[round]) - start, dead)
+    return Round(plan, rows, start, float(times[round]) - start, dead)
 
 
-def _without_notices(plan: Plan, table: Table) -> Table:
+def _without_notices(plan: Plan, rows: Rows) -> Rows:
     """Leave out empty messages to children, such as "stop": they carry no model and belong to no round."""
-    empty = (table["kind"] == "send").to_numpy() & (table["bytes"] == 0).to_numpy()
-    return table[~(empty & _downward(plan, table))]
+    return rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
 
 
-def _downward(plan: Plan, table: Table) -> NDArray[np.bool_]:
-    to = table["to"].to_numpy(dtype=np.int64)
-    return np.asarray((to >= 0) & (plan.parent[to] == table["rank"].to_numpy()))
+def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
+    to = rows["to"].astype(np.int64)
+    return np.asarray((to >= 0) & (plan.parent[to] == rows["rank"]))
 
 
 def _words(

@@ -103,7 +103,11 @@ def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) ->
         "subtitle": {"text": subtitle, "font": {"size": 16, "color": colors.muted}},
         "y": 1 - 22 / height,  # the same distance from the top whatever the height
     }
-    return Figure(layout={"template": f"workbench_{theme}", "title": heading, "height": height})
+    template = pio.templates[f"workbench_{theme}"].to_plotly_json()
+    figure = Figure(layout={"template": template, "title": heading, "height": height}, _validate=False)
+    # Plotly takes ten times as long to look through what is right here; what is put in later it does look through.
+    figure._validate = figure._layout_obj._validate = True
+    return figure
 
 
 def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any) -> go.Figure:
@@ -186,6 +190,7 @@ def _axis(colors: Palette) -> dict[str, object]:
         "tickfont": {"size": 15},
         "title": {"font": {"size": 17}, "standoff": 10},
         "automargin": True,
+        "ticklabeloverflow": "allow",  # margins grow for them; else every label is measured at every drawing
     }
 
 

@@ -64,7 +64,7 @@ def _shown(bars: Bars) -> Bars:
 
 
 def _subtitle(r: Round, unit: Unit) -> str:
-    answers, late = len(set(r.did("compute").rank)), len(r.did("drop").rank)
+    answers, late = len(set(r.of("compute")["rank"].tolist())), len(r.of("drop"))
     cut, idle = len(r.cut_off.rank), r.idle
     words = (
         f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late · {cut} cut off"

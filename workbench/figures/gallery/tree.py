@@ -49,13 +49,10 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     strips = strips_of(plan, min(plan.ranks, MOST_RANKS))
     height = int(np.clip(190 + 26 * len(layout.x), 480, 860))
     figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), height)
-    figure.update_layout(
-        coloraxis=coefficient_scale(strips.coefficient, theme), showlegend=False, margin_l=40
-    )
-    if layout.ring:
-        _arrows(figure, layout, theme)
-    _axes(figure, plan, layout, strips)
-    return assembled(figure, [_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)])
+    look = {"coloraxis": coefficient_scale(strips.coefficient, theme), "showlegend": False, "margin": {"l": 40}}
+    traces = [_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)]
+    arrows = _arrows(layout, theme) if layout.ring else []
+    return assembled(figure, traces, annotations=arrows, **look, **_axes(plan, layout, strips))
 
 
 def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
@@ -161,17 +158,16 @@ def _words(plan: Plan, layout: Layout, place: int) -> str:
     return f"<b>rank {rank}</b>, {where}<br>{plan.loads[rank]} samples<br>parts {runs(sorted(held.tolist()))}"
 
 
-def _arrows(figure: go.Figure, layout: Layout, theme: str) -> None:
+def _arrows(layout: Layout, theme: str) -> list[dict[str, Any]]:
     """Arrowheads in the middle of a ring's edges, while there is room for them."""
-    if len(layout.edges) > 60:
-        return
-    for a, b in layout.edges:
+    look = {"text": "", "showarrow": True, "arrowhead": 2, "arrowsize": 1.6, "arrowcolor": palette(theme).muted}
+    look |= {"xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
+    found = []
+    for a, b in layout.edges if len(layout.edges) <= 60 else []:
         x, y = (layout.x[a] + layout.x[b]) / 2, (layout.y[a] + layout.y[b]) / 2
         dx, dy = layout.x[b] - layout.x[a], layout.y[b] - layout.y[a]
-        figure.add_annotation(
-            x=x, y=y, ax=x - 0.1 * dx, ay=y - 0.1 * dy, xref="x", yref="y", axref="x", ayref="y",
-            text="", showarrow=True, arrowhead=2, arrowsize=1.6, arrowcolor=palette(theme).muted,
-        )  # fmt: skip
+        found.append({"x": x, "y": y, "ax": x - 0.1 * dx, "ay": y - 0.1 * dy, **look})
+    return found
 
 
 # ---------------------------------------------------------------- the data
@@ -213,23 +209,27 @@ def _held(strips: Strips) -> dict[str, Any]:
     }
 
 
-def _axes(figure: go.Figure, plan: Plan, layout: Layout, strips: Strips) -> None:
+def _axes(plan: Plan, layout: Layout, strips: Strips) -> dict[str, dict[str, Any]]:
     shown = int(strips.rank.max(initial=0))
     whole = len(layout.rank) == plan.ranks or layout.ring
-    bare = {"visible": False, "scaleanchor": "x" if layout.radial else None}
-    figure.update_layout(
-        xaxis={"visible": False, "domain": [0.0 if whole else 0.12, 0.44]},
-        yaxis=bare if whole else _layer_axis(plan),
-        xaxis2={"domain": [0.55, 1.0], "anchor": "y2", "title_text": "sample", "range": [0, plan.samples]},
-        yaxis2={"anchor": "x2", "title_text": "worker", "range": [shown + 0.6, 0.4], "showgrid": False},
-    )
-    if shown <= LAYERED:
-        figure.update_layout(yaxis2_dtick=1)
+    bare = {"visible": False, **({"scaleanchor": "x"} if layout.radial else {})}
+    rows = {"anchor": "x2", "title": {"text": "worker"}, "range": [shown + 0.6, 0.4], "showgrid": False}
+    return {
+        "xaxis": {"visible": False, "domain": [0.0 if whole else 0.12, 0.44]},
+        "yaxis": bare if whole else _layer_axis(plan),
+        "xaxis2": {
+            "domain": [0.55, 1.0],
+            "anchor": "y2",
+            "title": {"text": "sample"},
+            "range": [0, plan.samples],
+        },
+        "yaxis2": {**rows, **({"dtick": 1} if shown <= LAYERED else {})},
+    }
 
 
 def _layer_axis(plan: Plan) -> dict[str, object]:
     """How many workers each layer has, where not all of them are drawn."""
     counts = np.bincount(plan.depth)
     words = [f"layer {depth}:<br>{plural(n, 'worker')}" for depth, n in enumerate(counts.tolist())]
-    bare = {"showgrid": False, "showline": False, "ticks": "", "title_text": ""}
+    bare = {"showgrid": False, "showline": False, "ticks": "", "title": {"text": ""}}
     return {**bare, "tickvals": -np.arange(len(counts)), "ticktext": ["master", *words[1:]]}

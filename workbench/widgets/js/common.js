@@ -101,11 +101,21 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** At most one call per animation frame, with what is newest then. */
+/** At most one call per animation frame, with what is newest then. `now()` does not wait for the frame if none has been
+ * made since the last: what follows a slider is drawn as it comes. */
 function perFrame(callback) {
-  let wanted = 0;
-  const soon = () => (wanted ||= requestAnimationFrame(() => ((wanted = 0), callback())));
-  soon.cancel = () => cancelAnimationFrame(wanted);
+  let frame = 0, due = false;
+  const next = () => {
+    frame = due ? requestAnimationFrame(next) : 0;
+    if (due) (due = false), callback();
+  };
+  const soon = () => ((due = true), (frame ||= requestAnimationFrame(next)));
+  soon.now = () => {
+    if (frame) return soon();
+    frame = requestAnimationFrame(next);
+    callback();
+  };
+  soon.cancel = () => (cancelAnimationFrame(frame), (frame = 0), (due = false));
   return soon;
 }
 

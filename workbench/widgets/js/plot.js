@@ -28,7 +28,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     (snap ??= stills(model, plot))();
   });
   // What is looked at is drawn first; what lies outside of the window follows once the page has time.
-  const changed = () => (!plot || inWindow(plot.box) ? draw() : idle().then(draw));
+  const changed = () => (!plot || inWindow(plot.box) ? draw.now() : idle().then(draw));
   el.setAttribute("role", "figure");
   plotBox(model, el, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));
   model.on("change:figure", changed);
