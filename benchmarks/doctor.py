@@ -11,8 +11,9 @@ is not taken for a fault; "raw-rank", "raw-host" and "raw-healthy" take the mach
 what nobody has injected counts against the doctor. "neighbour" is real altogether: four workers that compute for
 some tens of milliseconds, two on each of two cores, and a busy process beside those of one core; it says something
 only where nothing else keeps the cores busy. Stars and all-reduces (the MPI library's own, or with links an explicit
-ring) take turns. Healthy runs are the same without a fault. `--keep` leaves the run folders there, and judges those
-that are there already.
+ring) take turns. Healthy runs are the same without a fault. `--keep` leaves the run folders there, each with what this
+machine did meanwhile (NAME.load.json), and judges those that are there already: a change of the doctor needs no new
+runs.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import workbench as wb
+from workbench.base.files import write_json
 from workbench.base.settings import setting
 from workbench.base.types import Array
 from workbench.clusters.warm import POOLS
@@ -43,6 +47,7 @@ from workbench.running.real import start_real
 
 WORKERS, ROUNDS = 4, 30
 PLACES = ["head", "left", "left", "right", "right"]  # what the ranks' hosts are called
+HEALTHY = {"healthy": ("rank", "link"), "raw-healthy": ("raw-rank",), "neighbour-healthy": ("neighbour",)}
 BUSY = "import os, time\nwhile os.getppid() == {parent}:\n    sum(range(10000))"
 
 
@@ -133,22 +138,38 @@ def played(one: Case, folder: Path) -> wb.Trace:
     for rank, (pid, _) in enumerate(pool.places):
         core = {cores[PLACES[rank] == "right"]} if one.pinned and rank else set(cores)
         os.sched_setaffinity(pid, core)
-    with busy(cores[one.busy] if one.busy >= 0 else None):
+    with busy(cores[one.busy] if one.busy >= 0 else None) as neighbours:
+        ours = {"watching": os.getpid(), **neighbours}
+        ours |= {f"rank {rank}": pid for rank, (pid, _) in enumerate(pool.places)}
+        before, begun = spent(ours), time.monotonic()
         trace = start_real(one.experiment, emulate=one.emulate, folder=folder).result()
+        load = {
+            name: now - was for (name, was), now in zip(before.items(), spent(ours).values(), strict=True)
+        }
+    load |= {"seconds": time.monotonic() - begun, "processes": os.getloadavg()[0]}
+    write_json(folder.with_name(f"{folder.name}.load.json"), load)
     return replace(trace, info={**trace.info, "places": PLACES})
 
 
+def spent(ours: dict[str, int]) -> dict[str, float]:
+    """Processor time so far, in s: of all that runs on this machine, stolen from it, and of each of our processes."""
+    times = psutil.cpu_times()
+    found = {"all": times.user + times.nice + times.system + times.irq + times.softirq, "stolen": times.steal}
+    of_each = {name: psutil.Process(pid).cpu_times() for name, pid in ours.items()}
+    return found | {name: each.user + each.system for name, each in of_each.items()}
+
+
 @contextmanager
-def busy(core: int | None) -> Iterator[None]:
+def busy(core: int | None) -> Iterator[dict[str, int]]:
     """A process that keeps a core busy for a while; it ends with this one."""
     if core is None:
-        yield
+        yield {}
         return
     with subprocess.Popen([sys.executable, "-c", BUSY.format(parent=os.getpid())]) as process:
         os.sched_setaffinity(process.pid, {core})
         try:
             time.sleep(0.05)
-            yield
+            yield {"neighbour": process.pid}
         finally:
             process.kill()
 
@@ -163,40 +184,40 @@ def traced(kind: str, number: int, seed: int, keep: Path, healthy: bool = False)
     return one, played(one, folder)
 
 
-def tally(kind: str, cases: list[tuple[Case, wb.Trace]]) -> str:
-    """How many were named rightly, with a 95 % interval (Clopper and Pearson), and what else was said."""
-    right, others, told = 0, 0, []
-    for one, trace in cases:
-        named = [each.who for each in wb.diagnose(trace).culprits]
-        right += named[:1] == [one.wanted] if one.wanted else not named
-        others += bool(one.wanted and set(named) - {one.wanted})
-        told += [] if named[:1] == [one.wanted] else named[:1]
-    band = binomtest(right, len(cases)).proportion_ci(0.95)
-    most = max(set(told), key=told.count) if told else ""
-    what = "nobody named" if not cases[0][0].wanted else "named"
+def told(kind: str, found: list[tuple[str, list[str]]]) -> str:
+    """How many were named rightly, with a 95 % interval (Clopper and Pearson), and what else was said.
+
+    `found`: who was to be named (empty: nobody), and who was.
+    """
+    right = sum(named[:1] == [wanted] if wanted else not named for wanted, named in found)
+    others = sum(bool(wanted and set(named) - {wanted}) for wanted, named in found)
+    wrong = [named[0] for wanted, named in found if named and named[0] != wanted]
+    band = binomtest(right, len(found)).proportion_ci(0.95)
+    most = max(set(wrong), key=wrong.count) if wrong else ""
     return (
-        f"{kind:28s} {what}: {right:3d} of {len(cases)} ({band.low:.0%} to {band.high:.0%});"
+        f"{kind:28s} {'named' if found[0][0] else 'nobody named'}: {right:3d} of {len(found)}"
+        f" ({band.low:.0%} to {band.high:.0%});"
         f" somebody else, too: {others}{f'; wrongly, most often: {most}' if most else ''}"
     )
 
 
-def faults(kind: str, count: int, seed: int, keep: Path) -> None:
-    """One kind of fault, stars and all-reduces apart."""
-    found = [traced(kind, number, seed, keep) for number in range(count)]
-    for name in ("UMW", "RAR"):
-        if some := [each for each in found if each[0].experiment.scheme == name]:
-            print(tally(f"{kind}, {name}", some), flush=True)
-    print(tally(kind, found), flush=True)
-
-
-def healthy(what: str, count: int, seed: int, keep: Path) -> None:
-    """No fault: kinds take turns."""
-    kinds = {"healthy": ("rank", "link"), "raw-healthy": ("raw-rank",), "neighbour-healthy": ("neighbour",)}[
-        what
-    ]
-    turns = [divmod(number, len(kinds)) for number in range(count)]
-    found = [traced(kinds[kind], number, seed, keep, True) for number, kind in turns]
-    print(tally(what, found), flush=True)
+def tried(what: str, count: int, seed: int, keep: Path) -> None:
+    """One kind of fault, stars and all-reduces apart, or none, where kinds take turns; prints as it goes."""
+    healthy = what.endswith("healthy")
+    kinds = HEALTHY[what] if healthy else (what,)
+    found: dict[str, list[tuple[str, list[str]]]] = {}
+    for place in range(count):
+        number, kind = divmod(place, len(kinds))
+        one, trace = traced(kinds[kind], number, seed, keep, healthy)
+        named = [each.who for each in wb.diagnose(trace).culprits]
+        found.setdefault(one.experiment.scheme, []).append((one.wanted, named))
+        if named[:1] != [one.wanted] and (named or one.wanted):
+            print(f"  {what} {place}: {', '.join(named) or 'nobody'}", flush=True)
+        if place % 10 == 9 and place < count - 1:
+            print(f"  so far, {told(what, [*chain(*found.values())])}", flush=True)
+    for scheme, some in found.items() if len(found) > 1 and not healthy else ():
+        print(told(f"{what}, {scheme}", some), flush=True)
+    print(told(what, [*chain(*found.values())]), flush=True)
 
 
 def main() -> None:
@@ -214,8 +235,7 @@ def main() -> None:
         keep = (args.keep or Path(folder)).resolve()
         keep.mkdir(parents=True, exist_ok=True)
         for what in args.what:
-            tell = healthy if what.endswith("healthy") else faults
-            tell(what, args.count, args.seed, keep)
+            tried(what, args.count, args.seed, keep)
 
 
 if __name__ == "__main__":

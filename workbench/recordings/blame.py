@@ -10,15 +10,21 @@ S. C. Littlechild, G. Owen, "A simple expression for the Shapley value in a spec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.fft import dct
+from scipy.stats import norm
 
 from workbench.base.types import Array
 
 DRAWS = 1000  # orders that chance is judged by
 ALIKE = 0.5  # of its latest worker's lateness, which all workers of a host have that is late itself
-FEWEST = 8  # blocks, at least
+FEWEST, LONGEST = 8, 256  # blocks at least; stretches that a recording is cut into at most
+CUT = 5.0  # usual deviations: lateness beyond counts as much, so that no few odd steps decide
+OWN = 0.05  # chance that somebody's own ups and downs make as much, above which they explain it
+SHARES = np.arange(0.2, 1.01, 0.2)  # of lateness that remembers; the rest is of its own step
+MEMORIES, PART = 8, 3  # lengths of memory that are tried, from half a step to a third of all: longer is a habit
 
 
 def over_median(times: Array) -> Array:
@@ -45,41 +51,107 @@ def blame(over: Array) -> Array:
 
 
 def chances(times: Array, rng: np.random.Generator) -> Array:
-    """How often anybody is as late as each of the workers if who is late is drawn anew for every block of steps.
+    """How often somebody would be as late as each of the workers if no worker differed from another.
 
     `times` (steps, workers). Late in two senses: by what it costs (`blame`), which finds who is seldom late but then
-    very, and by its rank among the others (Friedman's test), which no few odd steps upset; the smaller chance counts,
-    twice. Blocks keep bursts together, and the unluckiest of all workers is compared, as any might have been named.
+    very, and by the time over the step's median, cut where it is odd; the smaller chance counts, twice. The unluckiest
+    of all workers is compared, as any might have been named.
 
     >>> times = np.ones((40, 4)) + 0.1 * np.random.default_rng(0).random((40, 4)) + [0, 0, 0, 1]
     >>> (chances(times, np.random.default_rng(1)) < 0.01).tolist()
     [False, False, False, True]
     """
-    ranks = rankdata(times, axis=1)
-    starts = np.arange(0, len(times), _block(ranks))
-    sums = [np.add.reduceat(each, starts, axis=0) for each in (blame(over_median(times)), ranks)]
-    found = []
-    for each in sums:
-        drawn = np.broadcast_to(each, (DRAWS, *each.shape))
-        worst = rng.permuted(drawn, axis=2).sum(axis=1).max(axis=1)
-        # Equal to rounding: where all is even, every order has the same sums.
-        as_late = worst[None, :] >= each.sum(axis=0)[:, None] - 1e-9 * np.abs(worst).max()
-        found.append((1 + as_late.sum(axis=1)) / (1 + DRAWS))
-    return np.asarray(np.minimum(1.0, 2 * np.minimum(*found)))
+    over = times - np.median(times, axis=1, keepdims=True)
+    usual = np.abs(over - np.median(over, axis=0))
+    most = CUT * np.median(usual[usual > 0]) if usual.any() else 0.0
+    scores = blame(over_median(times)), np.clip(over, -most, most)
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(*(_chances(each, rng) for each in scores))))
 
 
-def _block(ranks: Array) -> int:
-    """Steps that are kept together: by how neighbours resemble each other, apart from who is late for good.
+def _chances(score: Array, rng: np.random.Generator) -> Array:
+    """The same for one score, (steps, workers).
 
-    E. Carlstein, Annals of Statistics 14 (1986), p. 1171: for autoregressive series the best block of n steps is
-    (2 r / (1 - r^2))^(2/3) n^(1/3).
+    What goes up and down around everybody's own mean is dealt out anew for every block of steps; the sums say how far
+    chance takes the unluckiest. Blocks keep bursts together. As lateness remembers beyond a block, sums of the series
+    vary more than of its shuffled blocks, by a factor that its memory tells (see `_memory`): they are grown by that,
+    for every memory that the recording leaves open. With few steps that is many, and nobody is accused lightly.
+
+    Somebody's own ups and downs must not explain it, either: one burst, among many quiet workers, is one event and no
+    habit. A habit may have begun, or ended, halfway.
     """
-    off = ranks - ranks.mean(axis=0)
-    power = float((off**2).sum())
-    r = float((off[1:] * off[:-1]).sum()) / power if power > 0 else 0.0
-    r = min(max(r, 0.0), 0.95)
-    grown = max(1.0, (2 * r / (1 - r**2)) ** (2 / 3))
-    return max(1, min(round(grown * len(ranks) ** (1 / 3)), len(ranks) // FEWEST))
+    width = -(-len(score) // LONGEST)
+    score = np.add.reduceat(score, np.arange(0, len(score), width), axis=0)
+    steps, mean = len(score), score.mean(axis=0)
+    likely, whole = _memory(score), _variances(steps, steps)
+    block = max(1, min(round(2 * float(likely @ whole) / steps), steps // FEWEST))
+    sums = np.add.reduceat(score - mean, np.arange(0, steps, block), axis=0)
+    # The blocks' own variance, less what went with the mean of all of them.
+    within = steps / block * _variances(steps, block) - whole * block / steps
+    grown = np.sqrt(np.maximum(whole / np.maximum(within, 1e-9), 1.0))
+    drawn = rng.permuted(np.broadcast_to(sums, (DRAWS, *sums.shape)), axis=2)
+    worst = np.sort(drawn.sum(axis=1).max(axis=1))
+    more = steps * (mean - mean.mean())
+    # Equal to rounding: where all is even, every order has the same sums.
+    least = more - 1e-9 * np.abs(worst).max()
+    known = (1 + (DRAWS - np.searchsorted(worst, least[:, None] / grown)) @ likely) / (1 + DRAWS)
+    for i in np.flatnonzero(known <= OWN):
+        series = score[:, i] - np.delete(score, i, axis=1).mean(axis=1)
+        if min(map(_passing, (series, *np.array_split(series, 2)))) > OWN:
+            known[i] = 1.0
+    return known
+
+
+def _passing(series: Array) -> float:
+    """How likely a series that goes up and down as this one does, around nothing, is above it as much as this one."""
+    steps, ups = len(series), float(((series - series.mean()) ** 2).sum())
+    whole = _variances(steps, steps)
+    spread = np.sqrt(ups * whole / np.maximum(steps - whole / steps, 1e-9))
+    return float(_memory(series[:, None]) @ norm.sf(series.sum() / np.maximum(spread, 1e-300)))
+
+
+@cache
+def _memories(steps: int) -> tuple[Array, Array]:
+    """Kinds of memory, the first none: correlations by lag, (kinds, steps), and spectra, (kinds, steps - 1).
+
+    A share of the lateness is an autoregressive series, the rest independent. Spectrum: variances of the cosines that
+    fit into all steps 1, 2, ... times by half, which are free of the mean, and nearly independent of one another.
+    """
+    lag = np.arange(steps)
+    cosines = dct(np.eye(steps), norm="ortho", axis=0)[1:]
+    shares, alone = SHARES[:, None], lag == 0
+    kinds, spectra = [alone[None] * 1.0], [np.ones((1, steps - 1))]
+    for memory in np.geomspace(0.5, max(steps / PART, 0.5), MEMORIES):
+        together = np.exp(-np.abs(lag[:, None] - lag) / memory)
+        kinds.append(np.where(alone, 1.0, shares * together[0]))
+        spectra.append(1 - shares + shares * ((cosines @ together) * cosines).sum(axis=1))
+    return np.concatenate(kinds), np.concatenate(spectra)
+
+
+def _variances(steps: int, length: int) -> Array:
+    """Variance of the sum of so many of the steps by kind of memory, in those of one step, (kinds,)."""
+    lag = np.arange(length)
+    return np.asarray(_memories(steps)[0][:, :length] @ np.where(lag == 0, length, 2.0 * (length - lag)))
+
+
+def _memory(score: Array) -> Array:
+    """How likely each kind of memory is, from how everybody goes up and down around its mean, (kinds,).
+
+    Whittle's likelihood over the cosines, with any level; before, no memory is held as likely as all others together.
+    Workers count by how evenly they share the ups and downs: a single one's burst is one witness.
+
+    P. Whittle, "Estimation and information in stationary time series", Arkiv for Matematik 2 (1953), pp. 423-434.
+    """
+    steps, workers = score.shape
+    spectra = _memories(steps)[1]
+    power = dct(score - score.mean(axis=0), norm="ortho", axis=0)[1:] ** 2
+    own, total = power.sum(axis=0), power.sum(axis=1)
+    if steps < 2 or own.sum() <= 1e-18 * (score**2).sum():
+        return np.eye(1, len(spectra))[0]
+    witnesses = own.sum() ** 2 / (own**2).sum() * max(1 - 1 / workers, 1 / workers)
+    fit = (steps - 1) * np.log((total / spectra).sum(axis=1)) + np.log(spectra).sum(axis=1)
+    likely = np.exp(-0.5 * witnesses * (fit - fit.min()))
+    likely[0] *= len(likely) - 1
+    return np.asarray(likely / likely.sum())
 
 
 def late_hosts(

@@ -57,7 +57,8 @@ def passages(trace: Trace) -> pd.DataFrame:
 
     When a message came to a port that was busy is not written down. Where times on the way are neither real nor drawn,
     it is the link's latency; else a message is taken to have been on its way as long as its sender's usually are, and
-    to have waited for the rest.
+    to have waited for the rest. The first of a round on the machine's own clock wakes its receiver up, which takes long
+    where others still compute on its core, and is not its link's doing: that one is taken to be as anybody's.
     """
     events, e = trace.events, trace.experiment
     sends = events[(events["kind"] == "send") & (events["rank"] > 0) & (events["messages"] == 1)]
@@ -65,8 +66,10 @@ def passages(trace: Trace) -> pd.DataFrame:
     sends = sends[(above == sends["to"]) | (above < 0)].sort_values(["to", "begun", "end"], kind="stable")
     gone = sends["begun"] - sends["start"]
     queued = sends.groupby("to")["end"].shift() >= sends["begun"] - SAME
+    waking = (sends.groupby(["to", "round"]).cumcount() == 0) & is_real(trace)
+    queued |= waking
     free = gone.where(~queued)
-    usual = free.groupby(sends["rank"]).transform("median").fillna(free.median())
+    usual = free.groupby(sends["rank"]).transform("median").mask(waking).fillna(free.median())
     if not is_real(trace) and DelayStream(e.delays, e.seed, e.workers).sending(0, 1.0) is None:
         queued, usual = pd.Series(True, sends.index), pd.Series(e.link.latency, sends.index)
     send = gone.where(~queued, gone.clip(upper=usual))
