@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import workbench as wb
 from workbench.running import start as live
+from workbench.running.real import RealRun
 from workbench.running.simulated import SimulatedRun, work
 
 SMALL: dict[str, Any] = {"workers": 12, "rounds": 30, "problem_args": {"samples": 200, "features": 5}}
@@ -191,3 +193,15 @@ def test_a_simulation_rests_while_it_is_looked_at_and_goes_on_after() -> None:
         time.sleep(0.001)
     run.stop()
     assert run.wait(30)
+
+
+def test_a_start_on_real_processes_moves_a_bar_and_a_stop_says_so_at_once(tmp_path: Path) -> None:
+    run = RealRun(wb.Experiment(workers=12), tmp_path)
+    stages = []
+    for told in (("starting", 0, 13), ("starting", 13, 13), ("connecting", 0, 0)):
+        run._said(*told)
+        stages.append((run.note, run.stage))  # None: the bar moves to and fro
+    assert stages == [("starting: 0 of 13", None), ("starting: 13 of 13", 1.0), ("connecting", None)]
+    run._begin("round 3 of 50")
+    run.stop()
+    assert run.note == "stopping"

@@ -15,8 +15,9 @@ from workbench.base.settings import SettingError, check_writable, path_of
 from workbench.base.text import YAMLError, in_seconds, parse
 from workbench.cli.show import described
 from workbench.experiment import Experiment, put
-from workbench.running.real import RealRun, attach, watched
+from workbench.running.real import RealRun, attach
 from workbench.running.real import resume as go_on
+from workbench.running.run import watched
 from workbench.running.start import run as run_experiment
 from workbench.trace.layout import ENDED, PLAN
 from workbench.trace.trace import Trace

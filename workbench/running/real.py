@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,9 @@ from workbench.launch.site import Holder, Pool
 from workbench.launch.task import Task, check_begun, data_of, not_finite, rebuilt, steering_of, task_of
 from workbench.problems import Problem, Request
 from workbench.problems.base import Evaluation
-from workbench.running.bar import Bar
 from workbench.running.holding import cluster_of, ended, holder_of, real_folder, reclaimed, soon
 from workbench.running.precision import lost_digits
-from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, tell
+from workbench.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, watched
 from workbench.trace import records
 from workbench.trace.assembled import changes_of, diverged, put_together
 from workbench.trace.definitions import experiment_of, keep
@@ -266,9 +266,6 @@ class RealRun(Run):
                 if holder is None and (holder := holder_of(self.home)) is not None:
                     own.callback(holder.release)
                 self._look(holder)
-                if len(self._rows):  # what the trace is written with, so that a stop need not wait for it
-                    import pandas  # noqa: F401
-                    import pyarrow.parquet  # noqa: F401
                 time.sleep(LOOK_EVERY)
 
     def _finish(self) -> None:
@@ -292,6 +289,8 @@ class RealRun(Run):
     def _read(self) -> None:
         fresh = records.read_rows(self.home, len(self._rows))
         if len(fresh):
+            if not len(self._rows):  # what writes the trace, so that a stop need not wait for it
+                in_background(lambda: import_module("pandas"), "workbench-imports")
             self._rows = np.concatenate([self._rows, fresh])
             row = dict(zip(records.LIVE, fresh[-1], strict=True))
             dropped = int(self._rows[:, records.LIVE.index("stale")].sum())
@@ -487,21 +486,3 @@ def run_real(experiments: Sequence[Experiment], progress: bool = False, **option
         runs.append(start_real(e, **options))
         watched(runs[-1], progress, level=6)
     return runs
-
-
-def watched(run: Run, progress: bool, stop: bool = True, level: int = 4) -> Trace:
-    """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching. `level`: see `tell`."""
-    try:
-        with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
-            while not run.wait(0.1):
-                bar.update(len(run.rows()["round"]))
-                bar.note(run.note)
-            bar.update(run.experiment.rounds if run.state == "finished" else len(run.rows()["round"]))
-        trace = run.result()
-        tell(run, level)
-        return trace
-    except KeyboardInterrupt:
-        if stop:
-            run.stop()
-            run.wait(5.0)
-        raise

@@ -14,6 +14,7 @@ from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.core.steering import Change
 from workbench.experiment import Experiment
+from workbench.running.bar import Bar
 from workbench.running.precision import lost_digits
 from workbench.trace.trace import Trace, events_as_columns
 
@@ -143,7 +144,7 @@ def checked(experiments: object) -> list[Experiment]:
     return [e.current() for e in found]
 
 
-def in_background(work: Callable[[], None], name: str) -> None:
+def in_background(work: Callable[[], object], name: str) -> None:
     """Work in a thread of its own.
 
     plotly and scikit-learn both import narwhals, whose modules import one another in a circle. Where the thread reads a
@@ -184,3 +185,21 @@ def tell(run: Run, level: int = 5) -> None:
 def no_rows() -> Rows:
     """Rows of a run that has not begun."""
     return {name: np.zeros(0) for name in ("round", "time", "loss", "messages", "bytes", "samples", "stale")}
+
+
+def watched(run: Run, progress: bool, stop: bool = True, level: int = 4) -> Trace:
+    """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching. `level`: see `tell`."""
+    try:
+        with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
+            while not run.wait(0.1):
+                bar.update(len(run.rows()["round"]))
+                bar.note(run.note)
+            bar.update(run.experiment.rounds if run.state == "finished" else len(run.rows()["round"]))
+        trace = run.result()
+        tell(run, level)
+        return trace
+    except KeyboardInterrupt:
+        if stop:
+            run.stop()
+            run.wait(5.0)
+        raise
