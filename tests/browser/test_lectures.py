@@ -138,7 +138,7 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
-# At every commit a light one and a dark one; all are opened without a server (test_offline.py), two more below.
+# At every commit a light one and a dark one; all are opened without a server (test_offline.py), three more below.
 AT_ONCE = (NAMES[0], NAMES[3])
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in AT_ONCE]
 
@@ -187,18 +187,12 @@ def test_a_lecture_runs_in_jupyterlab(
     assert lab.failures() == []
 
 
-def test_a_page_that_is_loaded_anew_goes_on_where_it_was_and_another_tab_begins(
+def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     name = NAMES[0]
     student = voila(page, server, name)
     student.slide("workers", 7)
-    other = page.context.new_page()  # another tab begins anew
-    beginning = str(SCRIPTS[name].knobs().workers)
-    assert (
-        voila(other, server, name).page.get_by_label("workers N", exact=True).first.input_value() == beginning
-    )
-    other.close()
     first, second, third = student.script.exercises
     student.answer(first, str(first.answer(student.knobs)), "right")
     student.answer(second, "1", "wrong")
@@ -232,6 +226,15 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was_and_another_tab_begins(
     assert student.rounds() == stopped
     expect(student.question(second)).to_have_attribute("data-verdict", "right")
     assert noise.ours() == []
+
+
+def test_another_tab_begins_anew(page: Page, server: Server) -> None:
+    student = voila(page, server, NAMES[1])
+    student.slide("draw", 4)
+    other = page.context.new_page()
+    fresh = voila(other, server, NAMES[1])
+    assert fresh.page.get_by_label("draw", exact=True).first.input_value() == "0"
+    other.close()
 
 
 def test_a_run_in_jupyterlab_survives_a_reload(page: Page, noise: Noise, server: Server) -> None:
