@@ -72,7 +72,8 @@ def opened(
     context: BrowserContext, request: pytest.FixtureRequest, screens: Path
 ) -> Iterator[tuple[Page, Noise]]:
     """A page, 1280 px wide, and what goes wrong in it; a test that fails leaves a picture."""
-    with tab(context, first="server" in request.fixturenames) as found:
+    # Explorers share a page of JupyterLab. Other widgets, of kernels that have ended, complain in the next test.
+    with tab(context, first="user" in request.fixturenames) as found:
         yield found
         if request.node.stash.get(FAILED, False):
             found[0].screenshot(path=screens / f"failed-{request.node.name}.png", full_page=True)

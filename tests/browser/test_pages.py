@@ -110,7 +110,6 @@ Plot(lambda theme: wb.figures.gantt(trace, theme=theme))"""
 def test_figures_in_jupyterlab_have_no_button_that_uploads_and_follow_its_theme(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
-    page.goto("about:blank")  # a page of JupyterLab anew: every figure in it is counted
     lab = Lab(page, server, write(BARE, LIVE, PLOT))
     lab.dark(False)  # whatever the server remembers
     lab.run_all()
