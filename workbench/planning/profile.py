@@ -218,8 +218,10 @@ class ClusterProfile(Settings):
         load = max(float(scheme.loads(e.workers, samples).mean()), 1.0)
         few = forecast(self.placed(e, Task(load, floats, floats)).model_copy(update={"faults": ()}), 2)
         message = few.bytes / few.messages / BYTES_PER_FLOAT if few.messages else floats
-        answers = scheme.plan(e.workers, samples).answers if self.real else 1
-        return Task(load, floats, message, min(1 / answers, PIECE / (load * floats)))
+        pieces = 1  # who answers several times goes from part to part
+        if self.real and (plan := scheme.plan(e.workers, samples)).answers > 1:
+            pieces = max(len(work.parts) for work in plan.work[1:])
+        return Task(load, floats, message, min(1 / pieces, PIECE / (load * floats)))
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
         """As `experiment`, where the task is known."""

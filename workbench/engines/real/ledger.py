@@ -123,7 +123,7 @@ class Books:
         """Sum over the ranks, for the first so many rounds."""
         total = np.zeros(rounds, dtype=np.int64)
         for book in self.books:
-            mine = book[f"count_{name}"][:rounds]
+            mine = book.get(f"count_{name}", total[:0])[:rounds]  # what earlier versions did not count is 0
             total[: len(mine)] += mine
         return [int(n) for n in total]
 
