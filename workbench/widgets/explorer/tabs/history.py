@@ -8,6 +8,7 @@ from threading import RLock, Thread
 from typing import Any
 
 import ipywidgets as w
+import pandas as pd
 
 from workbench.base.files import cache_folder
 from workbench.base.settings import SettingError
@@ -64,6 +65,7 @@ class RunsTable(Pane):
     >>> folder = tempfile.mkdtemp()
     >>> _ = wb.run(wb.Experiment(rounds=5)).save(f"{folder}/one")
     >>> shown = RunsTable(folder)
+    >>> _ = shown.wait()
     >>> shown.mark("one")
     >>> shown.traces()[0].label, shown.plot.label
     ('CR', 'Training loss versus wall clock')
@@ -78,7 +80,7 @@ class RunsTable(Pane):
         self._thread: Thread | None = None
         self._offered = set[str]()  # columns that were shown without being asked for
         self.shown: list[int] = []  # rows of the table, as they stand in the grid
-        self._marks: list[str] = []  # folders of those that are marked
+        self._drawn: list[str] = []  # folders of those that were marked when something was last made of it
         self._show = show or self._below
         self.bar, self.note, self.found = w.HTML(), w.HTML(), w.HTML()
         self.live, self.plot, self.player = LivePlot(), Plot(), Player()
@@ -92,7 +94,7 @@ class RunsTable(Pane):
         self.children = [*above, self._actions(), self._choices(), *below, self._words()]
         self._hide()
         if isinstance(runs, Runs):
-            self.fill()
+            self.fill(runs)
         else:
             self.again()
 
@@ -121,9 +123,11 @@ class RunsTable(Pane):
         """Columns that are shown as long as nobody chooses others, in order."""
         return list(dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN)))
 
-    def fill(self) -> None:
-        """Show the table as it was read; usual columns that are new are shown, too."""
+    def fill(self, runs: Runs) -> None:
+        """Show a table that was read; usual columns that are new are shown, too, and marked runs stay so."""
         with self._lock:
+            marked = self._folders()
+            self.runs = runs
             columns = {str(name): column for name, column in self.runs.table.items()}
             held = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
             chosen = {*self.columns.value, *(name for name in self._usual if name not in self._offered)}
@@ -140,21 +144,22 @@ class RunsTable(Pane):
             if list(self.by.options) != list(self.runs.settings):
                 self.by.options = self.runs.settings
             self._filling = False
-            self._draw()
+            self._draw(marked)
 
-    def _draw(self) -> None:
+    def _draw(self, marked: Sequence[str] | None = None) -> None:
         with self._lock:
             if self._filling:
                 return
+            marked = self._folders() if marked is None else marked
             table = self.runs.table
             kept = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
             places = {folder: place for place, folder in enumerate(kept["folder"])}
             chosen, pinned = self.columns.value or ("run",), self.pinned.value
             first = [name for name in self.columns.options if name in chosen and name in pinned]
             ordered = dict.fromkeys([*first, *(name for name in self._usual if name in chosen), *chosen])
-            marked = [places[folder] for folder in self._marks if folder in places]
             self.shown = list(kept.index)
-            self.grid.draw(kept, list(ordered), len(first), marked)
+            rows = [places[folder] for folder in marked if folder in places]
+            self.grid.draw(kept, list(ordered), len(first), rows)
             self._marked()  # some may be gone
             states = table["state"].value_counts().items() if len(table) else ()
             counts = ", ".join(f"{n:,} {state}" for state, n in states)
@@ -214,20 +219,26 @@ class RunsTable(Pane):
         found = reading.runs()
         with self._lock:
             if turn == self._turn:
-                self.runs = found
-                self.fill()
+                self.fill(found)
 
     def mark(self, *names: str) -> None:
         """Mark runs by name, as clicks do."""
-        rows = {self.runs.table.at[i, "run"]: place for place, i in enumerate(self.shown)}
-        self.grid.selected_rows = [rows[name] for name in names]
+        with self._lock:
+            rows = {self.runs.table.at[i, "run"]: place for place, i in enumerate(self.shown)}
+            self.grid.selected_rows = [rows[name] for name in names]
 
     @property
     def chosen(self) -> list[Line]:
         """The rows that are marked."""
-        rows = [self.shown[i] for i in self.grid.selected_rows if i < len(self.shown)]
-        found = self.runs.table.loc[rows].to_dict("records")
+        found = self._rows().to_dict("records")
         return [{str(name): value for name, value in line.items()} for line in found]
+
+    def _rows(self) -> pd.DataFrame:
+        rows = [self.shown[i] for i in self.grid.selected_rows if i < len(self.shown)]
+        return self.runs.table.loc[rows]
+
+    def _folders(self) -> list[str]:
+        return list(self._rows()["folder"])
 
     def _some(self, most: int = MANY, least: int = 1) -> list[Line]:
         rows = self.chosen
@@ -263,10 +274,9 @@ class RunsTable(Pane):
 
     def _marked(self) -> None:
         with self._lock:
-            rows = self.chosen
-            if (marks := [line["folder"] for line in rows]) == self._marks:
+            if (marked := self._folders()) == self._drawn:
                 return
-            self._marks = marks
+            self._drawn, rows = marked, self.chosen
         self._hide()
         if len(rows) == 1:
             self.name.value, self.about.value = str(rows[0]["name"] or ""), str(rows[0]["note"] or "")
@@ -430,8 +440,8 @@ class RunsTable(Pane):
         path = Path(text).expanduser()
         if path.exists():
             raise SettingError(f"to = {text!r}: exists already; choose a new name")
-        rows = [self.shown[i] for i in self.grid.selected_rows] or self.shown
-        found = replace(self.runs, table=self.runs.table.loc[rows])
+        rows = self._rows() if self.grid.selected_rows else self.runs.table.loc[self.shown]
+        found = replace(self.runs, table=rows)
         self._say(f"{len(rows):,} runs written: {found.export(path, self.form.value).absolute()}")
 
     @guarded
