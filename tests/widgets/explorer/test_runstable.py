@@ -14,8 +14,8 @@ import yaml
 import workbench as wb
 from workbench.running.run import Run
 from workbench.trace.about import keep
-from workbench.widgets.explorer.tabs import history
-from workbench.widgets.explorer.tabs.history import RunsTable
+from workbench.widgets.explorer import runstable
+from workbench.widgets.explorer.runstable import RunsTable
 
 SMALL = wb.rivals(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
 
@@ -29,7 +29,7 @@ def traces() -> list[wb.Trace]:
 def table(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunsTable:
     for trace in traces:
         keep(trace, tmp_path, trace.label)
-    monkeypatch.setattr(history, "SOON", 30.0)  # however slow the machine is: all is read at once
+    monkeypatch.setattr(runstable, "SOON", 30.0)  # however slow the machine is: all is read at once
     return RunsTable(tmp_path)
 
 
@@ -141,7 +141,7 @@ def test_going_on_is_shown_where_the_desk_says(
     table = RunsTable(Path(keep(traces[0], tmp_path, "one")).parent, lambda runs: shown.append(list(runs)))
     assert table.wait(30)
     gone: list[Any] = []
-    monkeypatch.setattr(history, "resume", lambda folder: gone.append(folder) or "a run")
+    monkeypatch.setattr(runstable, "resume", lambda folder: gone.append(folder) or "a run")
     table.mark("one")
     table.resume()
     assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])
@@ -187,16 +187,16 @@ def test_rows_are_shown_while_others_are_read(
     table: RunsTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Event()
-    read = history.Reading.__iter__
+    read = runstable.Reading.__iter__
 
-    def slowly(reading: history.Reading) -> Iterator[int]:
+    def slowly(reading: runstable.Reading) -> Iterator[int]:
         for count in read(reading):
             yield count
             if count == 3:
                 assert gate.wait(30)
 
-    monkeypatch.setattr(history.Reading, "__iter__", slowly)
-    monkeypatch.setattr(history, "SOON", 0.0)
+    monkeypatch.setattr(runstable.Reading, "__iter__", slowly)
+    monkeypatch.setattr(runstable, "SOON", 0.0)
     other = RunsTable(tmp_path)
     while not (len(other.runs) and other.bar.value):
         assert not other.wait(0.01)
