@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import Lab, Noise, Server
+from tests.browser.lab import Lab, Noise, Server, nameless
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -40,6 +40,8 @@ def test_rounds_are_a_stream_that_opens_by_a_click(
     box = canvas.bounding_box()
     assert box is not None
     picture("stream-light")
+    assert nameless(page, ".wb-pane") == []
+    assert page.locator(".wb-plot").count() == 0  # plotly.js, for which the page stops, comes with a round
     page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.locator(".wb-stream .wb-note")).to_contain_text("stopped")
     canvas.focus()
@@ -74,6 +76,7 @@ def test_a_sweep_fills_in_is_stopped_and_goes_on(
     lab.run_all()
     page.locator('[role=figure][aria-label*="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
     picture("sweep-light")
+    assert nameless(page, ".wb-pane") == []
     page.get_by_role("button", name="Stop", exact=True).click()
     lab.await_answer(
         1, lambda text: text == "stopped" or text == "failed"

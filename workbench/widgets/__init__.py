@@ -13,7 +13,7 @@ from workbench.running.run import Run
 from workbench.trace.layout import RUN
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.explorer import Explorer, explore
-from workbench.widgets.explorer.tabs.history import RunsTable
+from workbench.widgets.explorer.runstable import RunsTable
 from workbench.widgets.forms.form import Form
 from workbench.widgets.plots.liveplot import LivePlot
 from workbench.widgets.plots.player import Player

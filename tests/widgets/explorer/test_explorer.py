@@ -343,11 +343,13 @@ def test_the_life_of_a_kept_run(explorer: Explorer) -> None:
     keeping.keep_run()
     explorer.tabs.selected_index = explorer.tabs.titles.index("Runs")
     table = explorer.history.table
+    assert table.wait(30)
     assert sorted(table.runs.table["name"]) == ["Another", "My tree"]
     table.mark("my-tree")
     assert (table.name.value, table.about.value, table.tags.value) == ("My tree", "good", "a, b")
     table.about.value = "better"
     table.write()
+    assert table.wait(30)
     assert set(table.runs.table["note"]) == {"good", "better"}
     table.mark("my-tree")
     table.show()
@@ -366,6 +368,7 @@ def test_real_runs_of_late_are_offered_to_go_on_with(explorer: Explorer, cache: 
         explorer.tabs.selected_index = explorer.tabs.titles.index("Runs")
         history = explorer.history
         history.where.value = cache_folder("runs")
+        assert history.table.wait(30)
         rows = history.table.runs.table.set_index("run")
         assert (rows.loc["begun", "state"], rows.loc["begun", "scheme"]) == ("unfinished", "UMW")
         assert str(cache_folder("runs")) in history.table.note.value

@@ -99,7 +99,9 @@ def test_a_click_opens_a_round_of_a_run_under_way_and_over() -> None:
     rounds.show(run)
     run.there = len(TRACE.events)
     rounds.stream._look()
+    assert rounds.player not in rounds.children  # it brings plotly.js, which stops the page for a while
     receives(rounds.stream, {"kind": "pick", "round": 80, "worker": 3})
+    assert rounds.player in rounds.children
     assert rounds.player.label == "CR, 12 workers: round 80"
     assert rounds.round == 80
     receives(rounds.stream, {"kind": "pick", "round": 3, "worker": 3})

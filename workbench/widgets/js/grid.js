@@ -1,7 +1,7 @@
 // The grid of itables, whose module stands above as `itables`, and what it lacks: names for screen readers, and that what the
 // user asked of it (search, conditions, order, page, columns) stays, whether rows or columns change or the page is loaded again.
 
-const WAIT = 30; // ms after a key in a condition
+const WAIT = 5; // ms after a key in the search or a condition
 const SETTLED = 250; // ms after a drawing until the kernel is told
 const NAMES = { "dtsb-data": "column of the condition", "dtsb-condition": "comparison", "dtsb-value": "value" };
 const NUMBERS = { ___NaN___: NaN, ___Infinity___: Infinity, "___-Infinity___": -Infinity };

@@ -24,6 +24,7 @@ PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the 
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 OVER = ("done", "failed", "stopped")
 MOST = 8  # failures that are told
+ALL = "all that differs"
 
 
 class SweepPlot(Pane):
@@ -48,7 +49,7 @@ class SweepPlot(Pane):
         self.go_button = w.Button(description="Go on", tooltip="do what is missing, interrupted or failed")
         self.of = w.Dropdown(description="Result", options=[search.get("of", "time")])
         self.view = w.Dropdown(description="Picture", options=list(VIEWS.items()))
-        self.along = w.Dropdown(description="Along", options=[""])
+        self.along = w.Dropdown(description="Along", options=[ALL])
         self.stop_button.add_class("wb-stop")
         self.stop_button.on_click(lambda _: self.sweep.stop())
         self.go_button.on_click(lambda _: self._go_on())
@@ -109,7 +110,7 @@ class SweepPlot(Pane):
         numbers = table.done.select_dtypes("number").columns
         results = [name for name in map(str, numbers) if name not in table.settings]
         offered(self.of, list(dict.fromkeys([self.of.value, *results])))
-        offered(self.along, ["", *(name for name in table.differing if name != "seed")])
+        offered(self.along, [ALL, *(name for name in table.differing if name != "seed")])
 
     def _drawn(self, theme: Theme) -> go.Figure:
         assert self.table is not None
