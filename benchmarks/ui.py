@@ -1,6 +1,6 @@
 """How quickly the notebooks answer, as a user in a browser feels it: measured in the page, by the page's own clock.
 
-    python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [live] [runs] [stream] [many]
+    python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [static] [live] [runs] [stream] [many]
 
 JupyterLab and Voila run headless on this machine in an installed Chromium; nothing is printed without one. Times are
 from the event of the slider or the button to the change that it makes in the page. Goals: a slider's answer within
@@ -22,9 +22,11 @@ import nbformat
 import numpy as np
 from playwright.sync_api import Page
 from workbench_lectures import scripts
+from workbench_lectures.offline.pages import write
 
 import workbench as wb
 from tests.browser.lab import CHROMIUM, RUN_CELL, Lab, Server, browser, jupyter
+from tests.browser.test_lectures import Student
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 LIVE = {
@@ -162,16 +164,47 @@ def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
 def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
     """The first figure of each lecture, as a page."""
     print("slider to drawn figure in the lectures (Voila)")
-    first = {"1-stragglers": "workers N", "2-by-hand": "draw", "3-why-a-tree": "children n"}
-    first |= {"4-communication": "workers n", "5-not-waiting": "workers n", "6-asking-less": "workers M"}
-    first |= {"7-coding-or-not": "severity", "8-who-is-late": "workers"}
     for name in scripts():
         page.goto(server.address(f"voila/render/lecture/{name}.ipynb"))
         page.locator(".wb-score").wait_for(state="attached")
-        plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
-        page.locator(plot).first.wait_for()
-        low, high = {"3-why-a-tree": (5, 4), "7-coding-or-not": (2, 4)}.get(name, (6, 8))
-        told(name, moved(page, f"{first[name]}, slider", alternating(low, high, tries), plot))
+        told(name, slid(page, name, tries))
+
+
+def slid(page: Page, name: str, tries: int) -> list[float]:
+    """Milliseconds from a slider of a lecture to its first figure."""
+    first = {"1-stragglers": "workers N", "2-by-hand": "draw", "3-why-a-tree": "children n"}
+    first |= {"4-communication": "workers n", "5-not-waiting": "workers n", "6-asking-less": "workers M"}
+    first |= {"7-coding-or-not": "severity", "8-who-is-late": "workers"}
+    plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
+    page.locator(plot).first.wait_for()
+    low, high = {"3-why-a-tree": (5, 4), "7-coding-or-not": (2, 4)}.get(name, (6, 8))
+    return moved(page, f"{first[name]}, slider", alternating(low, high, tries), plot)
+
+
+def static(page: Page, _: Server, root: Path, tries: int) -> None:
+    """The lectures as files, opened from their folder without a network, 1280 x 720; all exercises are answered."""
+    print("lectures without a server; goals 5 MB with plotly.js, first figure 3 s, slider 100 ms, 720 px")
+    print("  lecture           MB   first figure s   slider ms   90 %   figure px   right   asked elsewhere")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.context.set_offline(True)
+    for name, script in scripts().items():
+        write(root / "site", NOTEBOOKS / "lecture", {name: script})
+        files = root / "site" / f"{name}.html", root / "site" / "plotly.js"
+        began = time.monotonic()
+        page.goto(files[0].as_uri())
+        page.locator(".wb-plot[data-drawn]").first.wait_for()
+        first, student = time.monotonic() - began, Student(page, script)
+        boxes = [view.bounding_box() for view in page.locator("[data-figure]").all()]
+        high = max(box["height"] for box in boxes if box)
+        student.answer_all()
+        right = page.locator(".wb-score").inner_text().removesuffix(" right")
+        ms = slid(page, name, tries)
+        away = sum(not url.startswith(("file:", "blob:", "data:")) for url in asked)
+        size = sum(file.stat().st_size for file in files) / 1e6
+        times = f"{first:14.2f} {np.median(ms):11.0f} {np.percentile(ms, 90):6.0f}"
+        print(f"  {name:15s} {size:5.2f} {times} {high:11.0f} {right:>9s} {away:12d}", flush=True)
 
 
 def first(page: Page, server: Server, _: Path, tries: int) -> None:
@@ -289,6 +322,7 @@ PARTS: dict[str, Callable[[Page, Server, Path, int], None]] = {
     "first": first,
     "explorer": explorer,
     "lectures": lectures,
+    "static": static,
     "live": live,
     "runs": runs,
     "stream": stream,

@@ -65,6 +65,11 @@ class ByHand(Knobs):
         return np.array([self.g1, self.g2, self.g3])
 
     @property
+    def messages(self) -> Array:
+        """What each worker sends, (3,); added from the left, as a page without a server adds, not by BLAS."""
+        return np.asarray((self.code.matrix * self.gradients).sum(axis=1))
+
+    @property
     def answered(self) -> tuple[int, ...]:
         """Rows whose messages come, from 0."""
         return tuple(i for i in range(WORKERS) if str(i + 1) not in self.late)
@@ -105,8 +110,8 @@ def decoding(knobs: ByHand, theme: Theme) -> go.Figure:
     """What comes, how it is weighted, and what is left of every part."""
     code, g = knobs.code, knobs.gradients
     weights, residual = code.decode(knobs.answered)
-    messages = code.matrix @ g
-    total = float(weights @ messages[list(knobs.answered)])
+    messages = knobs.messages
+    total = float((weights * messages[list(knobs.answered)]).sum())
     pairs = zip(weights, knobs.answered, strict=True)
     sum_of = " + ".join(f"({_round(a)})·({_round(messages[i])})" for a, i in pairs)
     good = "the full gradient" if residual < 1e-9 else f"the full gradient would be {_round(g.sum())}"
@@ -211,7 +216,7 @@ EXERCISES: tuple[Exercise[ByHand], ...] = (
             f"The gradients of the parts are {_row(k.gradients)}. What number does <b>worker 3</b> send?"
             f" (Its row of <i>B</i> is {_row(k.code.matrix[2])}.)"
         ),
-        answer=lambda k: float(k.code.matrix[2] @ k.gradients),
+        answer=lambda k: float(k.messages[2]),
         absolute=0.02,
         hint=lambda _: "Multiply each gradient by the coefficient of its part, then add up. Mind the signs.",
         slips=((lambda k: float(k.gradients.sum()), "That is the sum of all; worker 3 holds two parts."),),
@@ -222,7 +227,7 @@ EXERCISES: tuple[Exercise[ByHand], ...] = (
                 for b, g in zip(k.code.matrix[2], k.gradients, strict=True)
                 if b
             )
-            + f" = {_round(float(k.code.matrix[2] @ k.gradients))}.</p>"
+            + f" = {_round(float(k.messages[2]))}.</p>"
         ),
     ),
     Exercise(

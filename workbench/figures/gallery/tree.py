@@ -49,7 +49,11 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     strips = strips_of(plan, min(plan.ranks, MOST_RANKS))
     height = int(np.clip(190 + 26 * len(layout.x), 480, 860))
     figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), height)
-    look = {"coloraxis": coefficient_scale(strips.coefficient, theme), "showlegend": False, "margin": {"l": 40}}
+    look = {
+        "coloraxis": coefficient_scale(strips.coefficient, theme),
+        "showlegend": False,
+        "margin": {"l": 40},
+    }
     traces = [_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)]
     arrows = _arrows(layout, theme) if layout.ring else []
     return assembled(figure, traces, annotations=arrows, **look, **_axes(plan, layout, strips))
@@ -160,7 +164,13 @@ def _words(plan: Plan, layout: Layout, place: int) -> str:
 
 def _arrows(layout: Layout, theme: str) -> list[dict[str, Any]]:
     """Arrowheads in the middle of a ring's edges, while there is room for them."""
-    look = {"text": "", "showarrow": True, "arrowhead": 2, "arrowsize": 1.6, "arrowcolor": palette(theme).muted}
+    look = {
+        "text": "",
+        "showarrow": True,
+        "arrowhead": 2,
+        "arrowsize": 1.6,
+        "arrowcolor": palette(theme).muted,
+    }
     look |= {"xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
     found = []
     for a, b in layout.edges if len(layout.edges) <= 60 else []:

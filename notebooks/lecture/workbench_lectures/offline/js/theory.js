@@ -85,7 +85,7 @@ N[`${T}_quadrature.mean_time`] = native(([survival, start = 0]) => {
 
 N[`${T}round_times.tree_time`] = native(([n, depth, k, load, shift, rate, transfer]) => {
   if (depth !== 1 || transfer) throw new Error("a star without a port is all that is known here");
-  return load * shift + (load / rate) * (harmonic(n) - harmonic(n - k));
+  return load * shift + (load / rate) * added(Array.from({ length: k }, (_, i) => 1 / (n - k + 1 + i)));
 });
 N[`${T}coded_reduce.exact_load`] = native(([n, depth, s]) => {
   let sum = 0;
