@@ -58,7 +58,7 @@ def chances(times: Array, rng: np.random.Generator) -> Array:
     """How often somebody would be as late as each of the workers if no worker differed from another.
 
     `times` (steps, workers). Late in two senses: by what it costs (`blame`), which finds who is seldom late but then
-    very, and by the time over the step's median, cut where it is odd; of long recordings each also in the first and the
+    very, and by the time over the step's median, cut where it is odd; of long recordings that also in the first and the
     last half, as a habit may begin. The smallest chance counts, as many times as is due for all that is tried. The
     unluckiest of all workers is compared, as any might have been named.
 
@@ -72,9 +72,7 @@ def chances(times: Array, rng: np.random.Generator) -> Array:
     scores = blame(over_median(times)), np.clip(over, -most, most)
     tried = [(each, 2) for each in scores]
     if len(times) >= LONG:
-        tried = [
-            (part, n) for s in scores for part, n in ((s, 4), *((half, 8) for half in np.array_split(s, 2)))
-        ]
+        tried = [*((each, 4) for each in scores), *((half, 8) for half in np.array_split(scores[1], 2))]
     return np.asarray(np.minimum(1.0, np.min([n * _chances(each, rng) for each, n in tried], axis=0)))
 
 
