@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import binomtest, norm
 
 from workbench.base.types import Array
 from workbench.recordings.blame import blame, chances, late_hosts, over_median
@@ -29,24 +31,85 @@ def test_blame_is_the_shapley_value(times: Array) -> None:
     np.testing.assert_allclose(blame(over_median(times)), wanted, atol=1e-12)
 
 
-def test_chance_is_blamed_as_seldom_as_it_says() -> None:
-    """Also where neighbours in time resemble each other: blocks grow with that."""
-    rng = np.random.default_rng(0)
-    for memory in (0.0, 0.7):
-        wrong = 0
-        for _ in range(40):
-            noise = rng.normal(size=(100, 6))
-            for t in range(1, 100):
-                noise[t] = memory * noise[t - 1] + noise[t] * (1 - memory**2) ** 0.5
-            wrong += bool((chances(np.exp(0.1 * noise), rng) <= 0.05).any())
-        assert wrong <= 6  # 2 are expected of 40 at most; 7 come once in 200 times
+def remembering(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
+    """Standard normal, correlated by exp(-1/memory) from step to step; nobody differs from another."""
+    r = np.exp(-1 / memory) if memory else 0.0
+    found = rng.normal(size=(steps, workers))
+    for t in range(1, steps):
+        found[t] = r * found[t - 1] + (1 - r**2) ** 0.5 * found[t]
+    return found
+
+
+def bursts(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
+    """A tenth of the time everybody is three times as slow, for some steps in a row."""
+    late, leave = np.empty((steps + 1, workers), dtype=bool), 1 / max(memory, 1.0)
+    late[0] = rng.random(workers) < 0.1
+    for t in range(steps):
+        late[t + 1] = rng.random(workers) < np.where(late[t], 1 - leave, leave / 9)
+    return np.asarray(np.where(late[1:], 3.0, 1.0) * (1 + 0.05 * rng.exponential(size=(steps, workers))))
+
+
+HEALTHY: dict[str, Callable[[int, int, float, np.random.Generator], Array]] = {
+    "autoregressive": lambda *how: np.exp(0.1 * remembering(*how)),
+    "heavy tails": lambda *how: 1 + 0.05 * norm.sf(remembering(*how)) ** (-1 / 1.5),
+    "drift and noise": lambda *how: np.exp(0.06 * remembering(*how) + 0.08 * how[3].normal(size=how[:2])),
+    "bursts": bursts,
+}
+SIZES = [(30, 4), (30, 12), (60, 40), (200, 4), (200, 12)]
+CELLS = list(itertools.product(HEALTHY, SIZES, (0.0, 0.05, 0.1)))
+BEYOND = pytest.mark.xfail(
+    reason="heavy tails that remember, in long recordings: up to 15 of 100 are named", strict=False
+)
+FEW = [("autoregressive", (30, 4), 0.1), ("heavy tails", (30, 12), 0.05), ("bursts", (60, 12), 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "part", "count"),
+    [(*cell, 40) for cell in FEW]
+    + [
+        pytest.param(
+            *cell,
+            300,
+            marks=[
+                pytest.mark.slow,
+                *([BEYOND] if cell[0] == "heavy tails" and cell[1][0] > 30 and cell[2] else []),
+            ],
+        )
+        for cell in CELLS
+    ],
+)
+def test_nobody_is_blamed_where_none_differs_from_another(
+    kind: str, size: tuple[int, int], part: float, count: int
+) -> None:
+    """However long lateness remembers, up to a tenth of the recording: at most 5 % of healthy ones, at level 1 %."""
+    wrong = 0
+    for number in range(count):
+        rng = np.random.default_rng([number, *size, int(100 * part), *kind.encode()])
+        times = HEALTHY[kind](*size, part * size[0], rng)
+        wrong += bool((chances(times, rng) <= 0.01).any())
+    assert binomtest(wrong, count, 0.05, alternative="greater").pvalue > 0.01, wrong
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("steps", "workers"), [(30, 4), (30, 8), (60, 4), (200, 12)])
+@pytest.mark.parametrize("memory", [0.0, 3.0])
+def test_a_worker_a_fifth_slower_is_found(steps: int, workers: int, memory: float, count: int) -> None:
+    """Among others that vary by 5 %; at the level that is left where hosts and links are tried, too."""
+    found = 0
+    for number in range(count):
+        rng = np.random.default_rng([number, steps, workers])
+        times = np.exp(0.05 * remembering(steps, workers, memory, rng))
+        times[:, number % workers] *= 1.2
+        found += chances(times, rng)[number % workers] <= 0.01 / 3
+    assert found >= 0.95 * count
 
 
 @pytest.mark.parametrize("lateness", ["often a little", "seldom but very"])
 def test_both_ways_of_being_late_are_found(lateness: str) -> None:
+    """A few late steps may be one spell of one worker: who is seldom late is found in longer recordings."""
     rng = np.random.default_rng(1)
-    times = np.exp(0.05 * rng.standard_t(1.5, size=(80, 8)).clip(-20, 20))
-    late = rng.random(80) < 0.15
+    times = np.exp(0.05 * rng.standard_t(1.5, size=(160, 8)).clip(-20, 20))
+    late = rng.random(160) < 0.15
     times[:, 5] *= 1.15 if lateness == "often a little" else np.where(late, 60.0, 1.0)
     found = chances(times, rng) <= 0.01
     assert np.flatnonzero(found).tolist() == [5]

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,37 @@ def test_profiles_of_pytorch(tmp_path: Path) -> None:
     for phase, seconds in (("compute: Net_0", 0.3), ("compute: Conv2d_0", 0.2)):
         np.testing.assert_allclose(found.table(phase).to_numpy(), seconds)
     assert sorted(set(found.frame["host"])) == ["host0", "host1"]
+
+
+def profiled(worker: int, slow: float, folder: Path) -> None:
+    """PyTorch's own profile of a worker with two linear layers, of which the second takes longer by some seconds."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed; it makes the profile")
+
+    def forward(self: Any, x: Any) -> Any:
+        time.sleep(slow)
+        return torch.nn.Linear.forward(self, x)
+
+    second = type("Second", (torch.nn.Linear,), {"forward": forward})
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), second(64, 64))
+    steps = torch.profiler.schedule(wait=0, warmup=1, active=20, repeat=1)
+    name = str(folder / f"host{worker}_1.{worker}.pt.trace.json")
+    looked = {"with_stack": True, "with_modules": True, "activities": [torch.profiler.ProfilerActivity.CPU]}
+    with torch.profiler.profile(
+        schedule=steps, on_trace_ready=lambda p: p.export_chrome_trace(name), **looked
+    ) as prof:
+        for _ in range(21):
+            net(torch.ones(32, 64)).sum().backward()
+            prof.step()
+
+
+def test_the_slowed_layer_of_a_real_profile_is_named(tmp_path: Path) -> None:
+    """Of three workers, made by PyTorch here and now."""
+    for worker in range(3):
+        profiled(worker, 0.05 if worker == 1 else 0.001, tmp_path)
+    found = wb.traces.load(tmp_path)
+    assert {"compute: Second_0", "compute: Linear_0"} <= set(found.frame["phase"])
+    (one,) = wb.diagnose(found).culprits
+    assert (one.who, one.what) == ("worker 1", "layer Second_0")
 
 
 def test_our_own_runs_and_profiles(tmp_path: Path) -> None:

@@ -18,13 +18,17 @@ from scipy.stats import norm
 
 from workbench.base.types import Array
 
-DRAWS = 1000  # orders that chance is judged by
+DRAWS, ATONCE = 4000, 1000  # orders that chance is judged by, and are held at once
+LONG = 100  # steps from which on halves are looked at, too
 ALIKE = 0.5  # of its latest worker's lateness, which all workers of a host have that is late itself
 FEWEST, LONGEST = 8, 256  # blocks at least; stretches that a recording is cut into at most
 CUT = 5.0  # usual deviations: lateness beyond counts as much, so that no few odd steps decide
 OWN = 0.05  # chance that somebody's own ups and downs make as much, above which they explain it
 SHARES = np.arange(0.2, 1.01, 0.2)  # of lateness that remembers; the rest is of its own step
-MEMORIES, PART = 8, 3  # lengths of memory that are tried, from half a step to a third of all: longer is a habit
+MEMORIES, PART = (
+    8,
+    3,
+)  # lengths of memory that are tried, from half a step to a third of all: longer is a habit
 
 
 def over_median(times: Array) -> Array:
@@ -54,8 +58,9 @@ def chances(times: Array, rng: np.random.Generator) -> Array:
     """How often somebody would be as late as each of the workers if no worker differed from another.
 
     `times` (steps, workers). Late in two senses: by what it costs (`blame`), which finds who is seldom late but then
-    very, and by the time over the step's median, cut where it is odd; the smaller chance counts, twice. The unluckiest
-    of all workers is compared, as any might have been named.
+    very, and by the time over the step's median, cut where it is odd; of long recordings that also in the first and the
+    last half, as a habit may begin. The smallest chance counts, as many times as is due for all that is tried. The
+    unluckiest of all workers is compared, as any might have been named.
 
     >>> times = np.ones((40, 4)) + 0.1 * np.random.default_rng(0).random((40, 4)) + [0, 0, 0, 1]
     >>> (chances(times, np.random.default_rng(1)) < 0.01).tolist()
@@ -65,7 +70,10 @@ def chances(times: Array, rng: np.random.Generator) -> Array:
     usual = np.abs(over - np.median(over, axis=0))
     most = CUT * np.median(usual[usual > 0]) if usual.any() else 0.0
     scores = blame(over_median(times)), np.clip(over, -most, most)
-    return np.asarray(np.minimum(1.0, 2 * np.minimum(*(_chances(each, rng) for each in scores))))
+    tried = [(each, 2) for each in scores]
+    if len(times) >= LONG:
+        tried = [*((each, 4) for each in scores), *((half, 8) for half in np.array_split(scores[1], 2))]
+    return np.asarray(np.minimum(1.0, np.min([n * _chances(each, rng) for each, n in tried], axis=0)))
 
 
 def _chances(score: Array, rng: np.random.Generator) -> Array:
@@ -88,8 +96,9 @@ def _chances(score: Array, rng: np.random.Generator) -> Array:
     # The blocks' own variance, less what went with the mean of all of them.
     within = steps / block * _variances(steps, block) - whole * block / steps
     grown = np.sqrt(np.maximum(whole / np.maximum(within, 1e-9), 1.0))
-    drawn = rng.permuted(np.broadcast_to(sums, (DRAWS, *sums.shape)), axis=2)
-    worst = np.sort(drawn.sum(axis=1).max(axis=1))
+    some = np.broadcast_to(sums, (ATONCE, *sums.shape))
+    drawn = [rng.permuted(some, axis=2).sum(axis=1).max(axis=1) for _ in range(DRAWS // ATONCE)]
+    worst = np.sort(np.concatenate(drawn))
     more = steps * (mean - mean.mean())
     # Equal to rounding: where all is even, every order has the same sums.
     least = more - 1e-9 * np.abs(worst).max()
