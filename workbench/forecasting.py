@@ -96,6 +96,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
 
     draws = replace(
         each[0],
+        first=1,  # a run's first round may be another one (PGC)
         seconds=np.concatenate([draws.seconds for draws in each]),
         send=send,
         ties=lambda which: np.concatenate([each[k].ties(np.zeros(1, dtype=np.int64)) for k in which]),
@@ -103,7 +104,10 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
             [draws.progress(portions, slice(1)) for draws in each[which]]
         ),
     )
-    return scheme.odds(draws if sharing is None else sharing.shared(draws), e.workers).seconds
+    found = scheme.odds(draws if sharing is None else sharing.shared(draws), e.workers)
+    if found.carry is not None:  # rounds begin with what those before left, and these are of other runs
+        return np.array([_forecast(e, 1, seed, sharing).mean for seed in seeds])
+    return found.seconds
 
 
 def settled(experiment: Experiment, rounds: int = MEASURED) -> Experiment:
@@ -132,7 +136,10 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
         draws = drawn(range(start, min(start + at_once, total)), carry)
         draws = draws if sharing is None else sharing.shared(draws)
         odds = scheme.odds(draws, workers)
-        if sharing is not None and (draws.seconds.max(axis=1) > odds.seconds).any():  # somebody is late
+        late = (draws.seconds.max(axis=1) > odds.seconds).any()
+        if (
+            sharing is not None and odds.carry is None and late
+        ):  # else the scheme itself knows who is still at work
             batches = [sharing.odds(drawn, lambda draws: scheme.odds(draws, workers), total)]
             break
         batches.append(odds)

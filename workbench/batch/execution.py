@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Semaphore
@@ -80,8 +81,9 @@ class Executor:
         state = {None: "done", INTERRUPTED: "interrupted"}.get(error, "failed")
         status = replace(status, state=state, error=error or "", seconds=time.perf_counter() - start)
         status.write(folder)
-        for _ in rows(folder):  # the index knows it, before anybody opens the table
-            pass
+        with suppress(OSError, ValueError):  # the index is a cache
+            for _ in rows(folder):  # it knows the run before anybody opens the table
+                pass
         return status
 
     def _attempt(self, item: Item, folder: Path) -> str | None:

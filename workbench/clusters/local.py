@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Sequence
@@ -49,7 +50,11 @@ class ThisMachine(Site):
         """Cores, free memory, and this user's ranks."""
         free = psutil.virtual_memory().available / 2**30
         found = ours(self.cluster.mark)
-        ranks = len({p.pid for p in found} - {p.ppid() for p in found})  # not those who have forked them
+        above = set()  # those who have forked them
+        for process in found:
+            with contextlib.suppress(psutil.Error):  # it has ended
+                above.add(process.ppid())
+        ranks = len({process.pid for process in found} - above)
         return Status((HostState(socket.gethostname(), "up", ranks, os.cpu_count(), free),))
 
     def down(self, said: Said = quiet) -> None:

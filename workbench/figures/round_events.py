@@ -74,7 +74,7 @@ class Round:
     @cached_property
     def early(self) -> float:
         """Start of the first event; below 0 where ranks began before the round before had ended everywhere."""
-        return min(0.0, float(self.rows["start"].min()) - self.start)
+        return min(0.0, float(self.rows["start"].min(initial=np.inf)) - self.start)
 
     def bars(self, rows: Rows, whose: str = "rank", since: str = "start", until: str = "end") -> Bars:
         """Bars of some events on the rows of the ranks that a column names, cut at the round's end."""

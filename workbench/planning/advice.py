@@ -158,7 +158,7 @@ class Advice:
     def headline(self) -> str:
         """The first choice, whether it is only on average that it is the first, and whether that can be told."""
         if self.doubt is not None:
-            return f"Too close to call between {self.best.name} and {self.doubt.rival}: measure more workers"
+            return f"Too close to call between {self.best.name} and {self.doubt.rival}: measure more"
         how = "" if self.favourite is self.best else " on average"
         return f"Quickest{how}: {self.best.name}"
 

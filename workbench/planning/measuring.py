@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,7 @@ SAMPLES = 64  # a worker's load, once and four times
 ROOM = 64e6  # bytes that the data of a calibration may take
 ROOM_LIKE = 512e6  # the same, where it is like an experiment
 STEP = {"step": 1e-9}  # the model hardly moves
+LOST = 0.1  # of the processors' time at most, what the master and the system take beside tasks
 # When rounds ended, table of events, host of each rank, seconds of processors that a round takes.
 Outcome = tuple[Array, Any, list[str], float]
 Ran = Callable[[Experiment], Outcome]
@@ -290,13 +290,14 @@ class Observed:
         """What tasks that took so long would take on cores of their own.
 
         It follows from the share of a core that a worker takes while it is at work (one that waits for a core takes
-        none), and that from what it took of the processors.
+        none), and that from what it took of the processors. Where cores are full, what the master and the system took
+        of them would pass for a small share: a bit more is forgiven.
         """
         found, low, high = seconds, 0.0, 1.0
         for _ in range(20 if self.used else 0):
             share = (low + high) / 2
             found = self._undisturbed(seconds, share)
-            low, high = (share, high) if share * found.mean() < self.used else (low, share)
+            low, high = (share, high) if share * found.mean() < (1 + LOST) * self.used else (low, share)
         return found
 
     def _undisturbed(self, seconds: Array, share: float) -> Array:
@@ -417,7 +418,14 @@ def _fitted(
     rng, again = np.random.default_rng(seed), []
     for k in range(resamples):
         drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port)
-        again.append(drawn.replace(laws=_laws(theirs, kinds, partial(redrawn, rng=rng))))
+        once = int(
+            rng.integers(2**32)
+        )  # the same workers for every load, as all choices meet the same cluster
+
+        def anew(times: Array, kind: str, seed: int = once) -> Delays:
+            return redrawn(times, kind, np.random.default_rng(seed))
+
+        again.append(drawn.replace(laws=_laws(theirs, kinds, anew)))
         if bar is not None:
             bar.update(k + 1)
     return ClusterProfile(

@@ -87,6 +87,8 @@ def _chances(score: Array, rng: np.random.Generator) -> Array:
     Somebody's own ups and downs must not explain it, either: one burst, among many quiet workers, is one event and no
     habit. A habit may have begun, or ended, halfway.
     """
+    if len(score) < 2:  # one step is no habit
+        return np.ones(score.shape[1])
     width = -(-len(score) // LONGEST)
     score = np.add.reduceat(score, np.arange(0, len(score), width), axis=0)
     steps, mean = len(score), score.mean(axis=0)

@@ -128,8 +128,9 @@ class Supervisor:
         if self.settings.get("alone"):  # what mpiexec and the ranks leave on this machine is kept together
             os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
-            if self.settings["ranks"] > MANY and not self.settings.get(
-                "alone"
+            forked = self.settings.get("alone") and sys.platform == "linux"
+            if (
+                self.settings["ranks"] > MANY and not forked
             ):  # compile the modules once, and not in every rank
                 subprocess.run([sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)

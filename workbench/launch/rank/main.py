@@ -16,10 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import mpi4py
-
 from workbench.launch.poolfolder import say
-from workbench.launch.processes import die_with_parent
+from workbench.launch.processes import RANKS, die_with_parent
 from workbench.launch.rank.nursery import Nursery
 
 
@@ -42,7 +40,7 @@ def main(folder: Path) -> None:
 def imported(rehearse: bool = False) -> ModuleType:
     """What serves runs, for ranks that are still to be forked with a rehearsal; MPI waits until it is told to begin."""
     try:
-        mpi4py.rc.initialize = False
+        import_module("mpi4py").rc.initialize = False
         serving = import_module("workbench.launch.rank.serving")
         if rehearse:
             serving.rehearse()
@@ -55,7 +53,11 @@ def imported(rehearse: bool = False) -> ModuleType:
 if __name__ == "__main__":
     folder, *command = sys.argv[1:]
     if command:
-        sys.exit(
-            Nursery(Path(folder), lambda: main(Path(folder))).run(command, partial(imported, rehearse=True))
-        )
+        faulthandler.register(signal.SIGUSR1)
+        try:
+            nursery = Nursery(Path(folder), lambda: main(Path(folder)))
+        except OSError:  # no sockets in this folder: every rank imports for itself
+            start = command[: command.index("-n") + 2]
+            os.execv(start[0], [*start, sys.executable, "-m", RANKS, folder])
+        sys.exit(nursery.run(command, partial(imported, rehearse=True)))
     main(Path(folder))

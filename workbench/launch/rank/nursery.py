@@ -10,6 +10,7 @@ Linux only: it asks the system whose connection it is, and what that process was
 
 import contextlib
 import gc
+import json
 import os
 import selectors
 import signal
@@ -20,6 +21,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from workbench.launch.poolfolder import say
 from workbench.launch.processes import die_with_parent
 from workbench.launch.rank.stub import DOOR
 
@@ -69,7 +71,7 @@ class Nursery:
                 with contextlib.suppress(KeyError):
                     self.waiting.unregister(stub)
                 stub.close()
-        else:  # the stub was killed
+        elif self.stubs.get(key.data) is key.fileobj:  # the stub was killed; else its rank has ended, too
             self.waiting.unregister(key.fileobj)
             os.kill(key.data, signal.SIGKILL)
 
@@ -77,10 +79,17 @@ class Nursery:
         peer = WHO.unpack(stub.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, WHO.size))[0]
         try:
             words = Path(f"/proc/{peer}/environ").read_bytes().split(b"\0")
-        except OSError:  # it was killed in this moment
+        except OSError:
+            words = []
+        if not any(words):  # it was killed in this moment
             stub.close()
             return
-        nursery, pid = os.getpid(), os.fork()
+        nursery = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            say("failed", json.dumps(f"a rank cannot be forked ({error})"))
+            raise
         if not pid:
             self._leave(dict(word.split(b"=", 1) for word in words if b"=" in word), stub, nursery)
             self.be_a_rank()

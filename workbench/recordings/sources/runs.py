@@ -66,7 +66,8 @@ def passages(trace: Trace) -> pd.DataFrame:
     sends = sends[(above == sends["to"]) | (above < 0)].sort_values(["to", "begun", "end"], kind="stable")
     gone = sends["begun"] - sends["start"]
     queued = sends.groupby("to")["end"].shift() >= sends["begun"] - SAME
-    waking = (sends.groupby(["to", "round"]).cumcount() == 0) & is_real(trace)
+    round_ = sends.groupby(["to", "round"])
+    waking = (round_.cumcount() == 0) & (round_["rank"].transform("size") > 1) & is_real(trace)
     queued |= waking
     free = gone.where(~queued)
     usual = free.groupby(sends["rank"]).transform("median").mask(waking).fillna(free.median())
