@@ -221,7 +221,7 @@ def test_workers_share_cores_by_what_they_take_of_them(known: ClusterProfile) ->
 
 
 @pytest.mark.parametrize(
-    ("share", "counted", "off"), [(0.02, 1.0, 0.01), (0.4, 1.0, 0.15), (1.0, 1.0, 1e-3), (1.0, 0.95, 1e-3)]
+    ("share", "counted", "off"), [(0.02, 1.0, 0.01), (0.14, 1.0, 0.05), (1.0, 1.0, 1e-3), (1.0, 0.95, 1e-3)]
 )
 def test_what_tasks_take_alone_is_found_from_what_they_take_of_the_cores(
     share: float, counted: float, off: float

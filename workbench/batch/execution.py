@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Semaphore
@@ -20,7 +19,6 @@ from workbench.batch.kernels import Kernels
 from workbench.batch.page import write_page
 from workbench.batch.sweeps import Item
 from workbench.experiment import Experiment
-from workbench.trace.index import rows
 from workbench.trace.layout import LOG, NOTEBOOK, PAGE, SPEC, TRACE
 from workbench.trace.status import Status, host
 
@@ -81,9 +79,6 @@ class Executor:
         state = {None: "done", INTERRUPTED: "interrupted"}.get(error, "failed")
         status = replace(status, state=state, error=error or "", seconds=time.perf_counter() - start)
         status.write(folder)
-        with suppress(OSError, ValueError):  # the index is a cache
-            for _ in rows(folder):  # it knows the run before anybody opens the table
-                pass
         return status
 
     def _attempt(self, item: Item, folder: Path) -> str | None:
