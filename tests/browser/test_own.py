@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 # Real processes and kernels of the sweep's own are in test_notebooks.py.
 FEWER = {
-    r'engine: str = \"mpi\"': r'engine: str = \"sim\"',  # as a notebook's file has it
+    r"engine: str = \"mpi\"": r"engine: str = \"sim\"",  # as a notebook's file has it
     "workers: int = 6": "workers: int = 4",
     "wait: int = 4": "wait: int = 3",
     "rounds: int = 40": "rounds: int = 20",

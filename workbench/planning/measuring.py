@@ -291,7 +291,7 @@ class Observed:
 
         It follows from the share of a core that a worker takes while it is at work (one that waits for a core takes
         none), and that from what it took of the processors. Where cores are full, what the master and the system took
-        of them would pass for a small share: a bit more is forgiven, so that shares between are taken for the whole core.
+        of them would pass for a small share: a bit more is forgiven, so that shares between are taken for the whole.
         """
         found, low, high = seconds, 0.0, 1.0
         for _ in range(20 if self.used else 0):
