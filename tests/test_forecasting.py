@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import workbench as wb
+from tests.cases import CASES, experiments
 from workbench.base.settings import SettingError
 from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.forecasting import first_rounds
 from workbench.running.simulated import timeline
 
 COMMON: dict[str, Any] = {
@@ -106,3 +109,11 @@ def test_more_rounds_than_can_be_drawn_are_refused_at_once(fields: dict[str, int
     asked = fields.pop("asked", None)
     with pytest.raises(wb.SettingError, match=r"rounds = 10+: a forecast draws each .* take 1000000 or less"):
         wb.forecast(wb.Experiment(scheme="UMW", **fields), asked)
+
+
+@given(experiments([name for name in CASES if name != "PGC"]))  # whose first round is unlike all others
+@settings(max_examples=40, deadline=None)
+def test_first_rounds_are_those_of_one_run_each(spec: dict[str, Any]) -> None:
+    e = wb.Experiment(**spec)
+    wanted = [wb.forecast(e, 1, seed).mean for seed in range(3)]
+    np.testing.assert_allclose(first_rounds(e, range(3)), wanted, rtol=1e-12)
