@@ -168,7 +168,7 @@ def test_intervals_and_shares() -> None:
 
 
 def test_how_large_a_measurement_it_needs_is_said() -> None:
-    """Of twelve workers who is slow for good is not well known, of four times as many it is; else is no doubt."""
+    """How many are slow for good is not well known from twelve workers, from four times as many it is; else is no doubt."""
     link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
 
     def doubt(workers: int, kind: str) -> float:
@@ -178,7 +178,7 @@ def test_how_large_a_measurement_it_needs_is_said() -> None:
         assert (advice.doubt is None) == advice.headline.startswith("Quickest")
         return advice.doubt.times if advice.doubt else 1.0
 
-    assert doubt(12, "heterogeneous") > 2 * doubt(48, "heterogeneous")
+    assert doubt(12, "heterogeneous") > doubt(48, "heterogeneous") == 1.0
     assert doubt(12, "constant") == 1.0
 
 
