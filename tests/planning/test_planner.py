@@ -168,7 +168,7 @@ def test_intervals_and_shares() -> None:
 
 
 def test_how_large_a_measurement_it_needs_is_said() -> None:
-    """How many are slow for good is not well known from twelve workers, from four times as many it is; else is no doubt."""
+    """Twelve workers tell little of how many are slow for good, four times as many do; else is no doubt."""
     link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
 
     def doubt(workers: int, kind: str) -> float:
