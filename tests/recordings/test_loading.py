@@ -40,11 +40,17 @@ def test_a_name_without_a_file_says_where_to_get_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     monkeypatch.delenv("WORKBENCH_RECORDINGS", raising=False)
     with pytest.raises(
-        SettingError, match=r"is not here; get it from public repository alibaba/clusterdata.*put it at"
+        SettingError,
+        match=r"is not here; get alibaba_job_.* from public repository alibaba/clusterdata.*put it at",
     ):
         wb.traces.load("alibaba_job_1.csv")
+    with pytest.raises(SettingError, match=r"get bytedance_.* put it at .*recordings$"):
+        wb.traces.load("bytedance")
     with pytest.raises(SettingError, match="there is no such file or folder"):
         wb.traces.load("mine.csv")
+    (tmp_path / "mine.parquet").write_bytes(b"PAR1, and then nothing of that kind")
+    with pytest.raises(SettingError, match=r"mine.parquet': cannot be read \("):
+        wb.traces.load(tmp_path / "mine.parquet")
     home = wb.traces.home()
     home.mkdir(parents=True)
     (home / "alibaba_job_1.csv").write_text(",worker,gpu,time,batch_time_norm\n0,0,25,1,476\n1,1,25,1,509\n")

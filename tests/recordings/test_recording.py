@@ -72,6 +72,18 @@ def test_a_worker_in_other_units_is_named(worker: int, factor: float) -> None:
 
 
 @settings(max_examples=30, deadline=None)
+@given(st.integers(1, 11), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
+def test_other_units_from_a_step_on_are_named(step: int, factor: float) -> None:
+    """Not where that is three steps at most: a job is held up once in a while, or compiles first."""
+    rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["step"] >= step, factor, 1.0))
+    if 3 <= step <= 9:
+        with pytest.raises(SettingError, match=rf"row {5 * step + 1}: .*before.*Bring all to one unit"):
+            Recording.of_rows(rows, "mine")
+    elif 1e-3 <= factor <= 1e3:
+        assert Recording.of_rows(rows, "mine").steps == 12
+
+
+@settings(max_examples=30, deadline=None)
 @given(st.floats(1e-6, 1e5), st.floats(1.0, 100.0))
 def test_slow_ones_and_other_scales_are_let_through(scale: float, slow: float) -> None:
     seconds = JOB["seconds"] * scale * np.where(JOB["worker"] == 3, slow, 1.0)

@@ -10,7 +10,7 @@ from click import option
 from workbench.figures.save import save
 from workbench.recordings.doctor import diagnose as examine
 from workbench.recordings.loading import load
-from workbench.recordings.sources import bytedance, runs
+from workbench.recordings.sources import runs
 
 
 @click.command()
@@ -20,7 +20,7 @@ from workbench.recordings.sources import bytedance, runs
 @option("--picture", type=click.Path(path_type=Path), help="Draw the costs: .html, .png, .svg or .pdf.")
 def diagnose(path: Path, job: str | None, card: bool, picture: Path | None) -> None:
     """Say who makes the steps of PATH, a run folder or a recording, long, and by how much."""
-    whole = job is None and any(source.SOURCE.tells(path) for source in (bytedance, runs))
+    whole = job is None and runs.SOURCE.tells(path)
     recording = load(path) if card or not whole else None
     if card and recording is not None:
         click.echo(f"{recording.job(job).card()}\n")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import workbench as wb  # its front door: figures know diagnoses, and not the other way round
 from workbench.base.settings import SettingError
@@ -120,14 +121,23 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
     >>> [one.who for one in diagnose(Recording.of_rows(rows, "one slow")).culprits]
     ['worker 3']
     """
-    if isinstance(what, str | Path) and bytedance.SOURCE.tells(Path(what).expanduser()):
-        return _of_pipeline(Path(what).expanduser(), np.random.default_rng(seed))
     if isinstance(what, str | Path) and runs.SOURCE.tells(Path(what).expanduser()):
         what = Trace.load(Path(what).expanduser())
     if isinstance(what, Trace):
         return _of_run(what, np.random.default_rng(seed))
     job = (what if isinstance(what, Recording) else load(what)).job()
+    operations = _operations(job)
+    if operations is not None:
+        return _of_pipeline(job.names[0], operations, np.random.default_rng(seed))
     return _of_recording(job, np.random.default_rng(seed))
+
+
+def _operations(job: Recording) -> pd.DataFrame | None:
+    """The operations that a recording was reduced from, where they still lie there and it is still what they give."""
+    file = Path(job.source.get("file", ""))
+    if job.source.get("title") != bytedance.SOURCE.title or not file.is_file():
+        return None
+    return bytedance.operations(file) if load(file).frame.equals(job.frame) else None
 
 
 def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
@@ -257,12 +267,11 @@ def _culprit(
     return Culprit(who, float(gain.sum() / now.sum()), low, high, chronic, since, what)
 
 
-def _of_pipeline(path: Path, rng: np.random.Generator) -> Diagnosis:
+def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:
     """A job of stages and replicas: a cost is by how much one worker, or stage, as recorded makes an even step longer.
 
     Where all replicas of the worst worker's stage cost as much as half of what it does, the stage is too long.
     """
-    rows = bytedance.operations(path)
     job = Pipeline.of(rows)
     even = job.even()
     real, ideal = job.seconds(job.durations), job.seconds(even)
@@ -290,7 +299,7 @@ def _of_pipeline(path: Path, rng: np.random.Generator) -> Diagnosis:
     found = _culprit(who, series, real, rng, max(by, key=by.__getitem__))
     left_out = "what the processor does between operations, and model chunks that share a stage"
     return _told(
-        path.name.split(".")[0],
+        name,
         real,
         ideal,
         costs,

@@ -83,13 +83,15 @@ def load(path: str | Path | Trace, source: str | None = None, **columns: str) ->
     if wrong := sorted(set(columns) - set(COLUMNS)):
         raise SettingError(f"{wrong[0]} = {columns[wrong[0]]!r}: columns are {', '.join(COLUMNS)}")
     file = _found(path_of(path, "path"))
-    kind = _kind(file, source)
+    kind = None
     try:
+        kind = _kind(file, source)
         rows = kind.read(file)
     except (ValueError, OSError, KeyError) as error:  # pandas' and pyarrow's own errors are of these kinds
         if isinstance(error, SettingError):
             raise
-        raise SettingError(f"path = {str(file)!r}: cannot be read as {kind.title} ({error})") from None
+        read = f"cannot be read{f' as {kind.title}' if kind else ''} ({error})"
+        raise SettingError(f"path = {str(file)!r}: {read}") from None
     if absent := sorted(set(columns.values()) - set(rows.columns)):
         raise SettingError(f"path = {str(file)!r}: lacks columns {absent}; it has {list(rows.columns)}")
     rows = _renamed(rows, columns)
@@ -108,11 +110,12 @@ def _found(file: Path) -> Path:
         if there.exists():
             return there
     for source in known().values():
-        patterns = (source.files, source.files.rpartition(".")[0])  # with its ending and without
-        if any(pattern and fnmatch(file.name, pattern) for pattern in patterns):
+        patterns = (source.files, source.files.rpartition(".")[0], source.name)  # with its ending and without
+        if source.files and any(pattern and fnmatch(file.name, pattern) for pattern in patterns):
+            put = home() if file.name == source.name else home() / file.name
             raise SettingError(
-                f"path = {str(file)!r}: is not here; get it from {source.where} (licence: {source.licence}) and put it"
-                f" at {home() / file.name}"
+                f"path = {str(file)!r}: is not here; get {source.files} from {source.where} (licence:"
+                f" {source.licence}) and put it at {put}"
             )
     raise SettingError(f"path = {str(file)!r}: there is no such file or folder")
 

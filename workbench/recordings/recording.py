@@ -14,6 +14,7 @@ import pandas as pd
 import workbench as wb  # its front door: figures know recordings, and not the other way round
 from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, check_ending, path_of
+from workbench.base.types import Array
 from workbench.core.delays import DelayModel, DelayStream, Replay
 from workbench.planning.laws import laws_of
 from workbench.problems.data.cache import stored
@@ -223,9 +224,31 @@ def _check_sizes(file: str, frame: pd.DataFrame) -> None:
     far = (own > UNITS * others) | (own * UNITS < others)
     units = f"this worker's times and the others' are {UNITS:g} times apart, or more; in ms? Bring all to one unit"
     _refuse(file, far & (own > 0) & (others > 0), seconds, units)
+    steps = frame.groupby([*keys, "step"], observed=True)["seconds"].median()
+    for _, medians in steps.groupby(level=keys, observed=True):
+        if change := _other_units(medians.to_numpy()):
+            job, phase, step = medians.index[change]
+            there = (frame["recording"] == job) & (frame["phase"] == phase) & (frame["step"] == step)
+            why = f"from here on all times are {UNITS:g} times those before, or a part of them; in ms?"
+            _refuse(file, there, seconds, f"{why} Bring all to one unit")
     jumps = (seconds > CLOCK * own) & (seconds > MINUTE) & (own > 0)
     why = f"over {CLOCK:g} times what that worker usually takes; was the clock set? Leave it out"
     _refuse(file, jumps, seconds, why)
+
+
+def _other_units(medians: Array) -> int:
+    """The step from which on everything is in other units than before, 0 if none; three at least on each side.
+
+    >>> _other_units(np.array([0.5, 0.6, 0.5, 400.0, 500.0, 600.0]))
+    3
+    """
+    before, after = medians, medians[::-1]
+    most, least = np.maximum.accumulate(before)[2:-3], np.minimum.accumulate(before)[2:-3]
+    later_most = np.maximum.accumulate(after)[::-1][3:-2]
+    later_least = np.minimum.accumulate(after)[::-1][3:-2]
+    larger = (later_least > UNITS * most) & (most > 0)
+    smaller = (UNITS * later_most < least) & (later_most > 0)
+    return int((larger | smaller).argmax()) + 3 if (larger | smaller).any() else 0
 
 
 def _refuse(file: str, wrong: pd.Series[bool], values: pd.Series[Any], why: str) -> None:
