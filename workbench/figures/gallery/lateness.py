@@ -44,6 +44,7 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     z = np.log2(np.maximum(shown, 2**-6))
     top = float(np.clip(np.nanmax(np.abs(z)), 0.25, 3.0))
     ticks = [t for t in (-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3) if abs(t) <= top and (top < 1.5 or t % 1 == 0)]
+    ticks = ticks if top >= 0.5 else np.log2([0.9, 1, 1.1]).tolist()
     figure.add_trace(
         go.Heatmap(
             z=z,
