@@ -25,7 +25,9 @@ def test_a_cell_is_a_time_over_its_steps_median() -> None:
 def test_the_scale_has_marks_on_both_sides_of_one(latest: float) -> None:
     (heat,) = wb.figures.lateness(recording(np.ones((9, 4)) + (latest - 1) * np.eye(9, 4))).data
     marks = np.asarray(heat.colorbar.tickvals)
-    assert 0 in marks and marks[0] < 0 < marks[-1] and -heat.zmax <= marks[0] <= marks[-1] <= heat.zmax
+    assert 0 in marks
+    assert marks[0] < 0 < marks[-1]
+    assert -heat.zmax <= marks[0] <= marks[-1] <= heat.zmax
 
 
 def test_the_latest_of_several_steps_is_shown_where_there_are_many() -> None:
