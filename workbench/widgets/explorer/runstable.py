@@ -11,7 +11,7 @@ import ipywidgets as w
 import pandas as pd
 
 from workbench.base.settings import SettingError
-from workbench.base.text import in_seconds
+from workbench.base.text import duration
 from workbench.experiment import Experiment
 from workbench.figures.gallery.bands import bands
 from workbench.figures.gallery.convergence import convergence
@@ -202,7 +202,7 @@ class RunsTable(Pane):
                     return
                 if (now := time.monotonic()) - told > SOON / 2:
                     told, left = now, (now - began) * (len(reading) / count - 1)
-                    words = f"{count:,} of {len(reading):,} runs read; about {in_seconds(round(left))} left"
+                    words = f"{count:,} of {len(reading):,} runs read; about {duration(left)} left"
                     self.bar.value = progress("runs that are read", words, count / len(reading))
                 if now > due and count > len(self.runs):
                     self._take(reading, turn)

@@ -4,8 +4,8 @@
 const WAIT = 5; // ms after a key in the search or a condition
 const SETTLED = 250; // ms after a drawing until the kernel is told
 const NAMES = { "dtsb-data": "column of the condition", "dtsb-condition": "comparison", "dtsb-value": "value" };
-const NUMBERS = { ___NaN___: NaN, ___Infinity___: Infinity, "___-Infinity___": -Infinity };
-const rowsOf = ({ data_json }) => JSON.parse(data_json, (_, value) => NUMBERS[value] ?? value);
+const NUMBERS = new Map([["___NaN___", null], ["___Infinity___", Infinity], ["___-Infinity___", -Infinity]]); // null: an empty cell
+const rowsOf = ({ data_json }) => JSON.parse(data_json, (_, value) => (NUMBERS.has(value) ? NUMBERS.get(value) : value));
 const without = ({ data_json, ...others }) => JSON.stringify(others);
 
 /** The grid names none of its conditions' fields, which come and go as the user wants them. */

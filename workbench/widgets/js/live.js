@@ -204,7 +204,7 @@ function render({ model, el }) {
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
-    (snap ??= stills(model, plot))();
+    (snap ??= stills(model, () => imageOf(plot)))();
   });
 
   /** The target line was dragged. */

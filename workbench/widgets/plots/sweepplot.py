@@ -18,7 +18,7 @@ from workbench.figures.style import Theme
 from workbench.trace.status import read_plan
 from workbench.trace.table import Runs
 from workbench.widgets.guard import Pane, guarded, offered, progress, row, sentence
-from workbench.widgets.plots.plot import Plot
+from workbench.widgets.plots.plot import Plot, Stills
 
 PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
@@ -73,6 +73,10 @@ class SweepPlot(Pane):
         self.tell("")
         if not self._thread.is_alive():
             self._begin()
+
+    def _ipython_display_(self) -> None:
+        """With a picture of the figure for readers without a kernel."""
+        Stills({"what came of the sweep": self.plot}).show(self._repr_mimebundle_())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the sweep is over and drawn; says whether it is."""
