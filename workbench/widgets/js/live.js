@@ -183,7 +183,8 @@ function render({ model, el }) {
   const ticks = (axis) => {
     if (types[axis] !== "log") return {};
     const ratio = spans[axis][1] / spans[axis][0];
-    if (!(ratio >= 8)) return { nticks: 10, tickformat: "~g" }; // also where nothing is drawn
+    if (!(ratio >= 3)) return { nticks: 10, tickformat: "~g" }; // also where nothing is drawn
+    if (ratio < 8) return { dtick: "D1", tickformat: "~g" };
     return ratio < 1e4 ? { dtick: "D2", tickformat: "~g" } : { dtick: Math.ceil(Math.log10(ratio) / 10), exponentformat: "power" };
   };
 
