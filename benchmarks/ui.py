@@ -55,7 +55,14 @@ STREAM = """import workbench as wb
 tree = {"children": 12, "layers": 2, "stragglers": 2}
 e = wb.Experiment(scheme="CR", workers=156, scheme_args=tree, rounds=20_000, problem="unit",
                   delays={"kind": "heterogeneous"}, link={"latency": 1e-3, "bandwidth": 1e6})
-wb.stream(wb.start(e))"""
+"""
+STREAMS = {
+    "simulated": f"{STREAM}wb.stream(wb.start(e))",
+    # a piece of work takes 0.4 s + Exp(0.1 s)
+    "real, rounds of half a second and more": f"""{STREAM}load = float(e.plan.loads.max())
+e = e.replace(delays={{"kind": "shifted_exponential", "shift": 0.4 / load, "rate": load / 0.1}})
+wb.stream(wb.start(e, engine="mpi"))""",
+}
 REAL = """import workbench as wb
 tree = {"children": 4, "layers": 3, "stragglers": 1}
 e = wb.Experiment(scheme="CR", scheme_args=tree, workers=84, rounds=20_000)
@@ -69,7 +76,7 @@ DRAWN = """(seconds) => new Promise((resolve) => {
   setTimeout(() => {
     const passed = (performance.now() - began) / 1000;
     const known = Number(/round (\\d+)/.exec(note.textContent)?.[1]);
-    resolve([...now().map((value, i) => (value - first[i]) / passed), known - now()[1]]);
+    resolve([...now().map((value, i) => (value - first[i]) / passed), Math.max(0, known - now()[1])]);
   }, 1000 * seconds);
 })"""
 # Waits for the first round; the longest time for which nothing moved: neither bar nor words, and no bar to and fro.
@@ -279,15 +286,20 @@ def found_by(page: Page, word: str) -> float:
 
 
 def stream(page: Page, server: Server, root: Path, tries: int) -> None:
-    """Rounds as a stream, 156 workers."""
-    print("rounds as a stream, 156 workers simulated; goal 10 pictures a second")
-    (root / "stream.ipynb").write_text(nbformat.writes(notebook(STREAM)))
-    Lab(page, server, "stream.ipynb").run_all()
-    page.wait_for_function("() => Number(document.querySelector('.wb-stream canvas')?.dataset.rounds) > 20")
-    time.sleep(5)  # the page is still being set up
-    frames, rounds, behind = page.evaluate(DRAWN, max(3, tries // 3))
-    came = f"while {rounds:.1f} rounds a second came; {behind:.0f} rounds behind"
-    print(f"  {'pictures a second':46s} {frames:.1f}, {came}", flush=True)
+    """Rounds as a stream, 156 workers, simulated and real."""
+    print("rounds as a stream, 156 workers; goal 10 pictures a second")
+    for words, source in STREAMS.items():
+        (root / "stream.ipynb").write_text(nbformat.writes(notebook(source)))
+        Lab(page, server, "stream.ipynb").run_all()
+        page.wait_for_function(
+            "() => Number(document.querySelector('.wb-stream canvas')?.dataset.rounds) > 20"
+        )
+        time.sleep(5)  # the page is still being set up
+        frames, rounds, behind = page.evaluate(DRAWN, max(3, tries // 3))
+        came = f"pictures a second, while {rounds:.1f} rounds came; {behind:.0f} rounds behind"
+        print(f"  {words:46s} {frames:.1f} {came}", flush=True)
+        page.get_by_role("button", name="Stop", exact=True).click()
+        page.locator(".wb-stream .wb-stop[hidden]").wait_for(state="attached", timeout=PATIENT * 1000)
 
 
 def many(page: Page, server: Server, root: Path, _: int) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.figures.round_events import events_of
-from workbench.trace.stream import DEAD, DROPPED, LATE, MOST, SLICES, Stream
+from workbench.trace.stream import COMPUTES, DEAD, DROPPED, LATE, MOST, SLICES, TO_COME, Stream
 
 LINK = {"latency": 1e-3, "bandwidth": 1e6}
 TREE = {"children": 3, "layers": 2, "stragglers": 1}
@@ -117,3 +117,37 @@ def test_a_worker_that_is_always_slow_is_late_and_busy(tmp_path: Path) -> None:
 
 def test_long_runs_have_fewer_slices() -> None:
     assert Stream(wb.Experiment(scheme="UMW", workers=4, rounds=MOST)).slices == 2
+
+
+@pytest.mark.parametrize("name", ["GC", "CR", "died"])
+@settings(max_examples=15)
+@given(st.floats(0.02, 0.98), st.integers(1, 11))
+def test_the_round_under_way_is_drawn_up_to_now(name: str, share: float, k: int) -> None:
+    trace = TRACES[name]
+    whole = Stream.of(trace)
+    start, end = whole.ends[k - 1], whole.ends[k]
+    now = start + share * (end - start)
+    events = {column: trace.events[column].to_numpy() for column in trace.events}
+    known = events["end"].astype(float) <= now
+    stream = Stream(trace.experiment)
+    stream.add({column: values[known] for column, values in events.items()})
+    before = stream.grid.copy()
+    column = stream.under_way(now)
+    assert column is not None
+    assert len(stream) == k
+    np.testing.assert_array_equal(stream.grid, before)  # it is not kept
+    over = (column != TO_COME).all(axis=0)
+    assert over[0]
+    assert (over == (column != TO_COME).any(axis=0)).all()  # all workers up to one moment
+    assert (np.diff(over.astype(int)) <= 0).all()
+    states = column[:, over]
+    assert not (states == LATE).any()  # before its end nobody is late
+    dead = [w - 1 for w, at in stream.dead.items() if at <= k]
+    assert (states[dead] == DEAD).all()
+    mine = {column: values[known & (events["round"] == k)] for column, values in events.items()}
+    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # of a tree: the master's children
+    busy = {*told} - {*mine["rank"][mine["kind"] == "compute"]}
+    assert all(states[worker - 1, -1] == COMPUTES for worker in busy if whole.asked[k, worker - 1])
+    stream.add({column: values[~known] for column, values in events.items()})
+    np.testing.assert_array_equal(stream.grid, whole.grid)
+    assert stream.under_way(now) is None  # all rounds are over

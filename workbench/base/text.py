@@ -17,7 +17,17 @@ from yaml import YAMLError
 
 from workbench.base.settings import SettingError, Settings, path_of
 
-__all__ = ["YAMLError", "dump", "in_seconds", "parse", "plain", "read_json", "read_text", "read_yaml"]
+__all__ = [
+    "YAMLError",
+    "dump",
+    "duration",
+    "in_seconds",
+    "parse",
+    "plain",
+    "read_json",
+    "read_text",
+    "read_yaml",
+]
 
 DEEPEST = 50  # levels of lists and fields in one another: no experiment has ten
 REPEATED = 10_000  # values that the aliases of one text may stand for
@@ -152,6 +162,19 @@ def in_seconds(time: float, digits: int = 4) -> str:
     if math.isnan(time):
         return "an unknown time"
     return f"{time:.{digits}g} s" if math.isfinite(time) else "more seconds than a number can hold"
+
+
+def duration(time: float) -> str:
+    """A time to wait, as people say it.
+
+    >>> duration(12.3), duration(200), duration(9000)
+    ('12 s', '3 min 20 s', '2 h 30 min')
+    """
+    minutes, seconds = divmod(round(time), 60)
+    hours, left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {left} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def read_text(path: Path) -> str:

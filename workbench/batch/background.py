@@ -22,7 +22,7 @@ from workbench.base.byvalue import adopt
 from workbench.base.errors import RunError
 from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, check_writable, path_of
-from workbench.base.text import in_seconds, read_json
+from workbench.base.text import duration, read_json
 from workbench.batch.run import NOTEBOOK, check_options, named, note, opened, own_of, room, sweep
 from workbench.batch.sweeps import Sweep
 from workbench.trace.layout import FOUND, PLAN, STOP, SWEEP_LOG
@@ -60,7 +60,7 @@ class Progress:
         words += [
             f"{n} {state}" for state, n in self.counts.items() if n and state not in ("done", "missing")
         ]
-        left = f"; about {in_seconds(round(self.left))} left" if math.isfinite(self.left) else ""
+        left = f"; about {duration(self.left)} left" if math.isfinite(self.left) else ""
         return f"{self.state}: {', '.join(words)}{left}"
 
 

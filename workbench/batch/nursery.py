@@ -28,7 +28,7 @@ PRELOADED = (
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "ipykernel.debugger", "ipykernel.ipkernel", "ipykernel.kernelapp"),
     *("ipywidgets", "nbformat", "pandas.io.formats.html", "pandas.io.formats.string", "plotly.io._renderers"),
-    *("plotly.io.kaleido", "plotly.offline", "psutil", "pyarrow.parquet", "sqlite3", "tqdm.auto"),
+    *("plotly.io.kaleido", "plotly.offline", "psutil", "pyarrow.parquet", "sqlite3", "tqdm"),
     *("tornado.platform.asyncio", "workbench.batch", "workbench.problems.data", "workbench.problems.linear"),
 )
 

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Semaphore
 from typing import Any
 
+from workbench.base.bar import Bar
 from workbench.base.byvalue import sent
 from workbench.base.files import write_json
 from workbench.base.notebooks import shipped
@@ -328,13 +329,12 @@ def _work(
 ) -> dict[str, Status]:
     """Run them, so many under way at a time; on Ctrl-C end those that run, mark them, say how things stand."""
     from papermill.iorw import local_file_io_cwd
-    from tqdm.auto import tqdm
 
     if not todo:
         return {}
     write_script(executor.folder)
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # it would print errors across the bar
-    bar = tqdm(total=total, initial=total - len(todo), desc="runs", unit="run", disable=not progress)
+    bar = Bar("runs", "run", total, progress, done=total - len(todo))
     # Papermill changes the working folder while it reads and writes: with this one around, to what it is anyway.
     with bar, local_file_io_cwd(), ThreadPoolExecutor(getting_ready, "workbench-run") as pool:
         futures: dict[str, Future[Status]] = {}
@@ -344,7 +344,7 @@ def _work(
                     rehearse(executor.notebook)
             for item in todo:
                 futures[item.name] = pool.submit(executor.run, item)
-            _watch(futures.values(), bar, executor.folder / STOP)
+            _watch(futures.values(), bar, total - len(todo), executor.folder / STOP)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             executor.kernels.stop()
@@ -360,11 +360,12 @@ def _state(future: Future[Status] | None) -> Status:
     return Status("missing") if future is None or future.cancelled() else future.result()
 
 
-def _watch(futures: Collection[Future[Status]], bar: Any, stop: Path) -> None:
+def _watch(futures: Collection[Future[Status]], bar: Bar, before: int, stop: Path) -> None:
     failed, ended = 0, SimpleQueue[Future[Status]]()
     for future in futures:
         future.add_done_callback(ended.put)
     left = len(futures)
+    bar.note("failed=0")  # shown at once, before any run is over
     while left:
         if stop.exists():  # somebody wants an end, from wherever
             raise KeyboardInterrupt
@@ -372,5 +373,5 @@ def _watch(futures: Collection[Future[Status]], bar: Any, stop: Path) -> None:
         with suppress(Empty):
             failed += ended.get(timeout=0.5).result().state == "failed"
             left -= 1
-            bar.set_postfix({"failed": failed}, refresh=False)
-            bar.update()
+            bar.note(f"failed={failed}")
+            bar.update(before + len(futures) - left)

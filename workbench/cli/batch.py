@@ -89,7 +89,7 @@ def watch(folder: Path, once: bool, of: str | None, target: float | None) -> Non
     click.echo(sweep)
     search = opened(folder, None)[0].search
     of, target = of or (search.of if search else "time"), target or (search.target if search else None)
-    table = sweep.runs(target)
+    table = sweep.runs(target, search.metric if search else "loss")
     if not len(table.done):
         return
     means = table.mean(of)

@@ -6,11 +6,11 @@ from typing import TypeVar
 import click
 
 from workbench import clusters
+from workbench.base.bar import Bar
 from workbench.base.errors import ClusterError
 from workbench.base.settings import SettingError
 from workbench.clusters import Status
 from workbench.launch.reports import Said, aligned, table
-from workbench.running.bar import Bar
 
 T = TypeVar("T")
 _NAME = click.argument("name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,12 +22,21 @@ class Line(NamedTuple):
     n: int
 
 
-def draw(figure: go.Figure, lines: Sequence[Line], joined: bool, markers: bool = True) -> None:
-    """Bands first, so that no line lies under another's band."""
+def draw(
+    figure: go.Figure,
+    lines: Sequence[Line],
+    joined: bool,
+    scale: Mapping[str, object],
+    markers: bool = True,
+) -> None:
+    """Bands first, so that no line lies under another's band. `scale`: of the vertical axis, as `scale_y` has it."""
+    figure.update_yaxes(**scale)
     if joined:
-        figure.add_traces([_area(line) for line in lines if line.n > 1])
+        log = scale.get("type") == "log"
+        figure.add_traces([_area(line, log) for line in lines if line.n > 1])
     for line in lines:
         look = "lines+markers" if joined and markers else "lines" if joined else "markers"
+        ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if line.n > 1 else ""
         bars = error_bars(line.band.low, line.band.mean, line.band.high, thickness=2.5, width=8)
         figure.add_scatter(
             x=line.x,
@@ -39,16 +48,17 @@ def draw(figure: go.Figure, lines: Sequence[Line], joined: bool, markers: bool =
             showlegend=True,
             line={"color": line.style.color, "dash": line.style.dash, "width": 3},
             marker={"color": line.style.color, "symbol": line.style.symbol, "size": 11},
-            hovertemplate=f"<b>{line.label}</b><br>%{{x}}<br>mean %{{y:.5g}}<extra></extra>",
+            customdata=np.stack([line.band.low, line.band.high], axis=-1),
+            hovertemplate=f"<b>{line.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>",
         )
 
 
-def _area(line: Line) -> go.Scatter:
+def _area(line: Line, log: bool) -> go.Scatter:
     """The band, as one closed curve; on a logarithmic axis it ends where numbers are no longer positive."""
     known = np.isfinite(line.band.low)
     x = np.asarray(line.x)[known]
     low, high = line.band.low[known], line.band.high[known]
-    if line.band.mean.min() > 0:
+    if log and line.band.mean.min() > 0:
         low = np.maximum(low, line.band.mean.min() / 10)
     return go.Scatter(
         x=np.concatenate([x, x[::-1]]),

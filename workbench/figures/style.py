@@ -139,10 +139,10 @@ def fade(color: str, opacity: float) -> str:
 
 
 def log_ticks(low: float, high: float) -> dict[str, object]:
-    """Choose ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten; few of them on a short axis."""
-    if high < 8 * low:
+    """Choose ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten; 1, 2, 3, 4, ... on a short axis."""
+    if high < 3 * low:
         return {"nticks": 10}
-    return {"dtick": "D2" if high / low < 1e4 else 1}
+    return {"dtick": "D1" if high < 8 * low else "D2" if high / low < 1e4 else 1}
 
 
 def log_scale(values: Array, ratio: float) -> dict[str, object]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from workbench import clusters, problems
+from workbench.base.bar import Bar
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.clusters import Status
@@ -27,7 +28,6 @@ from workbench.experiment import Experiment
 from workbench.planning.laws import Law, assess, laws_of, redrawn, refit, resampled
 from workbench.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
-from workbench.running.bar import Bar
 from workbench.running.real import start_real
 from workbench.running.simulated import timeline
 from workbench.trace.trace import events_as_columns, versions

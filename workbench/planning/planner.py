@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from workbench import schemes as known
+from workbench.base.bar import Bar
 from workbench.base.settings import SettingError
 from workbench.core.delays import Constant
 from workbench.core.scheme import Scheme
@@ -48,7 +49,6 @@ from workbench.planning.targets import (
     stretched,
 )
 from workbench.problems.data import DataError
-from workbench.running.bar import Bar
 from workbench.running.precision import lost_digits
 
 ROUNDS, ROUNDS_APART = 64, 24  # of a forecast: to compare, and to take apart

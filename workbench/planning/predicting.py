@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.stats import t as student
 
+from workbench.base.bar import Bar
 from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
 from workbench.experiment import Experiment
@@ -20,7 +21,6 @@ from workbench.forecasting import Forecast, first_rounds
 from workbench.planning.advice import Doubt, name_of
 from workbench.planning.profile import ClusterProfile, Fitted, Task
 from workbench.planning.targets import TRIED, Need, Target, Trials
-from workbench.running.bar import Bar
 
 SEEDS = 24  # resampled predictions
 FEW = 5  # of those far behind

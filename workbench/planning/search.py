@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.base.bar import Bar
 from workbench.base.settings import SettingError, check_kind
 from workbench.core.mixed import Decoding
 from workbench.core.optimisers import Optimiser, smoothness_of
@@ -21,7 +22,6 @@ from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.experiment import Experiment
 from workbench.forecasting import forecast
 from workbench.problems import Problem
-from workbench.running.bar import Bar
 from workbench.running.run import checked
 from workbench.running.simulated import timeline
 from workbench.theory.sequential import delayed_step

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.bar import Bar
 from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.core.steering import Change
 from workbench.experiment import Experiment
-from workbench.running.bar import Bar
 from workbench.running.precision import lost_digits
 from workbench.trace.trace import Trace, events_as_columns
 

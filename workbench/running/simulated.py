@@ -5,6 +5,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
+from workbench.base.bar import Bar
 from workbench.base.own import told
 from workbench.base.types import Array
 from workbench.core.optimisers import Optimiser
@@ -15,7 +16,6 @@ from workbench.engines.virtual.arithmetic import Coefficients, Numbers
 from workbench.engines.virtual.sim import World, simulate
 from workbench.experiment import Experiment
 from workbench.problems.base import Evaluation, Problem, Request
-from workbench.running.bar import Bar
 from workbench.running.precision import lost_digits
 from workbench.running.run import Rows, Run, failing, in_background, no_rows, tell
 from workbench.trace.assembled import assemble, columns_of, diverged

@@ -14,8 +14,8 @@ from typing import Any
 from workbench.base.files import atomic_write, temporary_name
 from workbench.base.settings import SettingError
 from workbench.base.text import read_json
-from workbench.trace.layout import ABOUT, FILES, STATUS, TASK
-from workbench.trace.status import taken
+from workbench.trace.layout import ABOUT, STATUS
+from workbench.trace.status import remains, taken
 from workbench.trace.trace import Trace
 
 
@@ -114,7 +114,7 @@ def delete(folder: Path) -> None:
         raise SettingError(
             f"run = {folder.name!r}: belongs to a sweep, which would run it again; delete the sweep's folder"
         )
-    if sum((folder / name).is_file() for name in (*FILES, TASK)) < 2:
+    if not (folder.is_dir() and remains(folder, [path.name for path in folder.iterdir()])):
         raise SettingError(f"folder = {str(folder)!r}: is no run folder any more; nothing was deleted")
     if taken(folder):
         raise SettingError(f"folder = {str(folder)!r}: somebody works on this run; stop it first")

@@ -20,7 +20,7 @@ from workbench.engines.timeline import COUNTS
 from workbench.experiment import Experiment
 from workbench.trace.about import About
 from workbench.trace.layout import ABOUT, ENDED, FILES, OWN, PLAN, ROUNDS, RUN, SPEC, STATUS, TASK, TRACE
-from workbench.trace.status import Status, is_run, is_running, run_names, taken
+from workbench.trace.status import Status, is_run, is_running, remains, run_names, taken
 
 # Over the rounds; `residual`: their mean.
 _SUMMED = (*COUNTS, "overrun", "rejected", "abandoned")
@@ -78,7 +78,7 @@ def places(root: Path) -> Iterator[Place]:
             below.sort(key=lambda name, order=order: (order.get(name, len(order)), name))  # type: ignore[misc]
         if is_run(files):
             below.clear()
-        elif not _remains(folder, files):
+        elif not remains(folder, files):
             continue
         yield Place(_name(folder, root), folder, folder / TRACE if STATUS in files else folder)
     for error in unread:
@@ -88,12 +88,6 @@ def places(root: Path) -> Iterator[Place]:
 
 def _name(folder: Path, root: Path) -> str:
     return folder.relative_to(root).as_posix() if folder != root else root.resolve().name
-
-
-def _remains(folder: Path, files: Collection[str]) -> bool:
-    """Are these some of a run's files? A spec alone is one that somebody wrote, but where it was just being saved."""
-    few = 1 if folder.name.startswith(".") and folder.suffix == ".tmp" else 2
-    return len({*FILES, TASK} & set(files)) >= few
 
 
 def _status(place: Place) -> Status:

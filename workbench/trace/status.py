@@ -15,12 +15,18 @@ from workbench.base.files import atomic_write
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.text import read_json
-from workbench.trace.layout import PLAN, RANKS_LOCK, RUN, RUN_LOCK, SPEC, STATUS, SWEEP_LOCK, TASK
+from workbench.trace.layout import FILES, PLAN, RANKS_LOCK, RUN, RUN_LOCK, SPEC, STATUS, SWEEP_LOCK, TASK
 
 
 def is_run(names: Collection[str]) -> bool:
     """Are these the files of a run's folder? Below it nobody looks for other runs."""
     return STATUS in names or (SPEC in names and (RUN in names or TASK in names))
+
+
+def remains(folder: Path, names: Collection[str]) -> bool:
+    """Are these some of a run's files? A spec alone is one that somebody wrote, but where it was just being saved."""
+    few = 1 if folder.name.startswith(".") and folder.suffix == ".tmp" else 2
+    return len({*FILES, TASK} & set(names)) >= few
 
 
 def taken(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from workbench.trace.trace import Trace, events_as_columns
 
 STATES = ("waits", "computes", "queues", "sends", "late", "dropped", "dead")
 COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(1, len(STATES))
+TO_COME = 255  # a slice of the round under way that is not over
 SLICES = 8  # of a round, all equally long; fewer where there are many rounds
 MOST = 160_000  # slices of one worker that are kept, as far as a round has two
 AGAIN = 64  # rounds that are drawn again when word of them comes late
@@ -38,7 +40,7 @@ class Stream:
     """
 
     def __init__(self, experiment: Experiment) -> None:
-        self.plan = experiment.plan
+        self.plan, self.rounds = experiment.plan, experiment.rounds
         self.workers, self.slices = self.plan.ranks - 1, max(2, min(SLICES, MOST // experiment.rounds))
         self.dead = {
             fault.worker: fault.round for fault in experiment.faults
@@ -97,6 +99,27 @@ class Stream:
         self._rows = {name: column[keep] for name, column in self._rows.items()}
         return first
 
+    def under_way(self, now: float) -> NDArray[np.uint8] | None:
+        """What is known of the round that is not over, at `now` (s since the start), shape (workers, slices).
+
+        It is drawn as long as rounds of late are in the middle, or as it has taken by now; slices that are not over are
+        `TO_COME`. Nobody is late yet: who was asked and has not been heard computes, or sends. None: none has begun.
+        """
+        at, ends = len(self), self.ends
+        if self._base < 0 or self._base + at >= self.rounds:
+            return None
+        starts = self._rows["start"][self._rows["round"] == self._base].astype(float)
+        start = float(ends[-1] if at else starts.min(initial=now))
+        length = max(float(np.median(np.diff(ends[-AGAIN:]))) if at > 1 else 0.0, now - start, 1e-12)
+        self.ends = np.append(ends, start + length)
+        self._grow(at + 1)
+        self._paint(at, over=False)
+        column = self.grid[at].copy()
+        self.ends = ends
+        self._grow(at)
+        column[:, max(1, math.ceil(self.slices * (now - start) / length)) :] = TO_COME
+        return column
+
     def recent(self) -> tuple[Events, int]:
         """Events of the newest rounds, for a look into one, and the number of the first of them."""
         whole = {name: self._rows[name].astype(np.int64) for name in _WHOLE}
@@ -133,8 +156,8 @@ class Stream:
 
     # ------------------------------------------------------------------ painting
 
-    def _paint(self, first: int) -> None:
-        """Draw the rounds from a place on anew."""
+    def _paint(self, first: int, over: bool = True) -> None:
+        """Draw the rounds from a place on anew; are they all over?"""
         for table in (self.grid, self.busy, self.late, self.asked):
             table[first:] = 0
         place = self._rows["round"].astype(int) - self._base
@@ -146,7 +169,7 @@ class Stream:
         up, dropped, computed = sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute"
         self._asked(first, rows, to, down)
         self._bars(rows, computed, "start", "end", COMPUTES)
-        self._cut_off(first, rows, computed, up, dropped)
+        self._cut_off(first, rows, computed, up, dropped, (LATE, LATE) if over else (COMPUTES, QUEUES))
         self._bars(rows, up, "start", "begun", QUEUES)
         self._bars(rows, up, "begun", "end", SENDS)
         self._bars(rows, dropped, "start", "", DROPPED)
@@ -169,9 +192,18 @@ class Stream:
         self._since[place - first, to[receiver] - 1] = rows["end"][receiver].astype(float)
 
     def _cut_off(
-        self, first: int, rows: Events, computed: NDArray[np.bool_], up: NDArray[Any], dropped: NDArray[Any]
+        self,
+        first: int,
+        rows: Events,
+        computed: NDArray[np.bool_],
+        up: NDArray[Any],
+        dropped: NDArray[Any],
+        states: tuple[int, int],
     ) -> None:
-        """Who was asked and had not been heard when the round ended: late from where its computing began."""
+        """Who was asked and had not been heard when the round ended: late from where its computing began.
+
+        `states`: what such a worker is called, before it has computed and after.
+        """
         heard, done = (np.zeros_like(self.asked[first:]) for _ in range(2))
         for table, mask in ((heard, up), (done, computed)):
             mine = mask & (rows["rank"].astype(int) > 0)
@@ -191,13 +223,13 @@ class Stream:
         since = np.minimum(self._since[r, w], ends)
         self.busy[first + r, w] += ends - since
         keep = ~refused[r, w]
-        self._fill(first + r[keep], w[keep], since[keep], ends[keep], LATE)
+        self._fill(first + r[keep], w[keep], since[keep], ends[keep], states[0])
         r, w = np.nonzero(silent & done & ~refused)  # computed, but nothing of it was there in time
         last = np.zeros(silent.shape)
         mine = computed & (rows["rank"].astype(int) > 0)
         at = rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1
         np.maximum.at(last, at, rows["end"][mine].astype(float))
-        self._fill(first + r, w, last[r, w], self.ends[first:][r], LATE)
+        self._fill(first + r, w, last[r, w], self.ends[first:][r], states[1])
 
     def _bars(self, rows: Events, mask: NDArray[np.bool_], since: str, until: str, state: int) -> None:
         mine = mask & (rows["rank"].astype(int) > 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import workbench as wb  # its front door: widgets know tables, and not the other way round
+from workbench.base.bar import Bar
 from workbench.base.intervals import band
 from workbench.base.settings import SettingError, check_kind, path_of, unknown_name
 from workbench.trace.exports import export
@@ -152,7 +153,7 @@ class Runs:
 
     @property
     def _printed(self) -> dict[str, Any]:
-        more = {"max_rows": _PRINTED, "show_dimensions": len(self) > _PRINTED}
+        more = {"max_rows": _PRINTED, "show_dimensions": len(self) > _PRINTED, "na_rep": ""}
         return {"index": False, "float_format": lambda x: f"{x:.5g}", **more}
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
@@ -210,13 +211,11 @@ def runs(
     >>> len(table), table.differing, table.mean("time")["n"].tolist()
     (3, ['seed'], [3])
     """
-    from tqdm.auto import tqdm
-
     check_kind("progress", progress, bool)
     reading = Reading(folder, target, metric)
-    quiet = None if progress else True  # None: where nobody sees it, as in a file
-    for _ in tqdm(reading, desc="runs", unit=" runs", delay=1.0, disable=quiet, leave=False):
-        pass
+    with Bar("runs", " runs", len(reading), None if progress else False, leave=False) as bar:
+        for count in reading:
+            bar.update(count)
     return reading.runs()
 
 

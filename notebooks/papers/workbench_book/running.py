@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from workbench.base.bar import Bar
 from workbench.base.errors import RunError
 from workbench.base.settings import SettingError, path_of
 from workbench.problems.data import DataError
@@ -92,28 +93,23 @@ class Steps:
         self.place, self.before = -1, 0.0
 
     def __enter__(self) -> Steps:
-        from tqdm.auto import tqdm
-
         form = "{desc} {percentage:3.0f} %|{bar}| {elapsed}, left {remaining}{postfix}"
-        self.bar = tqdm(total=sum(self.weights), desc="reproducing", disable=not self.wanted, bar_format=form)
+        self.bar = Bar("reproducing", "", sum(self.weights), self.wanted, form=form)
         return self
 
     def begin(self, name: str) -> None:
         """The next entry."""
         self.place += 1
-        self.bar.set_postfix_str(name)
+        self.bar.note(name)
 
     def within(self, done: int, total: int) -> None:
         """How far the present entry is."""
-        self._to(self.before + self.weights[self.place] * done / max(total, 1))
+        self.bar.update(self.before + self.weights[self.place] * done / max(total, 1))
 
     def end(self) -> None:
         """The present entry is finished."""
         self.before += self.weights[self.place]
-        self._to(self.before)
-
-    def _to(self, done: float) -> None:
-        self.bar.update(max(0.0, done - self.bar.n))
+        self.bar.update(self.before)
 
     def __exit__(self, *error: object) -> None:
         self.bar.close()

@@ -43,6 +43,20 @@ def test_a_line_and_a_band_per_scheme(runs: Runs, theme: str) -> None:
         assert np.allclose(area.y, [*rows["high"], *rows["low"][::-1]])
 
 
+def test_a_wide_band_is_cut_on_a_logarithmic_axis_alone() -> None:
+    for top, floor in ((3.0, -5.0), (300.0, 0.2)):
+        table = pd.DataFrame(
+            {"x": [1.0, 2.0], "n": 2, "mean": [2.0, top], "low": [-5.0, top - 0.1], "high": [9.0, top + 0.1]}
+        )
+        table.attrs.update(of="loss", by=["x"], level=0.95)
+        figure = bands(table)
+        assert (figure.layout.yaxis.type == "log") == (floor > 0)
+        (area,) = (trace for trace in figure.data if trace.fill)
+        assert min(area.y) == pytest.approx(floor)
+        (line,) = (trace for trace in figure.data if trace.showlegend)
+        assert line.customdata.tolist() == table[["low", "high"]].values.tolist()  # told as they are
+
+
 def test_texts_are_points_with_error_bars(runs: Runs) -> None:
     figure = bands(runs.where({"delays.rate": 1e3}).mean("time", by="scheme"))
     assert [trace.mode for trace in figure.data] == ["markers", "markers"]

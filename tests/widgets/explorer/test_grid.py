@@ -46,5 +46,7 @@ def test_what_is_filtered_or_sorted_by_is_sent_though_it_is_not_shown() -> None:
     grid.asked = {"columns": ["run"], "conditions": CONDITIONS, "order": [["time", "asc"], ["gone", "asc"]]}
     grid.draw(TABLE, ["run"], marked=[1])
     assert list(grid.df) == ["run", "loss", "note", "time"]
-    assert grid._dt_args["columnDefs"] == [{"visible": False, "targets": [1, 2, 3]}]
+    hidden, numbers = grid._dt_args["columnDefs"]
+    assert hidden == {"visible": False, "targets": [1, 2, 3]}
+    assert numbers["targets"] == [1, 3]
     assert grid.selected_rows == [1]

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import ipywidgets as w
 import numpy as np
 import pytest
 import yaml
@@ -122,6 +123,29 @@ def test_a_deletion_is_asked_for_first(table: RunsTable, tmp_path: Path) -> None
     table.delete()
     assert not (tmp_path / "cr").exists()
     assert "cr" not in set(table.grid.df["run"])
+
+
+def test_what_was_wrong_is_told_until_the_next_button_and_half_saved_runs_can_be_deleted(
+    table: RunsTable, tmp_path: Path
+) -> None:
+    (tmp_path / ".cr.tmp").mkdir()
+    (tmp_path / "cr" / "spec.json").rename(tmp_path / ".cr.tmp" / "spec.json")
+    table.again()
+    buttons = {each.description: each for each in walk(table) if isinstance(each, w.Button)}
+    buttons["As text"].click()
+    assert "are marked" in table.message.value
+    table.mark(".cr.tmp")
+    for words in ("Delete", "Delete for good"):
+        buttons[words].click()
+        assert table.message.value == ""
+    assert not (tmp_path / ".cr.tmp").exists()
+    assert (tmp_path / "cr").is_dir()
+
+
+def walk(widget: Any) -> Iterator[Any]:
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from walk(child)
 
 
 def test_runs_are_started_again_and_shown(table: RunsTable, traces: list[wb.Trace]) -> None:

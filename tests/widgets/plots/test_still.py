@@ -8,6 +8,7 @@ import pytest
 
 import workbench as wb
 from tests.widgets.page import receives
+from workbench.trace.status import write_plan
 from workbench.widgets.assets import style
 from workbench.widgets.plots import plot as still
 from workbench.widgets.plots.liveplot import LivePlot
@@ -53,6 +54,23 @@ def test_the_explorer_leaves_forecast_and_curves(shown: list[Any], tmp_path: Any
     receives(explorer.running.plot, {"kind": "still", "png": "Uk=="})
     receives(explorer.preview.times, {"kind": "still", "png": "Rk=="})
     assert shown[1].index("Rk==") < shown[1].index("Uk==")
+
+
+def test_a_stream_and_a_sweep_leave_pictures(shown: list[Any], tmp_path: Any) -> None:
+    rounds = wb.stream(wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=2)))
+    sweep = wb.watch(wb.batch.attach(swept(tmp_path)))
+    for widget, drawn in ((rounds, rounds.stream), (sweep, sweep.plot)):
+        shown.clear()
+        widget._ipython_display_()
+        receives(drawn, {"kind": "still", "png": "QUJD"})
+        assert "application/vnd.jupyter.widget-view+json" in shown[0]
+        assert "data:image/png;base64,QUJD" in shown[1]
+    assert sweep.wait(60)
+
+
+def swept(folder: Any) -> Any:
+    write_plan(folder, {}, ["missing"], total=1)
+    return folder
 
 
 def test_where_widgets_are_the_pictures_are_not_seen() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import workbench as wb
 from tests.widgets.page import receives
 from workbench.running.run import Run
-from workbench.trace.stream import Stream
+from workbench.trace.stream import TO_COME, Stream
 from workbench.widgets import Rounds, StreamPlot, stream
 
 E = wb.Experiment(
@@ -27,8 +27,8 @@ TRACE = wb.run(E)
 class Slow(Run):
     """A run whose events appear when the test says so."""
 
-    def __init__(self, trace: wb.Trace) -> None:
-        super().__init__(trace.experiment, trace.engine)
+    def __init__(self, trace: wb.Trace, engine: str = "sim") -> None:
+        super().__init__(trace.experiment, engine)
         self.trace, self.seen, self.there = trace, 0, 0
         self._begin("going on")
 
@@ -59,7 +59,7 @@ class View:
             return
         columns = np.frombuffer(buffers[0], np.uint8).reshape(content["count"], *self.grid.shape[1:])
         after = self.grid[content["first"] + len(columns) :]
-        self.grid = np.concatenate([self.grid[: content["first"]], columns, after])
+        self.grid = np.concatenate([self.grid[: content["first"]], columns, after])[: content["rounds"]]
         self.shares = np.frombuffer(buffers[1], np.float32).reshape(2, -1)
 
 
@@ -111,6 +111,26 @@ def test_a_click_opens_a_round_of_a_run_under_way_and_over() -> None:
     receives(rounds.stream, {"kind": "pick", "round": 3, "worker": 3})
     assert rounds.player.label == "CR, 12 workers: round 3"
     assert rounds.message.value == ""
+
+
+def test_the_round_under_way_is_shown_of_real_runs_until_it_is_over() -> None:
+    run = Slow(TRACE, "mpi")
+    plot = still(run)
+    view, count = View(plot), len(TRACE.events)
+    for there in range(0, count, 300):
+        run.there = there
+        plot._look()
+        assert len(view.grid) == len(plot.stream) + (there > 0)
+        assert (view.grid[:-1] != TO_COME).all()
+    assert (view.grid[-1] != TO_COME).any()
+    receives(plot, {"kind": "pick", "round": len(plot.stream), "worker": 3})
+    rounds = Rounds()
+    rounds.stream = plot
+    rounds.look_into(len(plot.stream))
+    assert "before its end only rounds" in rounds.message.value
+    run._state, run.note = "failed", "QuorumLost"
+    plot._conclude()
+    assert len(view.grid) == len(plot.stream) < 90  # what was under way was never over
 
 
 def test_stop_reaches_the_run_and_what_was_seen_stays() -> None:

@@ -45,12 +45,11 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     short, long = result(of)
     title = f"{upper(short)} {'versus' if numbers else 'by'} {setting(x)}"
     figure = new_figure(theme, title, about(lines, summary.attrs["level"]))
-    draw(figure, lines, joined=numbers)
+    draw(figure, lines, numbers, scale_y(lines, _RATIO_TIME if of in _TIMES else _RATIO))
     used = list(dict.fromkeys(summary["scheme"])) if "scheme" in summary else []
     _scale_x(figure, lines, axis(x, used), numbers)
-    figure.update_yaxes(title_text=long, **scale_y(lines, _RATIO_TIME if of in _TIMES else _RATIO))
-    figure.update_layout(showlegend=True, legend_itemwidth=44)
-    return figure
+    figure.update_yaxes(title_text=long)
+    return figure.update_layout(showlegend=True, legend_itemwidth=44)
 
 
 def _groups(summary: pd.DataFrame) -> list[str]:

@@ -59,9 +59,9 @@ def convergence_bands(
     ]
     facts = filter(None, (shared([group[0] for group in groups]), about(lines, level)))
     figure = new_figure(theme, title(metric, x), " · ".join(facts))
-    draw(figure, lines, joined=True, markers=False)
+    draw(figure, lines, True, scale_y(lines, RATIO_Y), markers=False)
     figure.update_xaxes(title_text=AXES[x], **(_log_axis(lines) if log else {}))
-    figure.update_yaxes(title_text=metric_words(metric), **scale_y(lines, RATIO_Y))
+    figure.update_yaxes(title_text=metric_words(metric))
     return figure.update_layout(showlegend=True, legend_itemwidth=44)
 
 

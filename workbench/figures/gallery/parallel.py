@@ -14,6 +14,7 @@ from workbench.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_fig
 from workbench.trace.table import Runs
 
 _RATIO = 20.0
+_FEW = 8  # values of a setting that are all named
 
 
 def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
@@ -65,7 +66,10 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
 
 def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
     if pd.api.types.is_numeric_dtype(column) and column.notna().all():
-        return {"label": setting(name), "values": column.to_numpy(float)}
+        values = column.to_numpy(float)
+        few = np.unique(values)
+        ticks = {"tickvals": few, "ticktext": [f"{value:g}" for value in few]} if len(few) <= _FEW else {}
+        return {"label": setting(name), "values": values, **ticks}
     codes, texts = pd.factorize(column.astype(object).where(column.notna(), "none"), sort=False)
     return {
         "label": setting(name),

@@ -22,6 +22,7 @@ from typing import Any
 
 from IPython import get_ipython
 
+from workbench.base.bar import Bar
 from workbench.base.errors import ClusterError
 from workbench.base.files import write_json
 from workbench.base.settings import SettingError
@@ -29,7 +30,6 @@ from workbench.core.plan import MASTER
 from workbench.experiment import Experiment
 from workbench.launch.processes import Place, is_alive
 from workbench.launch.task import Task, described
-from workbench.running.bar import Bar
 from workbench.running.ipyparallel.calls import Calls, answers, call, client_of, died, patience, ranks_of
 from workbench.running.ipyparallel.engines import Keeper
 from workbench.running.real import RealRun, start_real

@@ -65,9 +65,12 @@ class Grid(ITable):
         columns = list(dict.fromkeys([*shown[:pinned], *placed, *shown, *used]))
         hidden = [i for i, name in enumerate(columns) if name not in shown]
         options = {"fixedColumns": {"start": pinned}, "selected_rows": list(marked)}
-        options["columnDefs"] = [{"visible": False, "targets": hidden}]
+        sent = _sent(table[columns])
+        numbers = [i for i, name in enumerate(columns) if is_numeric_dtype(sent[name])]
+        of_numbers = {"searchBuilder": {"orthogonal": {"search": "condition"}}}  # see js/grid.js
+        options["columnDefs"] = [{"visible": False, "targets": hidden}, {**of_numbers, "targets": numbers}]
         with self.hold_sync():
-            self.update(_sent(table[columns]), **_TABLE | options)
+            self.update(sent, **_TABLE | options)
 
     @property
     def used(self) -> list[str]:

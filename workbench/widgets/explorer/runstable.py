@@ -11,7 +11,7 @@ import ipywidgets as w
 import pandas as pd
 
 from workbench.base.settings import SettingError
-from workbench.base.text import in_seconds
+from workbench.base.text import duration
 from workbench.experiment import Experiment
 from workbench.figures.gallery.bands import bands
 from workbench.figures.gallery.convergence import convergence
@@ -202,7 +202,7 @@ class RunsTable(Pane):
                     return
                 if (now := time.monotonic()) - told > SOON / 2:
                     told, left = now, (now - began) * (len(reading) / count - 1)
-                    words = f"{count:,} of {len(reading):,} runs read; about {in_seconds(round(left))} left"
+                    words = f"{count:,} of {len(reading):,} runs read; about {duration(left)} left"
                     self.bar.value = progress("runs that are read", words, count / len(reading))
                 if now > due and count > len(self.runs):
                     self._take(reading, turn)
@@ -264,10 +264,19 @@ class RunsTable(Pane):
             "Delete": (self.ask, "asks before it deletes"),
         }
         self.question = w.HTML()
-        answers = button("Delete for good", self.delete), button("Keep them", self.forget)
+        answers = self._button("Delete for good", self.delete), self._button("Keep them", self.forget)
         self.confirm = row(self.question, *answers)
         self.forget()
-        return w.VBox([row(*(button(words, *how) for words, how in offered.items())), self.confirm])
+        return w.VBox([row(*(self._button(words, *how) for words, how in offered.items())), self.confirm])
+
+    def _button(self, words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
+        """A button; what an earlier one complained about is over."""
+
+        def press() -> None:
+            self.tell("")
+            call()
+
+        return button(words, press, tooltip)
 
     def _marked(self) -> None:
         with self._lock:
@@ -399,7 +408,7 @@ class RunsTable(Pane):
 
     def _words(self) -> w.Widget:
         self.name, self.about, self.tags = fields = fields_about()
-        return row(*fields, button("Write", self.write, "into the marked runs' folders"))
+        return row(*fields, self._button("Write", self.write, "into the marked runs' folders"))
 
     @guarded
     def write(self) -> None:
@@ -424,14 +433,13 @@ class RunsTable(Pane):
         self.form = w.Dropdown(description="Export as", options=FORMS)
         hint = "a new file, or a folder"
         self.path = w.Text(description="to", placeholder=hint, continuous_update=False)
-        group = button("Group", self.group, "mean and band over the runs of each group")
-        export = button("Export", self.export, "write the marked runs, or all where none is marked")
+        group = self._button("Group", self.group, "mean and band over the runs of each group")
+        export = self._button("Export", self.export, "write the marked runs, or all where none is marked")
         return w.VBox([row(self.of, self.by, group), row(self.form, self.path, export)])
 
     @guarded
     def export(self) -> None:
         """Write the marked runs, or all that are shown, in the chosen form."""
-        self.tell("")
         if not (text := self.path.value.strip()):
             raise SettingError("to: nothing is written there; name a new file, or a folder, such as runs.csv")
         path = Path(text).expanduser()

@@ -143,16 +143,21 @@ function named(Plotly, name) {
   return { ...others, modeBarButtonsToRemove: ["toImage"], modeBarButtonsToAdd: [button] };
 }
 
-/** To be called after every drawing: sends the kernel a picture, if it wants one, once the plot is left alone. */
-function stills(model, plot) {
+/** To be called after every drawing: sends the kernel a picture, if it wants one, once the plot is left alone. `taken`
+ * makes its address, or nothing. */
+function stills(model, taken) {
   let timer;
   const take = async () => {
-    const { offsetWidth: width, offsetHeight: height } = plot.box;
-    if (!model.get("still") || !plot.box.data || !width) return;
-    const url = await plot.Plotly.toImage(plot.box, { format: "png", width, height });
-    model.send({ kind: "still", png: url.split(",")[1] });
+    const url = model.get("still") && (await taken());
+    if (url) model.send({ kind: "still", png: url.split(",")[1] });
   };
   return () => (clearTimeout(timer), (timer = setTimeout(take, QUIET)));
+}
+
+/** A plot as it is, as an address; nothing where there is none to see. */
+function imageOf({ box, Plotly }) {
+  const { offsetWidth: width, offsetHeight: height } = box;
+  return box.data && width ? Plotly.toImage(box, { format: "png", width, height }) : "";
 }
 
 /** A box that holds a plotly figure as wide as the page lets it be; `shown` is called when it becomes visible. */

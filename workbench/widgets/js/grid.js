@@ -4,8 +4,12 @@
 const WAIT = 5; // ms after a key in the search or a condition
 const SETTLED = 250; // ms after a drawing until the kernel is told
 const NAMES = { "dtsb-data": "column of the condition", "dtsb-condition": "comparison", "dtsb-value": "value" };
-const NUMBERS = { ___NaN___: NaN, ___Infinity___: Infinity, "___-Infinity___": -Infinity };
-const rowsOf = ({ data_json }) => JSON.parse(data_json, (_, value) => NUMBERS[value] ?? value);
+const NUMBERS = new Map([["___NaN___", null], ["___Infinity___", Infinity], ["___-Infinity___", -Infinity]]); // null: an empty cell
+const rowsOf = ({ data_json }) => JSON.parse(data_json, (_, value) => (NUMBERS.has(value) ? NUMBERS.get(value) : value));
+/** A missing number as conditions see it: empty, and neither above nor below any; it is sorted to the end. */
+const NOTHING = { length: 0, valueOf: () => NaN, toString: () => "" };
+const MISSING = { sort: Infinity, condition: NOTHING };
+const rendered = (value, kind) => (value === null && kind in MISSING ? MISSING[kind] : value);
 const without = ({ data_json, ...others }) => JSON.stringify(others);
 
 /** The grid names none of its conditions' fields, which come and go as the user wants them. */
@@ -35,6 +39,7 @@ function render({ model, el }) {
     model.set("asked", asked(api));
     model.save_changes();
   };
+  const defined = () => [...known.columnDefs, { targets: "_all", render: rendered }];
   const drawn = function () {
     api = this.api();
     if (busy) return;
@@ -44,7 +49,7 @@ function render({ model, el }) {
   /** The model as itables sees it. It unmarks all rows whenever it is told of marks, which takes ten thousand rows half a
    * second: so it gets none of the rows, which are added here, and is not told. */
   const seen = {
-    get: (key) => (key === "_dt_args" ? { ...known, data_json: "[]", searchDelay: WAIT, drawCallback: drawn } : model.get(key)),
+    get: (key) => (key === "_dt_args" ? { ...known, data_json: "[]", searchDelay: WAIT, drawCallback: drawn, columnDefs: defined() } : model.get(key)),
     set: (key, value) => busy || model.set(key, value),
     save_changes: () => busy || model.save_changes(),
     on: (event, call) => {

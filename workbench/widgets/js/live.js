@@ -183,7 +183,8 @@ function render({ model, el }) {
   const ticks = (axis) => {
     if (types[axis] !== "log") return {};
     const ratio = spans[axis][1] / spans[axis][0];
-    if (!(ratio >= 8)) return { nticks: 10, tickformat: "~g" }; // also where nothing is drawn
+    if (!(ratio >= 3)) return { nticks: 10, tickformat: "~g" }; // also where nothing is drawn
+    if (ratio < 8) return { dtick: "D1", tickformat: "~g" };
     return ratio < 1e4 ? { dtick: "D2", tickformat: "~g" } : { dtick: Math.ceil(Math.log10(ratio) / 10), exponentformat: "power" };
   };
 
@@ -204,7 +205,7 @@ function render({ model, el }) {
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
-    (snap ??= stills(model, plot))();
+    (snap ??= stills(model, () => imageOf(plot)))();
   });
 
   /** The target line was dragged. */

@@ -25,7 +25,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     el.setAttribute("aria-label", model.get("label"));
     after(plot.box);
     plot.box.dataset.drawn = model.get("serial");
-    (snap ??= stills(model, plot))();
+    (snap ??= stills(model, () => imageOf(plot)))();
   });
   // What is looked at is drawn first; what lies outside of the window follows once the page has time.
   const changed = () => (!plot || inWindow(plot.box) ? draw.now() : idle().then(draw));

@@ -1,7 +1,10 @@
 // Rounds as a stream, on a canvas: a row a worker, a column a round. The kernel sends columns that are new or other.
 
 const LEFT = 52, RIGHT = 150, BOTTOM = 38, TOP = 20; // px around the table
+const TO_COME = 255; // a slice of the round under way that is not over
 const SPANS = { 30: "30 rounds", 100: "100 rounds", 300: "300 rounds", 1000: "1000 rounds", 0: "all rounds" };
+
+const known = (state) => (state === TO_COME ? -1 : state);
 
 /** Bytes of all rounds that have come, worker by worker within a round; a gap is asked for again. */
 class Table {
@@ -24,7 +27,7 @@ class Table {
     return this.model.get("shape")[2];
   }
   ask = () => this.model.send({ kind: "from", first: this.rounds });
-  take({ edition, first, count }, [columns, shares]) {
+  take({ edition, first, count, rounds }, [columns, shares]) {
     if (edition !== this.model.get("edition")) return;
     if (edition !== this.edition) this.forget();
     if (first > this.rounds) return void this.ask();
@@ -39,11 +42,11 @@ class Table {
     }
     this.bytes.set(new Uint8Array(columns.buffer, columns.byteOffset, columns.byteLength), first * this.width);
     for (let at = first * this.workers; at < (first + count) * this.workers; at++) {
-      let state = 0;
-      for (let s = at * this.slices; s < (at + 1) * this.slices; s++) state = Math.max(state, this.bytes[s]);
-      this.worst[at] = state;
+      let state = -1;
+      for (let s = at * this.slices; s < (at + 1) * this.slices; s++) state = Math.max(state, known(this.bytes[s]));
+      this.worst[at] = state; // -1 becomes TO_COME
     }
-    this.rounds = Math.max(this.rounds, first + count);
+    this.rounds = Math.min(Math.max(this.rounds, first + count), rounds); // one that was under way may be taken back
     this.shares = new Float32Array(shares.buffer.slice(shares.byteOffset, shares.byteOffset + shares.byteLength));
   }
   state = (round, worker, slice) => this.bytes[round * this.width + worker * this.slices + slice];
@@ -72,7 +75,7 @@ function picture(table, first, count, palette, most) {
       let state = -1;
       for (let unit = x * every; unit < end; unit++) {
         const round = Math.floor(unit / units);
-        state = Math.max(state, bytes[(first + round) * row + w * units + unit - round * units]);
+        state = Math.max(state, known(bytes[(first + round) * row + w * units + unit - round * units]));
       }
       out[w * width + x] = state < 0 ? 0 : palette[state];
     }
@@ -105,6 +108,7 @@ function render({ model, el }) {
     return { first: end - count, count };
   };
   const look = () => model.get("looks")[theme()];
+  const snap = stills(model, () => table.rounds && canvas.toDataURL("image/png"));
 
   const draw = perFrame(() => {
     if (gone || !visible(canvas)) return;
@@ -133,6 +137,7 @@ function render({ model, el }) {
     sides(pen, box, colors);
     cursor(pen, box, colors, first, count);
     Object.assign(last, { min: 1, max: Math.max(1, table.rounds), value: view.end ?? table.rounds });
+    snap();
     canvas.dataset.frames = ++frames;
     canvas.dataset.rounds = table.rounds;
   });
@@ -183,7 +188,7 @@ function render({ model, el }) {
     if (view.round < 0 || view.round >= table.rounds) return;
     const counts = new Map();
     for (let s = 0; s < table.slices; s++) {
-      const name = model.get("states")[table.state(view.round, view.worker, s)];
+      const name = model.get("states")[table.state(view.round, view.worker, s)] ?? "to come";
       counts.set(name, (counts.get(name) ?? 0) + 1);
     }
     const parts = [...counts].map(([name, n]) => `${name} ${percent(n / table.slices)}`);

@@ -1,7 +1,8 @@
 """Rounds as a stream: a row for every worker, a column for every round, drawn while the run goes on.
 
 Plotly redraws a whole heat map for every new column. Here the page keeps a table of bytes, a canvas draws the part that
-is looked at, and the kernel sends the columns that are new or other, ten times a second at most.
+is looked at, and the kernel sends the columns that are new or other, ten times a second at most. Of real runs the round
+under way is drawn too, as far as it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import traitlets as t
+from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
 from workbench.figures.gallery.stream import colors
@@ -22,7 +24,7 @@ from workbench.trace.trace import Trace
 from workbench.widgets.assets import script, style
 from workbench.widgets.guard import Pane, guarded
 from workbench.widgets.plots.player import Player
-from workbench.widgets.plots.plot import Drawn
+from workbench.widgets.plots.plot import Drawn, Stills
 
 PAUSE = 0.1  # s from look to look at the run
 REST = 0.03  # s for others in this process, however long a look takes
@@ -66,6 +68,7 @@ class StreamPlot(Drawn):
         with self._lock:
             self.run, self.stream, self._new = run, Stream(run.experiment), run.watcher()
             self._whole = False  # does it show the run's own trace?
+            self._ahead = -np.inf  # s that the run's clock, by its newest event, is ahead of this kernel's
             with self.hold_sync():
                 self.label = (
                     f"{run.label} on {run.engine}: what {run.experiment.workers} workers do, round by round"
@@ -106,7 +109,7 @@ class StreamPlot(Drawn):
 
     def can_open(self, round: int) -> bool:
         """Are the round's events at hand?"""
-        return self._whole or round >= self.stream.recent()[1]
+        return self._whole or self.stream.recent()[1] <= round < self.stream.first + len(self.stream)
 
     # ---------------------------------------------------------------- following the run
 
@@ -129,11 +132,16 @@ class StreamPlot(Drawn):
     def _look(self) -> None:
         """Send what is new."""
         assert self.run is not None
-        first = self.stream.add(self._new())
+        new, now = self._new(), time.monotonic()
+        first = self.stream.add(new)
+        if len(new["end"]) and self.run.engine != "sim":
+            self._ahead = max(self._ahead, float(new["end"].max()) - now)
         if self.shape[2] != self.stream.first:
             self.shape = [*self.shape[:2], self.stream.first]
-        if first is not None:
-            self._columns(first)
+        timed = np.isfinite(self._ahead) and self.run.state not in OVER
+        begun = self.stream.under_way(now + self._ahead) if timed else None
+        if first is not None or begun is not None:
+            self._columns(len(self.stream) if first is None else first, begun)
         if self.status != self.run.note:
             self.status = self.run.note
 
@@ -147,17 +155,20 @@ class StreamPlot(Drawn):
             self._columns(0)
         else:
             self._look()
+            self._columns(len(self.stream))  # takes the round away that was under way
         self.status, self.active = f"{self.run.state}: {self.run.note}", False
 
-    def _columns(self, first: int) -> None:
+    def _columns(self, first: int, begun: NDArray[np.uint8] | None = None) -> None:
         """Columns from a place on, and the shares of each worker. In pieces, where there are many."""
         table = self.stream
+        columns = table.grid[first:] if begun is None else np.concatenate([table.grid[first:], begun[None]])
         shares = np.stack([table.utilisation(), table.lateness()]).astype(np.float32).tobytes()
         step = max(1, PIECE // max(1, table.workers * table.slices))
-        for start in range(first, max(len(table), first + 1), step):
-            columns = table.grid[start : start + step]
-            head = {"kind": "columns", "edition": self.edition, "first": start, "count": len(columns)}
-            self.send(head, buffers=[columns.tobytes(), shares])
+        words = {"kind": "columns", "edition": self.edition, "rounds": first + len(columns)}
+        for i in range(0, max(len(columns), 1), step):
+            part = columns[i : i + step]
+            head = {**words, "first": first + i, "count": len(part)}
+            self.send(head, buffers=[part.tobytes(), shares])
 
     def stop(self) -> None:
         """Ask the run to end after the round that it is in."""
@@ -201,6 +212,11 @@ class Rounds(Pane):
         """Show a run, under way or over."""
         self.stream.show(recorded(run) if isinstance(run, Trace) else run)
         self.children = [self.message, self.stream]
+
+    def _ipython_display_(self) -> None:
+        """With pictures for readers without a kernel."""
+        plots = {self.stream.label: self.stream, "the round that was opened": self.player}
+        Stills(plots).show(self._repr_mimebundle_())
 
     @guarded
     def look_into(self, round: int, worker: int = 0) -> None:

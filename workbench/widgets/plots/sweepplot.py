@@ -17,8 +17,8 @@ from workbench.figures.meanings import result
 from workbench.figures.style import Theme
 from workbench.trace.status import read_plan
 from workbench.trace.table import Runs
-from workbench.widgets.guard import Pane, guarded, offered, progress, row, sentence
-from workbench.widgets.plots.plot import Plot
+from workbench.widgets.guard import Pane, button, guarded, offered, progress, row, sentence
+from workbench.widgets.plots.plot import Plot, Stills
 
 PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
@@ -45,14 +45,12 @@ class SweepPlot(Pane):
         self._target, self._metric = search.get("target"), search.get("metric", "loss")
         self.plot = Plot()
         self.bar, self.failures = w.HTML(), w.HTML()
-        self.stop_button = w.Button(description="Stop", tooltip="end the sweep; what is done stays")
-        self.go_button = w.Button(description="Go on", tooltip="do what is missing, interrupted or failed")
+        self.stop_button = button("Stop", sweep.stop, "end the sweep; what is done stays")
+        self.go_button = button("Go on", self._go_on, "do what is missing, interrupted or failed")
         self.of = w.Dropdown(description="Result", options=[search.get("of", "time")])
         self.view = w.Dropdown(description="Picture", options=list(VIEWS.items()))
         self.along = w.Dropdown(description="Along", options=[ALL])
         self.stop_button.add_class("wb-stop")
-        self.stop_button.on_click(lambda _: self.sweep.stop())
-        self.go_button.on_click(lambda _: self._go_on())
         for menu in (self.of, self.view, self.along):
             menu.observe(lambda _: self._draw(), "value")
         buttons = w.HBox([self.stop_button, self.go_button])
@@ -73,6 +71,10 @@ class SweepPlot(Pane):
         self.tell("")
         if not self._thread.is_alive():
             self._begin()
+
+    def _ipython_display_(self) -> None:
+        """With a picture of the figure for readers without a kernel."""
+        Stills({"what came of the sweep": self.plot}).show(self._repr_mimebundle_())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the sweep is over and drawn; says whether it is."""
