@@ -24,10 +24,7 @@ COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples")
 TIMESTAMP = 1e8  # s: three years
 UNITS = 300.0  # workers that differ by more have other units, as ms and s
 CLOCK, MINUTE = 1e4, 60.0  # so many times a worker's median, and at least so many seconds, is no computation
-OWN, LAYER = (
-    "compute",
-    "compute: ",
-)  # phases of what a worker does itself: as a whole, and in a layer of the model
+OWN, LAYER = "compute", "compute: "  # what a worker does itself: as a whole, and in a layer of the model
 How = Literal["recorded", "blocks", "fitted"]
 
 

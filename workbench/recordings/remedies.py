@@ -127,7 +127,6 @@ def _best(
     saving = 1 - float(seconds.sum() / now.sum())
     draws = [resampled(len(now), rng) for _ in range(2 * DRAWS)]
     again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)
-    low, high = np.quantile(
-        saving + again[0] - again[1], BAND
-    ).tolist()  # both what is known and what comes vary
+    # Both what is known and what comes vary.
+    low, high = np.quantile(saving + again[0] - again[1], BAND).tolist()
     return Remedy(what, saving, low, high, scheme, args)

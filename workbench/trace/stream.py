@@ -40,19 +40,15 @@ class Stream:
     def __init__(self, experiment: Experiment) -> None:
         self.plan = experiment.plan
         self.workers, self.slices = self.plan.ranks - 1, max(2, min(SLICES, MOST // experiment.rounds))
-        self.dead = {
-            fault.worker: fault.round for fault in experiment.faults
-        }  # worker -> first round without it
+        # worker -> first round without it
+        self.dead = {fault.worker: fault.round for fault in experiment.faults}
         self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
         self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, cut off or not
         self.late = np.zeros((0, self.workers), bool)
         self.asked = np.zeros((0, self.workers), bool)
-        self._room = {
-            name: getattr(self, name) for name in ("grid", "busy", "late", "asked")
-        }  # with rows to spare
-        self._sums = {
-            name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")
-        }  # of so many rounds
+        # With rows to spare; over so many rounds.
+        self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
+        self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
         self.starts, self.ends = np.zeros(0), np.zeros(0)  # s
         self._rows: dict[str, NDArray[Any]] = _no_events()  # of the newest rounds
         self._base = -1  # number of the first round; a run that was resumed has no events of those before

@@ -98,9 +98,8 @@ def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
     """Three short lines under each node that has children of which none is drawn."""
     if layout.radial:
         return np.zeros(0), np.zeros(0)
-    alike = np.where(
-        layout.rank == REST, np.roll(layout.rank, 1), layout.rank
-    )  # the rest is like its siblings
+    # The rest is like its siblings.
+    alike = np.where(layout.rank == REST, np.roll(layout.rank, 1), layout.rank)
     children, inner = plan.children, set(layout.edges[:, 0].tolist())
     tops = [place for place, rank in enumerate(alike.tolist()) if children[rank] and place not in inner]
     x, y = layout.x[tops, None], layout.y[tops, None]
