@@ -300,9 +300,9 @@ def _words(value: Any, deep: int = 0) -> str | None:
         return f"{{{', '.join(told)}}}"
     if isinstance(value, set | frozenset):
         return f"{type(value).__name__}({{{', '.join(sorted(told))}}})"
-    return (
-        f"[{', '.join(told)}]" if isinstance(value, list) else f"({', '.join(told)}{',' * (len(told) == 1)})"
-    )
+    if isinstance(value, list):
+        return f"[{', '.join(told)}]"
+    return f"({', '.join(told)}{',' * (len(told) == 1)})"
 
 
 def _note(name: str, words: str) -> list[str]:

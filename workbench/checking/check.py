@@ -50,10 +50,8 @@ class Checked:
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def __str__(self) -> str:
-        word = (
-            "keeps all laws that apply" if self.ok else f"breaks {len(self.broken)} of {len(self.rows)} laws"
-        )
-        return f"{self.name} {word}\n{table(self.rows)}"
+        wrong = f"breaks {len(self.broken)} of {len(self.rows)} laws"
+        return f"{self.name} {'keeps all laws that apply' if self.ok else wrong}\n{table(self.rows)}"
 
     __repr__ = __str__
 

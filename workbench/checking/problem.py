@@ -98,14 +98,10 @@ def _unit(problem: Problem) -> str:
     return "its loss is 0: gradients are what is looked at" if type(problem).__name__ == "Unit" else ""
 
 
-def _no_smoothness(problem: Problem) -> str:
-    return _unit(problem) or getattr(problem, "rough", "")
-
-
 LAWS: tuple[Law[Any], ...] = (
     Law("start", starts),
     Law("differences", differences, _unit),
     Law("slices", slices, _unit),
     Law("passes", passes, _unit),
-    Law("smoothness", smooth, _no_smoothness),
+    Law("smoothness", smooth, lambda problem: _unit(problem) or getattr(problem, "rough", "")),
 )

@@ -267,13 +267,9 @@ def example(cls: Class) -> Case:
     for workers in range(4, MOST_WORKERS + 1):
         for args in cls.candidates(workers):
             try:
-                case = {
-                    "scheme": cls.name,
-                    "scheme_args": dict(args),
-                    "workers": workers,
-                    "rounds": REAL_ROUNDS,
-                }
-                case |= {"problem": "least_squares", "problem_args": {"samples": 10 * workers, "features": 5}}
+                case = {"scheme": cls.name, "scheme_args": dict(args), "rounds": REAL_ROUNDS}
+                case |= {"workers": workers, "problem": "least_squares"}
+                case |= {"problem_args": {"samples": 10 * workers, "features": 5}}
                 Experiment(**case)
             except ValueError:
                 continue
@@ -300,10 +296,6 @@ def _inexact(cls: Class) -> str:
     return "" if cls.exact else "it does not promise the full gradient (`exact = False`)"
 
 
-def _no_ones(cls: Class) -> str:
-    return _carries_numbers(cls) or _inexact(cls)
-
-
 def _no_forecast(cls: Class) -> str:
     return "whom it asks depends on the learning (`selects = True`)" if cls.selects else ""
 
@@ -313,7 +305,7 @@ LAWS: tuple[Law[Any], ...] = (
     Law("candidates", candidates, once=True),
     Law("plan", plans),
     Law("rounds", finishes),
-    Law("exact", exact, _no_ones),
+    Law("exact", exact, lambda cls: _carries_numbers(cls) or _inexact(cls)),
     Law("versions", versions, _carries_numbers),
     Law("residual", residuals, _carries_numbers),
     Law("fresh", fresh, _sampled),

@@ -51,9 +51,8 @@ def cyclic(
     matrix = np.zeros((workers, workers))
     parts = np.arange(workers)
     for first in range(classes):
-        matrix[np.ix_(parts[first::classes], (first + parts) % workers)] = np.kron(
-            inner.matrix, np.ones(classes)
-        )
+        place = np.ix_(parts[first::classes], (first + parts) % workers)
+        matrix[place] = np.kron(inner.matrix, np.ones(classes))
     spans = tuple(Span(parts[first::classes], inner.particular, inner.null) for first in range(classes))
     return GradientCode(matrix, stragglers, spans=spans)
 

@@ -61,9 +61,8 @@ class Task:
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
     steering: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `steered`
     code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
-    homes: Sequence[
-        str
-    ] = ()  # modules of the package that have its classes: ranks need not look through all others
+    # Modules of the package that have its classes: ranks need not look through all others.
+    homes: Sequence[str] = ()
 
     def words(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""

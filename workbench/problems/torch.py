@@ -394,20 +394,14 @@ class TorchArgs(OnData):
 
     def own(self) -> dict[str, Any]:
         names = {"module": self.module, "loss": self.loss, "dataset": self.dataset}
-        return {
-            field: LOSSES.get(name) or thing_of(name, f"problem_args.{field}")
-            for field, name in names.items()
-            if name is not None
-        }
+        given = {field: name for field, name in names.items() if name is not None}
+        return {f: LOSSES.get(name) or thing_of(name, f"problem_args.{f}") for f, name in given.items()}
 
     def suits(self) -> str:
         info = catalogue().get(self.data)
         numbers = self.loss == "mse" or (info is not None and "multiclass" not in info.tasks)
-        return (
-            "regression"
-            if (self.targets or ("numbers" if numbers else "classes")) == "numbers"
-            else "multiclass"
-        )
+        targets = self.targets or ("numbers" if numbers else "classes")
+        return "regression" if targets == "numbers" else "multiclass"
 
     def prepared(self) -> DataSet | None:
         """The data of the workbench; None where the samples are the user's own."""

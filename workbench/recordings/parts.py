@@ -53,16 +53,13 @@ class Parts:
             return found.reindex(index=full.index, columns=workers).fillna(0.0)
 
         decoders = list(job.table("decode")) if "decode" in there else []
-        phases = {
-            f"layer {name.removeprefix(LAYER)}": name for name in sorted(there) if name.startswith(LAYER)
-        }
+        phases = {f"layer {p.removeprefix(LAYER)}": p for p in sorted(there) if p.startswith(LAYER)}
         phases |= {LINK: "send"} if "send" in there else {}
         parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
         own = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
         missing = [what for what, some in TOLD.items() if there.isdisjoint(some)]
-        taken = (
-            "a step is taken to end with its slowest worker, and to take twice as long with twice the samples"
-        )
+        ends = "a step is taken to end with its slowest worker"
+        taken = f"{ends}, and to take twice as long with twice the samples"
         return cls(
             names=[f"worker {worker}" for worker in full.columns],
             steps=full.index.tolist(),

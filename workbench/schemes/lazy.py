@@ -36,6 +36,7 @@ from workbench.core.protocol import (
 )
 
 Decoded = Callable[[int, Got], Any]  # group, its answers -> its gradient
+OLD = "how much a model may have moved before a gradient counts as old; 0 = at all"  # the field c
 
 
 class Laziness:

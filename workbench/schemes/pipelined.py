@@ -76,9 +76,8 @@ class PGC(SGD):
         places = range(self.stragglers + 1) if not newest else (job.round % (self.stragglers + 1),)
         for place in places:
             part = (node.rank - 1 + place) % node.plan.workers
-            value = yield Compute(
-                node.plan.work[part + 1], job.value, job.round, unless={MODEL: job.round + 1}
-            )
+            work = node.plan.work[part + 1]
+            value = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
             if value is None:
                 return
             newest[part] = value

@@ -38,11 +38,10 @@ class UMW(Scheme):
         return even_sizes(samples, workers)
 
     def program(self, node: Node) -> Program:
-        rule = at_least(self.waits_for(node.plan.workers))
+        n = node.plan.workers
+        rule = at_least(self.waits_for(n))
         if node.rank == MASTER:
-            return parent_program(
-                node, rule, lambda r, got: (total(got), float(node.plan.workers - len(got)))
-            )
+            return parent_program(node, rule, lambda r, got: (total(got), float(n - len(got))))
         return child_program(node, rule, lambda r, got: (total(got), 0.0))
 
     def odds(self, draws: Draws, workers: int) -> Odds:

@@ -127,10 +127,8 @@ def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: 
     """
     load = gc_load(workers, stragglers) * positive("samples", samples)
     divides("stragglers + 1", stragglers + 1, "workers", workers)
-    shift = load * real("shift", shift)
-    return max_of_minima_mean(
-        workers // (stragglers + 1), stragglers + 1, load / positive("rate", rate), shift
-    )
+    size, start = stragglers + 1, load * real("shift", shift)
+    return max_of_minima_mean(workers // size, size, load / positive("rate", rate), start)
 
 
 def umw_time(workers: int, samples: float, shift: float, rate: float, transfer: float = 0.0) -> float:

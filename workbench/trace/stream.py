@@ -136,10 +136,12 @@ class Stream:
         place = self._rows["round"].astype(int) - self._base
         rows = {name: column[(place >= first) & (place < len(self))] for name, column in self._rows.items()}
         kind, to, rank = rows["kind"], rows["to"].astype(int), rows["rank"].astype(int)
+        rows |= {"place": rows["round"].astype(int) - self._base, "worker": rank - 1}
         sent = kind == "send"
         down = sent & (to >= 0) & (self.plan.parent[np.maximum(to, 0)] == rank)
         down &= rows["bytes"].astype(float) > 0
-        up, dropped, computed = sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute"
+        masks = (sent & ~down, kind == "drop", kind == "compute")
+        up, dropped, computed = (mask & (rank > 0) for mask in masks)
         self._asked(first, rows, to, down)
         self._bars(rows, computed, "start", "end", COMPUTES)
         self._cut_off(first, rows, computed, up, dropped)
@@ -159,7 +161,7 @@ class Stream:
         alone = np.asarray(self.plan.parent)[1:] < 0
         self.asked[first:] = loads & alone
         receiver = down & (to > 0)
-        place = rows["round"][receiver].astype(int) - self._base
+        place = rows["place"][receiver]
         self.asked[place, to[receiver] - 1] = loads[to[receiver] - 1]
         self._since = np.broadcast_to(self.starts[first:, None], self.asked[first:].shape).copy()
         self._since[place - first, to[receiver] - 1] = rows["end"][receiver].astype(float)
@@ -168,20 +170,12 @@ class Stream:
         self, first: int, rows: Events, computed: NDArray[np.bool_], up: NDArray[Any], dropped: NDArray[Any]
     ) -> None:
         """Who was asked and had not been heard when the round ended: late from where its computing began."""
-        heard, done = (np.zeros_like(self.asked[first:]) for _ in range(2))
-        for table, mask in ((heard, up), (done, computed)):
-            mine = mask & (rows["rank"].astype(int) > 0)
-            table[
-                rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1
-            ] = True
+        heard, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
+        for table, mask in ((heard, up), (done, computed), (refused, dropped)):
+            table[rows["place"][mask] - first, rows["worker"][mask]] = True
         self.asked[first:] |= done
         silent = self.asked[first:] & ~heard
         self.late[first:] = silent
-        refused = np.zeros_like(silent)
-        mine = dropped & (rows["rank"].astype(int) > 0)
-        refused[rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1] = (
-            True
-        )
         r, w = np.nonzero(silent & ~done)
         ends = self.ends[first:][r]
         since = np.minimum(self._since[r, w], ends)
@@ -190,16 +184,14 @@ class Stream:
         self._fill(first + r[keep], w[keep], since[keep], ends[keep], LATE)
         r, w = np.nonzero(silent & done & ~refused)  # computed, but nothing of it was there in time
         last = np.zeros(silent.shape)
-        mine = computed & (rows["rank"].astype(int) > 0)
-        at = rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1
-        np.maximum.at(last, at, rows["end"][mine].astype(float))
+        at = rows["place"][computed] - first, rows["worker"][computed]
+        np.maximum.at(last, at, rows["end"][computed].astype(float))
         self._fill(first + r, w, last[r, w], self.ends[first:][r], LATE)
 
     def _bars(self, rows: Events, mask: NDArray[np.bool_], since: str, until: str, state: int) -> None:
-        mine = mask & (rows["rank"].astype(int) > 0)
-        r, w = rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
-        start = rows[since][mine].astype(float)
-        end = rows[until][mine].astype(float) if until else self.ends[r]
+        r, w = rows["place"][mask], rows["worker"][mask]
+        start = rows[since][mask].astype(float)
+        end = rows[until][mask].astype(float) if until else self.ends[r]
         self._fill(r, w, start, end, state)
         if state == COMPUTES:
             length = np.clip(end, self.starts[r], self.ends[r]) - np.clip(start, self.starts[r], self.ends[r])

@@ -116,12 +116,5 @@ def _frame(path: Path, columns: Columns) -> Raw:
 
 NAMED = (".csv", ".parquet")  # their columns have names
 Reader = Callable[[Path, Columns], Raw]
-READERS: dict[str, Reader] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".csv": _frame,
-    ".parquet": _frame,
-    ".svmlight": _svmlight,
-    ".libsvm": _svmlight,
-    ".svm": _svmlight,
-}
+READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(NAMED, _frame)}
+READERS |= dict.fromkeys((".svmlight", ".libsvm", ".svm"), _svmlight)

@@ -79,14 +79,12 @@ def _write_meta(table: Table, options: Options, folder: Path) -> None:
         path.stem: {"sha256": sha256(path), "shape": list(np.load(path, mmap_mode="r").shape)}
         for path in sorted(folder.glob("*.npy"))
     }
-    meta = {
+    meta: dict[str, Any] = {
         "format": FORMAT,
         "digest": digest(table.classes, arrays),
         "classes": table.classes,
-        "note": table.note,
-        "options": vars(options),
-        "arrays": arrays,
     }
+    meta |= {"note": table.note, "options": vars(options), "arrays": arrays}
     (folder / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 

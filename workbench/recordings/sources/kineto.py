@@ -45,9 +45,8 @@ def _of_rank(file: Path, number: int) -> list[tuple[Any, ...]]:
     rank = int(words.get("distributedInfo", {}).get("rank", number))
     host = re.split(r"[_.]", file.name)[0]
     exchange = _union([_span(e) for e in events if _EXCHANGE.search(e["name"])])
-    layers = _alone(
-        [(*_span(e), found[1]) for e in events if (found := _LAYER.fullmatch(e["name"]))], exchange
-    )
+    modules = [(*_span(e), found[1]) for e in events if (found := _LAYER.fullmatch(e["name"]))]
+    layers = _alone(modules, exchange)
     rows: list[tuple[Any, ...]] = []
     for event in events:
         if (step := _STEP.fullmatch(event["name"])) and event.get("cat") != "gpu_user_annotation":
