@@ -90,8 +90,9 @@ class Recording:
         if phase is not None and phase not in phases:
             raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
         rows = _own(frame) if phase in (None, OWN) else frame[frame["phase"] == phase]
-        how = {"index": "step", "columns": "worker", "values": "seconds", "aggfunc": "sum"}
-        return rows.pivot_table(**how, observed=True, sort=True)
+        return rows.pivot_table(
+            index="step", columns="worker", values="seconds", aggfunc="sum", observed=True, sort=True
+        )
 
     def card(self) -> Card:
         """What stands out: spread, bursts, who is slow for good, changes, and which laws fit.

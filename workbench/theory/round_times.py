@@ -100,7 +100,7 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
         computed = -np.expm1(-np.maximum(t[:, None] - back - start, 0.0) / mean)
         sent = computed  # of the leaves, at t, t - t_c, t - 2 t_c, ...
         for _ in range(depth):
-            received = _through(sent, k, n) if t_c else through_at_once(sent, k, n)
+            received = _through(sent, k, n) if t_c else 1.0 - order_survival(1.0 - sent, k, n)
             sent = received * computed[:, : received.shape[1]]
         return 1.0 - received[:, 0]
 
@@ -203,11 +203,6 @@ def through(arrived: Array, n: int) -> Array:
     for some in np.array_split(uncertain, -(-len(uncertain) // BATCH) or 1):
         result[some] = _path(arrived[some].T, n)
     return result
-
-
-def through_at_once(arrived: Array, k: int, n: int) -> Array:
-    """P(k of n messages are there by t) where transfers take no time, from P(a message arrived by t)."""
-    return 1.0 - order_survival(1.0 - arrived, k, n)
 
 
 def _path(arrived: Array, n: int) -> Array:

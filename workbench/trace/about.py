@@ -57,7 +57,7 @@ def describe(folder: Path, **words: Any) -> About:
         raise SettingError(f"folder = {str(folder)!r}: is not there any more; read the table again")
     if "name" in words:
         slug(words["name"])
-    made = {name: word.strip() if isinstance(word, str) else word for name, word in words.items()}
+    made: dict[str, Any] = {k: v.strip() if isinstance(v, str) else v for k, v in words.items()}
     made |= {"tags": tidy(words["tags"])} if "tags" in words else {}
     found = replace(About.read(folder), **made)
     with atomic_write(folder / ABOUT, "w") as out:

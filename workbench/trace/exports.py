@@ -75,7 +75,7 @@ def _mlflow(folder: Path, target: Path, lines: list[Line], settings: Sequence[st
     """A folder per run, by the layout that MLflow documents: meta.yaml, params, metrics, tags, artifacts."""
     base, now = target.absolute().as_uri(), int(1000 * time.time())
     store = folder / "0"
-    words = {"artifact_location": f"{base}/0", "experiment_id": "0", "name": "Default"}
+    words: dict[str, Any] = {"artifact_location": f"{base}/0", "experiment_id": "0", "name": "Default"}
     words |= dict.fromkeys(("creation_time", "last_update_time"), now)
     _meta(store, {**words, "lifecycle_stage": "active"})
     for line in lines:

@@ -102,8 +102,8 @@ def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) ->
     if hollow and ranks > _FEW:
         marker["line"] = {**marker["line"], "width": 1}
     words = look.get("words") if ranks <= _FEW else None
-    place = {"y": bars.rank, "base": bars.start * unit.scale, "x": (bars.end - bars.start) * unit.scale}
-    place |= {"width": look.get("width", 0.72), "offset": look.get("offset")}
+    place: dict[str, Any] = {"y": bars.rank, "width": look.get("width", 0.72), "offset": look.get("offset")}
+    place |= {"base": bars.start * unit.scale, "x": (bars.end - bars.start) * unit.scale}
     font = {"size": 14, **({"color": look["ink"]} if "ink" in look else {})}
     told = {"text": words, "textposition": "inside", "insidetextanchor": "end", "textfont": font}
     hover = "<b>rank %{y}</b>: " + name + "<br>%{customdata}<extra></extra>"
