@@ -4,8 +4,6 @@ They go in a task's words, or through a folder that is the owner's alone, until 
 holds any: a run's folder keeps the source.
 """
 
-from __future__ import annotations
-
 import base64
 import inspect
 import sys

@@ -6,8 +6,6 @@ that text does not tell the values. What other things those hold is not compared
 finds in other ways, such as a file that it reads; of the former a note says so.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import linecache

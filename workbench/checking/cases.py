@@ -1,7 +1,5 @@
 """How settings are drawn: from the fields' own types and ranges, for any class of settings."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Union, get_args, get_origin
 
 from hypothesis import reject

@@ -1,7 +1,5 @@
 """What every delay law keeps: draws that hang on seed, round and slot alone, and that follow what the law declares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

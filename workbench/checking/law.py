@@ -1,7 +1,5 @@
 """Laws: one sentence each, a test that a drawn case must pass, and what tells that a law does not apply."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What every problem keeps: its gradient is that of its loss, and the sum of its slices' gradients."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every scheme keeps: the laws of the contract between schemes and engines (`core.protocol`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

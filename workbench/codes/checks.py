@@ -1,7 +1,5 @@
 """Parameter checks that several codes share: one sentence with the field, its value and the nearest that work."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Hashable, Iterable
 from functools import wraps

@@ -13,8 +13,6 @@ Two constructions. `stable`, the default, keeps the digits:
 `tandon` is the textbook's matrix (Tandon et al. 2017, Algorithms 1 and 2).
 """
 
-from __future__ import annotations
-
 from math import gcd
 from typing import Literal
 

@@ -5,8 +5,6 @@ two parts, every part is with d workers) and what the best weights add up to, co
 N. Raviv, I. Tamo, R. Tandon, A. G. Dimakis, "Gradient coding from cyclic MDS codes and expander graphs", 2018.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

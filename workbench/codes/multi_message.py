@@ -5,8 +5,6 @@ E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-me
 w+1, ... in this order. A clustered scheme uses one code per cluster, with K the cluster's size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal

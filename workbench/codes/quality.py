@@ -1,7 +1,5 @@
 """How many digits decoding costs: measured, the same for every code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 

@@ -1,7 +1,5 @@
 """Codes for approximate aggregation: whoever answers within a deadline, the least-squares weights do their best."""
 
-from __future__ import annotations
-
 from math import gcd
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """What the figures are given: checked, named, with one look each."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 

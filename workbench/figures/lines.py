@@ -1,7 +1,5 @@
 """Lines with their confidence bands."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

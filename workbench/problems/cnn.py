@@ -6,8 +6,6 @@ first convolution and the mean over all the second, each after its ReLU. Convolu
 PyTorch has it. Everything that schemes, optimisers and engines see is NumPy: a model is (117706,) float64.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A loss of the user's own, written in NumPy as one function of the model and of some samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal

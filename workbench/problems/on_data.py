@@ -1,7 +1,5 @@
 """What problems on a data set share: which data, how many of them, and how they are prepared."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, ClassVar
 

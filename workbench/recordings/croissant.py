@@ -3,8 +3,6 @@
 M. Akhtar et al., "Croissant: a metadata format for ML-ready datasets", NeurIPS 2024; specification 1.0 of MLCommons.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import PurePath

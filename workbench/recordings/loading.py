@@ -1,7 +1,5 @@
 """Find out what a file is, read it, and say where the public ones are."""
 
-from __future__ import annotations
-
 import os
 from fnmatch import fnmatch
 from functools import cache

@@ -5,8 +5,6 @@ The best is chosen on every other stretch of the steps and judged on the others:
 chosen by.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

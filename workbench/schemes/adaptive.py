@@ -10,8 +10,6 @@ is less in G-CADA, where the slower workers of a group are told to stop. The sto
 download.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar
 

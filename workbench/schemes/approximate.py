@@ -5,8 +5,6 @@ optimal decoding) and III (shuffling: every iteration the rows of the encoding m
 memory that all workers read).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, Self

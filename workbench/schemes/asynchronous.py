@@ -12,8 +12,6 @@ which then counts twice: a buffer is worth having below the number of workers. W
 commits old on average, whatever the delays.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace

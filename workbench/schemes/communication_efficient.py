@@ -4,8 +4,6 @@ M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018
 section 5 (timing model: a round takes d T1 + T2/m until the (n-s)-th worker). Any d >= s + m (Theorem 1).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 

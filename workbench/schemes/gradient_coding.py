@@ -5,8 +5,6 @@ learning", ICML 2017, Algorithms 1 and 2 (cyclic), section 3 (fractional repetit
 coding from cyclic MDS codes and expander graphs", ICML 2018; W. Halbawi et al., ISIT 2018 (mds).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import combinations, islice
 from typing import Any, ClassVar, Literal

@@ -10,8 +10,6 @@ with groups of one is LAG, c = 0 is gradient coding in G groups. Gradients are f
 with s, which is what G-CADA avoids.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, ClassVar
 

@@ -7,8 +7,6 @@ F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communicati
 distributed SGD", conditions (7) and (9), Algorithm 1.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence

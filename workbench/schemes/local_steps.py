@@ -10,8 +10,6 @@ inner step as its own sets the model to the average. In DiLoCo the unit is 1: `n
 for a gradient, with step 0.7 and momentum 0.9, as the paper has it, where an experiment does not say otherwise.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace

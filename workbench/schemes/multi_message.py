@@ -7,8 +7,6 @@ message as soon as the parts that it combines are done. One worker per cluster t
 the fractional repetition of Tandon et al. 2017.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
 

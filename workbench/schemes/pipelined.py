@@ -6,8 +6,6 @@ the sum of the newest gradients that it has of all of them, of different models;
 answers and scales by n / ((n-s) (s+1)). Stragglers are told the next model and give up, as in all schemes with rounds.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar

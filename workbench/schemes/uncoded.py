@@ -5,8 +5,6 @@ aggregation in distributed learning", section IV-A: the baselines UMW and SGD. J
 R. Jozefowicz, "Revisiting distributed synchronous SGD", 2016: backup workers.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Means of non-negative random times from their survival functions, by adaptive quadrature."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

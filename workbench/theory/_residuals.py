@@ -1,7 +1,5 @@
 """Least-squares decoding errors of a cyclic code over all survivor sets, in batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import comb

@@ -1,7 +1,5 @@
 """What the table of all runs is made of: the run folders there are, settings and results of each."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping

@@ -8,8 +8,6 @@ where the hosts have a file system in common, `shared` names a folder on it, and
 ssh gets a configuration file whose first words are strict, then the user's own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """PyTorch's profiler (Kineto): one JSON file a rank, with the steps and everything that ran in them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """AWS Lambda's profiles of sequential gradient coding: pickles, read here without running anything in them."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any
