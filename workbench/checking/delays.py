@@ -43,9 +43,8 @@ def ordered(law: DelayModel, case: Case) -> None:
     other = {r: stream.whole(r, loads) for r in (3, 0, 5, 1, 4, 2)}
     for r in rounds:
         if not np.array_equal(one[r], other[r]):
-            raise Broken(
-                f"round {r} takes other times when round 3 is asked for first; draw from `keyed.rng(round)`"
-            )
+            why = "draw from `keyed.rng(round)`"
+            raise Broken(f"round {r} takes other times when round 3 is asked for first; {why}")
 
 
 def growing(law: DelayModel, case: Case) -> None:

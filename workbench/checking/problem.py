@@ -87,9 +87,8 @@ def smooth(problem: Problem, case: Case) -> None:
     )
     found = float(np.linalg.norm(a - b) / np.linalg.norm(one - other))
     if found > told * (1 + 1e-6) + 1e-12:
-        raise Broken(
-            f"between two models the gradient changes {found:.6g} times as fast; `smoothness` says {told:.6g}"
-        )
+        why = f"`smoothness` says {told:.6g}"
+        raise Broken(f"between two models the gradient changes {found:.6g} times as fast; {why}")
 
 
 def _unit(problem: Problem) -> str:

@@ -108,10 +108,8 @@ def _found(file: Path) -> Path:
     for source in known().values():
         patterns = (source.files, source.files.rpartition(".")[0])  # with its ending and without
         if any(pattern and fnmatch(file.name, pattern) for pattern in patterns):
-            raise SettingError(
-                f"path = {str(file)!r}: is not here; get it from {source.where} (licence: {source.licence}) and put it"
-                f" at {home() / file.name}"
-            )
+            why = f"get it from {source.where} (licence: {source.licence}) and put it at {home() / file.name}"
+            raise SettingError(f"path = {str(file)!r}: is not here; {why}")
     raise SettingError(f"path = {str(file)!r}: there is no such file or folder")
 
 
@@ -120,7 +118,6 @@ def _kind(file: Path, name: str | None) -> Source:
         raise unknown_name("source", name, known())
     kinds = [known()[name]] if name is not None else [each for each in known().values() if each.tells(file)]
     if not kinds:
-        raise SettingError(
-            f"path = {str(file)!r}: is of no known kind; say which, source = {' | '.join(known())}"
-        )
+        why = f"is of no known kind; say which, source = {' | '.join(known())}"
+        raise SettingError(f"path = {str(file)!r}: {why}")
     return kinds[0]

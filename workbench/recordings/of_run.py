@@ -62,13 +62,11 @@ class Rounds:
         """From a run's events; raises `SettingError` for one without events, or whose rounds are no scheme's `odds`."""
         e = trace.experiment
         if e.built_scheme.selects or e.built_scheme.own_pace or e.built_scheme.delayed:
-            raise SettingError(
-                f"scheme = {e.scheme!r}: whom it waits for cannot be told from its draws alone"
-            )
+            why = "whom it waits for cannot be told from its draws alone"
+            raise SettingError(f"scheme = {e.scheme!r}: {why}")
         if e.plan.answers > 1:
-            raise SettingError(
-                f"scheme = {e.scheme!r}: its workers answer several times a round, which is not modelled"
-            )
+            why = "its workers answer several times a round, which is not modelled"
+            raise SettingError(f"scheme = {e.scheme!r}: {why}")
         if not len(trace.events):
             raise SettingError(f"run {trace.label!r}: kept no events; run it with events=True")
         lasted = np.diff(trace.columns["time"], prepend=0.0)

@@ -40,9 +40,8 @@ class Parts:
         """Of one job; raises `SettingError` for one worker, no whole step, or times of 0."""
         name, table = job.names[0], job.table()
         if table.shape[1] < 2:
-            raise SettingError(
-                f"recording = {name!r}: has one worker only; there is nobody to compare it with"
-            )
+            why = "has one worker only; there is nobody to compare it with"
+            raise SettingError(f"recording = {name!r}: {why}")
         first, full = whole(name, table), table.dropna()
         if not np.all(first > 0):
             raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")

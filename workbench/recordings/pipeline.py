@@ -127,9 +127,8 @@ class Pipeline:
                     at[stage] += 1
                     left -= 1
             if left == before:
-                raise SettingError(
-                    "path: its computations wait for one another in a circle; is the order as recorded?"
-                )
+                why = "its computations wait for one another in a circle; is the order as recorded?"
+                raise SettingError(f"path: {why}")
         return free
 
 

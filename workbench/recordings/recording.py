@@ -54,10 +54,8 @@ class Recording:
         file = source.get("file", name)
         missing = sorted({"worker", "step", "seconds"} - set(rows.columns))
         if missing:
-            raise SettingError(
-                f"path = {file!r}: lacks columns {missing}; it has {list(rows.columns)}; name those that mean them,"
-                " e.g. seconds='duration'"
-            )
+            why = f"it has {list(rows.columns)}; name those that mean them, e.g. seconds='duration'"
+            raise SettingError(f"path = {file!r}: lacks columns {missing}; {why}")
         defaults: dict[str, Any] = {"recording": name, "host": "", "phase": "compute", "samples": np.nan}
         for column, value in defaults.items():
             rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})

@@ -60,10 +60,8 @@ class Approximate(Coded):
     @model_validator(mode="after")
     def _one_end(self) -> Self:
         if self.deadline is not None and self.wait_for is not None:
-            raise SettingError(
-                f"deadline = {self.deadline:g}: the master cannot also count answers (wait_for = {self.wait_for});"
-                " give one of the two"
-            )
+            why = f"the master cannot also count answers (wait_for = {self.wait_for}); give one of the two"
+            raise SettingError(f"deadline = {self.deadline:g}: {why}")
         return self
 
     def check(self, workers: int) -> None:

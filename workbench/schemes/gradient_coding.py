@@ -131,7 +131,6 @@ def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
     for late in islice(combinations(range(workers), stragglers), 2000):
         answered = tuple(i for i in range(workers) if i not in late)
         if code.decode(answered).residual > 1e-12:
-            raise SettingError(
-                f"scheme_args.matrix: without rows {list(late)} it does not decode; change it or lower s"
-            )
+            why = f"without rows {list(late)} it does not decode; change it or lower s"
+            raise SettingError(f"scheme_args.matrix: {why}")
     return code

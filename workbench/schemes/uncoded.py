@@ -97,16 +97,13 @@ def total(got: Got) -> Any:
 def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
     """Refuse to tolerate as many stragglers as there are workers; `who`: they are not all of the cluster."""
     if stragglers >= workers:
-        raise SettingError(
-            f"scheme_args.stragglers = {stragglers}: {who or f'{workers} workers'} cannot tolerate it;"
-            f" take 0 to {workers - 1}"
-        )
+        why = f"{who or f'{workers} workers'} cannot tolerate it; take 0 to {workers - 1}"
+        raise SettingError(f"scheme_args.stragglers = {stragglers}: {why}")
 
 
 def check_pieces(field: str, pieces: int, workers: int, samples: int) -> None:
     """Refuse to cut a worker's part of the data into more pieces than it has samples; one is always fine."""
     most = max(1, samples // workers)
     if pieces > most:
-        raise SettingError(
-            f"scheme_args.{field} = {pieces}: a worker's part has {most} of {samples} samples; take 1 to {most}"
-        )
+        why = f"a worker's part has {most} of {samples} samples; take 1 to {most}"
+        raise SettingError(f"scheme_args.{field} = {pieces}: {why}")

@@ -88,9 +88,8 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
     t_c = real("transfer", transfer)
     if t_c and n > (MOST_STAR if depth == 1 else MOST_TREE):
         limits = f"at most {MOST_STAR} workers in one layer or {MOST_TREE} children in several"
-        raise SettingError(
-            f"transfer = {t_c:g}: with {n} per parent give 0, or {limits}; wb.forecast samples any size"
-        )
+        why = f"with {n} per parent give 0, or {limits}; wb.forecast samples any size"
+        raise SettingError(f"transfer = {t_c:g}: {why}")
     if depth == 1 and t_c == 0.0:
         return exponential_order_mean(k, n, mean, start)
 

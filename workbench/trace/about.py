@@ -109,9 +109,8 @@ def delete(folder: Path) -> None:
     Raises `SettingError` where it is none, where somebody works on the run, and where a sweep would run it again.
     """
     if (folder / STATUS).exists() or (folder.parent / STATUS).exists():
-        raise SettingError(
-            f"run = {folder.name!r}: belongs to a sweep, which would run it again; delete the sweep's folder"
-        )
+        why = "belongs to a sweep, which would run it again; delete the sweep's folder"
+        raise SettingError(f"run = {folder.name!r}: {why}")
     if sum((folder / name).is_file() for name in (*FILES, TASK)) < 2:
         raise SettingError(f"folder = {str(folder)!r}: is no run folder any more; nothing was deleted")
     if taken(folder):

@@ -46,10 +46,8 @@ def export(table: pd.DataFrame, path: str | Path, form: str = "", settings: Sequ
             (table.to_csv if ending == "csv" else table.to_parquet)(out, index=False)
         return target
     if form not in _FOLDERS:
-        raise SettingError(
-            f"path = {str(path)!r}: no format for {form or target.suffix!r}; end it in .csv or .parquet, or say"
-            f" {' or '.join(_FOLDERS)}"
-        )
+        why = f"end it in .csv or .parquet, or say {' or '.join(_FOLDERS)}"
+        raise SettingError(f"path = {str(path)!r}: no format for {form or target.suffix!r}; {why}")
     if target.exists():
         raise SettingError(f"path = {str(path)!r}: exists already; choose a new name")
     check_writable(target, "path", target.parent)

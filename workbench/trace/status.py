@@ -66,9 +66,8 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: An
     """Note the sweep, its runs and `more`; refuses a folder in which another sweep has run."""
     known = run_names(folder)
     if known and not set(known) & set(names):
-        raise SettingError(
-            f"folder = {str(folder)!r}: holds another sweep, of which this one shares no run; choose another folder"
-        )
+        why = "holds another sweep, of which this one shares no run; choose another folder"
+        raise SettingError(f"folder = {str(folder)!r}: {why}")
     with atomic_write(folder / PLAN, "w") as out:
         out.write(json.dumps({"sweep": sweep, "runs": names, **more}, indent=2) + "\n")
 

@@ -276,9 +276,8 @@ def read_hostfile(path: Path) -> list[dict[str, str | int]]:
         if not text:
             continue
         if (match := _LINE.fullmatch(text)) is None:
-            raise SettingError(
-                f"hostfile = {str(path)!r}: line {number} is {text!r}; write a name, perhaps with slots=4 behind it"
-            )
+            why = f"line {number} is {text!r}; write a name, perhaps with slots=4 behind it"
+            raise SettingError(f"hostfile = {str(path)!r}: {why}")
         slots[match["host"]] = slots.get(match["host"], 0) + int(match["slots"] or 1)
     return [{"host": host, "slots": count} for host, count in slots.items()]
 

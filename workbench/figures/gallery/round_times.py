@@ -100,9 +100,8 @@ def _seconds(run: Trace | Forecast, skip: int) -> Array:
     if isinstance(run, Trace):
         times = np.asarray(run.columns["time"], dtype=float)
         if not 0 <= skip < len(times):
-            raise SettingError(
-                f"skip = {skip}: {run.label} has {len(times)} rounds; take 0 to {len(times) - 1}"
-            )
+            why = f"{run.label} has {len(times)} rounds; take 0 to {len(times) - 1}"
+            raise SettingError(f"skip = {skip}: {why}")
         return np.diff(times, prepend=0.0)[skip:]
     if isinstance(run, Forecast):
         return np.asarray(run.seconds)

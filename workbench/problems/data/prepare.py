@@ -140,9 +140,8 @@ def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
         span = high - low
     if not np.isfinite(span).all():
         column = table.column(int(np.argmax(~np.isfinite(span))))
-        raise DataError(
-            f"scale: column {column} of {source!r} is too large to standardise; divide it, or use scale=False"
-        )
+        why = f"column {column} of {source!r} is too large to standardise; divide it, or use scale=False"
+        raise DataError(f"scale: {why}")
     constant = span == 0
     span[constant] = 1
     total, squares = np.zeros(table.features), np.zeros(table.features)

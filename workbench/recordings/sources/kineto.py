@@ -56,9 +56,8 @@ def _of_rank(file: Path, number: int) -> list[tuple[Any, ...]]:
             took["compute"] = max((end - start) * 1e-6 - sum(took.values()), 0.0)
             rows += [(rank, host, int(step[1]), phase, seconds) for phase, seconds in took.items()]
     if not rows:
-        raise SettingError(
-            f"path = {str(file)!r}: has no ProfilerStep; give profile() a schedule, and call prof.step() after each"
-        )
+        why = "has no ProfilerStep; give profile() a schedule, and call prof.step() after each"
+        raise SettingError(f"path = {str(file)!r}: {why}")
     return rows
 
 
