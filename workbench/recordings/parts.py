@@ -1,9 +1,7 @@
 """What the steps of a recording consist of: what workers do themselves, what their answers wait for, decoding."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -36,7 +34,7 @@ class Parts:
     left_out: str
 
     @classmethod
-    def of(cls, job: Recording) -> Parts:
+    def of(cls, job: Recording) -> Self:
         """Of one job; raises `SettingError` for one worker, no whole step, or times of 0."""
         name, table = job.names[0], job.table()
         if table.shape[1] < 2:

@@ -1,7 +1,5 @@
 """What a user says of a run: its name, a note, tags, whether it is put away. Kept in its folder, and nowhere else."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -9,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from workbench.base.files import atomic_write, temporary_name
 from workbench.base.settings import SettingError
@@ -30,7 +28,7 @@ class About:
     archived: bool = False
 
     @classmethod
-    def read(cls, folder: Path) -> About:
+    def read(cls, folder: Path) -> Self:
         """What is said about a run folder; what is missing or odd is left out, for the run is to be seen anyhow."""
         try:
             found = read_json(folder / ABOUT)

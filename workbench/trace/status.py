@@ -1,7 +1,5 @@
 """The folder of a sweep (see `layout`): which runs it has, how each of them stands, and who works in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -9,7 +7,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from workbench.base.files import atomic_write
 from workbench.base.locks import Lock
@@ -46,7 +44,7 @@ class Status:
             out.write(json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Status | None:
+    def read(cls, folder: Path) -> Self | None:
         """Status of a run's folder; None where there is none."""
         try:
             found = cls(**json.loads((folder / STATUS).read_text()))
