@@ -1,7 +1,5 @@
 """The command `workbench`, also as `python -m workbench`; light, so that it is there before all else is loaded."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

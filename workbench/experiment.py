@@ -90,9 +90,7 @@ class Experiment(Settings):
     @classmethod
     def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
         """Make lists tuples, NumPy's numbers Python's, functions names, so that what JSON gives back equals this."""
-        return {
-            name: name_of(value, name) if callable(value) else _tuples(value) for name, value in args.items()
-        }
+        return {k: name_of(v, k) if callable(v) else _tuples(v) for k, v in args.items()}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -258,9 +256,8 @@ def put(fields: dict[str, Any], name: str, value: Any) -> None:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
             owner = ".".join(outer[:depth])
-            raise SettingError(
-                f"{name} = {value!r:.60}: {owner} has no fields of its own; set {owner} itself"
-            )
+            why = f"{owner} has no fields of its own; set {owner} itself"
+            raise SettingError(f"{name} = {value!r:.60}: {why}")
     place[last] = value
     delays = fields.get("delays")
     if name.partition(".")[0] == "delays" and isinstance(delays, dict) and "kind" not in delays:

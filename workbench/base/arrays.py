@@ -32,8 +32,6 @@ def from_bytes(archive: bytes) -> dict[str, Any]:
         with zipfile.ZipFile(io.BytesIO(archive)) as whole:
             # Each member once and to its end, where its sum is checked; NumPy's own reader checks only what it reads.
             files = {name: io.BytesIO(whole.read(name)) for name in whole.namelist()}
-        return {
-            name.removesuffix(".npy"): read_array(file, allow_pickle=False) for name, file in files.items()
-        }
+        return {name.removesuffix(".npy"): read_array(f, allow_pickle=False) for name, f in files.items()}
     except Exception as error:  # zip files and NumPy have many ways to say so
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None

@@ -4,13 +4,12 @@ They go in a task's words, or through a folder that is the owner's alone, until 
 holds any: a run's folder keeps the source.
 """
 
-from __future__ import annotations
-
 import base64
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -98,32 +97,28 @@ def _loose(module: ModuleType, classes: Sequence[Any]) -> bool:
 
 
 def _unsendable(classes: Sequence[Any], error: Exception) -> SettingError:
-    found = _blamed(classes, _fails)
+    found = _blamed(classes, inf)
     where = f"{found[0]} holds {found[1]}" if found else " ".join(str(error).split())
     why = f"cannot be sent to real processes, as {where}; make it in the method"
     return SettingError(f"{classes[0].__name__}: {why}")
 
 
 def _largest(classes: Sequence[Any]) -> str:
-    import cloudpickle
-
-    found = _blamed(classes, lambda value: len(cloudpickle.dumps(value)) > MOST // 2)
+    found = _blamed(classes, MOST // 2 + 1)
     return f"{found[0]} holds {found[1]}; make or load it in the method" if found else "make them smaller"
 
 
-def _fails(value: Any) -> bool:
+def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
+    """The variable that is the cause, as so many bytes are needed for it at least, and what it holds in words."""
     import cloudpickle
 
-    try:
-        cloudpickle.dumps(value)
-    except Exception:
-        return True
-    return False
-
-
-def _blamed(classes: Sequence[Any], wrong: Callable[[Any], bool]) -> tuple[str, str] | None:
-    """The variable that is the cause, and what it holds in words."""
     seen: set[int] = set()
+
+    def wrong(value: Any) -> bool:
+        try:
+            return len(cloudpickle.dumps(value)) >= least
+        except Exception:  # it cannot be sent at all
+            return True
 
     def look(function: Any, where: str) -> tuple[str, str] | None:
         if id(function) in seen:

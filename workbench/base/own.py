@@ -1,7 +1,5 @@
 """Which definitions are a user's own, of a notebook's cell, a script or a loose file, and where they fail."""
 
-from __future__ import annotations
-
 import inspect
 import linecache
 import sys

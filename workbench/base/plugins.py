@@ -115,9 +115,7 @@ class Catalogue(Mapping[str, type[T]]):
                 raise SettingError(f"{self.field} = {name!r}: is no {self.field} with a name of its own")
             return found
         known = self._classes.get(name) if isinstance(name, str) else None
-        if (
-            known is not None and _home(known) == "workbench"
-        ):  # nobody else can have it: nothing need be looked for
+        if known is not None and _home(known) == "workbench":  # nobody else can have it: no need to look
             return known
         if not isinstance(name, str) or name not in self:
             raise unknown_name(self.field, name, self)

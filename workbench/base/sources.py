@@ -6,8 +6,6 @@ that text does not tell the values. What other things those hold is not compared
 finds in other ways, such as a file that it reads; of the former a note says so.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import linecache
@@ -300,9 +298,9 @@ def _words(value: Any, deep: int = 0) -> str | None:
         return f"{{{', '.join(told)}}}"
     if isinstance(value, set | frozenset):
         return f"{type(value).__name__}({{{', '.join(sorted(told))}}})"
-    return (
-        f"[{', '.join(told)}]" if isinstance(value, list) else f"({', '.join(told)}{',' * (len(told) == 1)})"
-    )
+    if isinstance(value, list):
+        return f"[{', '.join(told)}]"
+    return f"({', '.join(told)}{',' * (len(told) == 1)})"
 
 
 def _note(name: str, words: str) -> list[str]:

@@ -1,7 +1,5 @@
 """How settings are drawn: from the fields' own types and ranges, for any class of settings."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Union, get_args, get_origin
 
 from hypothesis import reject
@@ -86,20 +84,16 @@ def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
 def delays() -> SearchStrategy[dict[str, Any]]:
     """Delay laws of every kind of tail, of memory, and of few values, so that several answers come at one moment."""
+    one, share = st.sampled_from, st.floats(0, 1)
     return st.one_of(
-        _law("constant", shift=st.sampled_from([0.0, 5e-5, 0.01])),
+        _law("constant", shift=one([0.0, 5e-5, 0.01])),
         _law("shifted_exponential", shift=1e-3, rate=st.floats(0.1, 1e5)),
         _law("shifted_exponential", per="part"),
         _law("pareto", shift=1e-3, shape=st.floats(1.05, 3)),
         _law("exponential", mean=0.1),
         _law("two_part", t1=0.1, lambda1=3.0, t2=2.0, lambda2=0.3),
-        _law(
-            "heterogeneous",
-            shift=st.sampled_from([5e-5, 0.01]),
-            factor=st.sampled_from([2.0, 3.0, 10.0]),
-            active_straggles=st.floats(0, 1),
-        ),
-        _law("markov", factor=st.sampled_from([2.0, 10.0]), enter=st.floats(0.05, 1)),
+        _law("heterogeneous", shift=one([5e-5, 0.01]), factor=one([2.0, 3.0, 10.0]), active_straggles=share),
+        _law("markov", factor=one([2.0, 10.0]), enter=st.floats(0.05, 1)),
     )
 
 
@@ -112,13 +106,8 @@ def _law(kind: str, **fields: Any) -> SearchStrategy[dict[str, Any]]:
 
 def links() -> SearchStrategy[dict[str, Any]]:
     """Links from none to slow ones, with downloads that take time or take none."""
-    return st.fixed_dictionaries(
-        {
-            "latency": st.sampled_from([0.0, 1e-4, 0.3]),
-            "bandwidth": st.sampled_from([None, 1.0, 1e3, 1e7]),
-            "downloads": st.booleans(),
-        }
-    )
+    latency, bandwidth = st.sampled_from([0.0, 1e-4, 0.3]), st.sampled_from([None, 1.0, 1e3, 1e7])
+    return st.fixed_dictionaries({"latency": latency, "bandwidth": bandwidth, "downloads": st.booleans()})
 
 
 def experiments(
@@ -129,17 +118,9 @@ def experiments(
     @st.composite
     def drawn(draw: st.DrawFn) -> dict[str, Any]:
         args, workers = draw(numbers)
-        spec = {
-            "scheme": name,
-            "scheme_args": args,
-            "workers": workers,
-            "rounds": rounds,
-            "seed": draw(st.integers(0, 2**32)),
-            "delays": draw(delays()),
-            "link": draw(links()),
-            "problem": "unit",
-            "problem_args": {"samples": draw(st.integers(1, 300))},
-        }
+        spec = {"scheme": name, "scheme_args": args, "workers": workers, "rounds": rounds}
+        spec |= {"seed": draw(st.integers(0, 2**32)), "delays": draw(delays()), "link": draw(links())}
+        spec |= {"problem": "unit", "problem_args": {"samples": draw(st.integers(1, 300))}}
         try:
             Experiment(**spec)
         except SettingError:

@@ -50,10 +50,8 @@ class Checked:
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def __str__(self) -> str:
-        word = (
-            "keeps all laws that apply" if self.ok else f"breaks {len(self.broken)} of {len(self.rows)} laws"
-        )
-        return f"{self.name} {word}\n{table(self.rows)}"
+        wrong = f"breaks {len(self.broken)} of {len(self.rows)} laws"
+        return f"{self.name} {'keeps all laws that apply' if self.ok else wrong}\n{table(self.rows)}"
 
     __repr__ = __str__
 
@@ -173,9 +171,8 @@ def _kind(what: Any) -> _Kind:
         return _Kind(problem_from(args, scheme.plan_of(args)), problem.LAWS, st.fixed_dictionaries(draw))
     if issubclass(cls, Optimiser):
         return _Kind(_made(found), optimiser.LAWS, st.fixed_dictionaries({"seed": seeds}))
-    raise SettingError(
-        f"what = {what!r:.60}: cannot be checked; give a class of Scheme, DelayModel, ProblemArgs or Optimiser"
-    )
+    why = "cannot be checked; give a class of Scheme, DelayModel, ProblemArgs or Optimiser"
+    raise SettingError(f"what = {what!r:.60}: {why}")
 
 
 def _made(found: Any) -> Any:

@@ -1,7 +1,5 @@
 """What every delay law keeps: draws that hang on seed, round and slot alone, and that follow what the law declares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -45,19 +43,17 @@ def ordered(law: DelayModel, case: Case) -> None:
     other = {r: stream.whole(r, loads) for r in (3, 0, 5, 1, 4, 2)}
     for r in rounds:
         if not np.array_equal(one[r], other[r]):
-            raise Broken(
-                f"round {r} takes other times when round 3 is asked for first; draw from `keyed.rng(round)`"
-            )
+            why = "draw from `keyed.rng(round)`"
+            raise Broken(f"round {r} takes other times when round 3 is asked for first; {why}")
 
 
 def growing(law: DelayModel, case: Case) -> None:
     """With one draw, more samples never take less time."""
     draw = law.draw(Keyed(case["seed"]), 0, case["workers"], 0, None)
-    few, many = (
-        law.compute(draw, np.full(case["workers"], k)) for k in (case["samples"], 2 * case["samples"] + 1)
-    )
-    if np.any(np.asarray(many) < np.asarray(few)):
-        raise Broken(f"{2 * case['samples'] + 1} samples take less time than {case['samples']}")
+    k, more = case["samples"], 2 * case["samples"] + 1
+    few, many = (np.asarray(law.compute(draw, np.full(case["workers"], n))) for n in (k, more))
+    if np.any(many < few):
+        raise Broken(f"{more} samples take less time than {k}")
 
 
 def memory(law: DelayModel, case: Case) -> None:
@@ -103,9 +99,8 @@ def mean(law: DelayModel, case: Case) -> None:
 
     def wrong(found: Array) -> str:
         off = abs(found.mean() - told) > SIGMAS * _error(law, found) + 1e-12 * told
-        return (
-            f"{found.size} draws have a mean of {found.mean():.6g} s; declared is {told:.6g} s" if off else ""
-        )
+        why = f"{found.size} draws have a mean of {found.mean():.6g} s; declared is {told:.6g} s"
+        return why if off else ""
 
     _twice(wrong, law, case)
 

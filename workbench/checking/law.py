@@ -1,7 +1,5 @@
 """Laws: one sentence each, a test that a drawn case must pass, and what tells that a law does not apply."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -86,13 +84,8 @@ def judged(
         wrong = case
         return True
 
-    rules = settings(
-        max_examples=examples,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
+    how: dict[str, Any] = {"database": None, "deadline": None, "phases": [Phase.generate, Phase.shrink]}
+    rules = settings(max_examples=examples, suppress_health_check=list(HealthCheck), **how)
     with suppress(HypothesisException):  # no such case, none that is valid, or the time is over
         wrong = find(in_time(), breaks, settings=rules, random=Random(seed))
     if wrong is not None:

@@ -1,7 +1,5 @@
 """What every optimiser keeps: `update` is pure, its state can be kept, and it comes down a slope."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every problem keeps: its gradient is that of its loss, and the sum of its slices' gradients."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -89,17 +87,12 @@ def smooth(problem: Problem, case: Case) -> None:
     )
     found = float(np.linalg.norm(a - b) / np.linalg.norm(one - other))
     if found > told * (1 + 1e-6) + 1e-12:
-        raise Broken(
-            f"between two models the gradient changes {found:.6g} times as fast; `smoothness` says {told:.6g}"
-        )
+        why = f"`smoothness` says {told:.6g}"
+        raise Broken(f"between two models the gradient changes {found:.6g} times as fast; {why}")
 
 
 def _unit(problem: Problem) -> str:
     return "its loss is 0: gradients are what is looked at" if type(problem).__name__ == "Unit" else ""
-
-
-def _no_smoothness(problem: Problem) -> str:
-    return _unit(problem) or getattr(problem, "rough", "")
 
 
 LAWS: tuple[Law[Any], ...] = (
@@ -107,5 +100,5 @@ LAWS: tuple[Law[Any], ...] = (
     Law("differences", differences, _unit),
     Law("slices", slices, _unit),
     Law("passes", passes, _unit),
-    Law("smoothness", smooth, _no_smoothness),
+    Law("smoothness", smooth, lambda problem: _unit(problem) or getattr(problem, "rough", "")),
 )

@@ -1,7 +1,5 @@
 """What every scheme keeps: the laws of the contract between schemes and engines (`core.protocol`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,9 +72,8 @@ def _ones(weights: Decoding, e: Experiment, round: int) -> None:
     off = np.abs(np.where(held, weights - 1, 0.0))
     if off.max() > _tolerance(e):
         j = int(off.argmax())
-        raise Broken(
-            f"round {round}: part {j} has weight {weights[j]:.6g} in what is committed, instead of 1"
-        )
+        why = f"part {j} has weight {weights[j]:.6g} in what is committed, instead of 1"
+        raise Broken(f"round {round}: {why}")
 
 
 def plans(cls: Class, case: Case) -> None:
@@ -131,9 +128,8 @@ def residuals(cls: Class, case: Case) -> None:
         total = weights.total(e.plan.parts) if isinstance(weights, Stale) else weights
         true = 0.0 if total is None else float(((total - 1) ** 2).sum())
         if abs(told - true) > 1e-8 * max(1.0, true):
-            raise Broken(
-                f"round {round}: the residual is {told:.6g}; the weights' distance from ones is {true:.6g}"
-            )
+            why = f"the residual is {told:.6g}; the weights' distance from ones is {true:.6g}"
+            raise Broken(f"round {round}: {why}")
 
 
 def fresh(cls: Class, case: Case) -> None:
@@ -185,9 +181,8 @@ def digits(cls: Class, case: Case) -> None:
     for code in e.built_scheme.codes(e.workers):
         found, judged = measured_error(code, sets=SETS), 10.0 ** (lost(code) + 1 - DOUBLE)
         if found > judged:
-            raise Broken(
-                f"decoding is off by {found:.2g} of the sum; its code is judged to be off by {judged:.2g}"
-            )
+            why = f"its code is judged to be off by {judged:.2g}"
+            raise Broken(f"decoding is off by {found:.2g} of the sum; {why}")
 
 
 def repeats(cls: Class, case: Case) -> None:
@@ -208,9 +203,8 @@ def versions(cls: Class, case: Case) -> None:
     for round in range(e.rounds):
         used = sum(version <= round <= last for version, last in uses.items())
         if used > e.plan.versions:
-            raise Broken(
-                f"round {round}: {used} models are in use; the plan says {e.plan.versions} (`versions`)"
-            )
+            why = f"{used} models are in use; the plan says {e.plan.versions} (`versions`)"
+            raise Broken(f"round {round}: {why}")
 
 
 def deaths(cls: Class, case: Case) -> None:
@@ -257,9 +251,8 @@ def same(cls: Class, case: Case) -> None:
         wanted, found = run(e).rounds["loss"].to_numpy(), real.rounds["loss"].to_numpy()
         if not np.allclose(found, wanted, rtol=1e-8):
             r = int(np.argmax(~np.isclose(found, wanted, rtol=1e-8)))
-            raise Broken(
-                f"round {r}: the loss is {found[r]:.10g}; on the virtual clock it is {wanted[r]:.10g}"
-            )
+            why = f"the loss is {found[r]:.10g}; on the virtual clock it is {wanted[r]:.10g}"
+            raise Broken(f"round {r}: {why}")
 
 
 def example(cls: Class) -> Case:
@@ -267,13 +260,9 @@ def example(cls: Class) -> Case:
     for workers in range(4, MOST_WORKERS + 1):
         for args in cls.candidates(workers):
             try:
-                case = {
-                    "scheme": cls.name,
-                    "scheme_args": dict(args),
-                    "workers": workers,
-                    "rounds": REAL_ROUNDS,
-                }
-                case |= {"problem": "least_squares", "problem_args": {"samples": 10 * workers, "features": 5}}
+                case = {"scheme": cls.name, "scheme_args": dict(args), "rounds": REAL_ROUNDS}
+                case |= {"workers": workers, "problem": "least_squares"}
+                case |= {"problem_args": {"samples": 10 * workers, "features": 5}}
                 Experiment(**case)
             except ValueError:
                 continue
@@ -300,10 +289,6 @@ def _inexact(cls: Class) -> str:
     return "" if cls.exact else "it does not promise the full gradient (`exact = False`)"
 
 
-def _no_ones(cls: Class) -> str:
-    return _carries_numbers(cls) or _inexact(cls)
-
-
 def _no_forecast(cls: Class) -> str:
     return "whom it asks depends on the learning (`selects = True`)" if cls.selects else ""
 
@@ -313,7 +298,7 @@ LAWS: tuple[Law[Any], ...] = (
     Law("candidates", candidates, once=True),
     Law("plan", plans),
     Law("rounds", finishes),
-    Law("exact", exact, _no_ones),
+    Law("exact", exact, lambda cls: _carries_numbers(cls) or _inexact(cls)),
     Law("versions", versions, _carries_numbers),
     Law("residual", residuals, _carries_numbers),
     Law("fresh", fresh, _sampled),

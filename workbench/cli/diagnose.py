@@ -1,7 +1,5 @@
 """The command that says who makes the steps of a run or a recording long."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

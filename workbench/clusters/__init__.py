@@ -46,15 +46,9 @@ def file_of(name: str) -> Path | None:
 def load(name: str | Path) -> Cluster:
     """Cluster of a name, or of a .yaml file; nothing is started.
 
-    What uses the cluster starts what its file names: load only files that you would run as programs.
+    What uses the cluster starts what its file names: load only files that you would run as programs. Raises
+    `SettingError`, one sentence: file, key, value, and what would work.
 
-    Raises
-    ------
-    SettingError
-        One sentence: file, key, value, and what would work.
-
-    Examples
-    --------
     >>> load("local")
     Local(kind='local', name='local', price=None)
     """

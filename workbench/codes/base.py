@@ -1,7 +1,5 @@
 """A gradient code: an encoding matrix and its decoder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple

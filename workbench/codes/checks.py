@@ -1,7 +1,5 @@
 """Parameter checks that several codes share: one sentence with the field, its value and the nearest that work."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Hashable, Iterable
 from functools import wraps
@@ -100,9 +98,8 @@ def groups_divide(field: str, value: int, workers: int, size: int | None = None,
     if workers % (size or value):
         what = f"groups of {size} do" if size else "does"
         fits = [k + (value - size if size else 0) for k in range(1, workers + 1) if workers % k == 0]
-        raise SettingError(
-            f"{field} = {value}: {what} not divide {workers} workers; take {nearest(value, fits)}{more}"
-        )
+        why = f"{what} not divide {workers} workers; take {nearest(value, fits)}{more}"
+        raise SettingError(f"{field} = {value}: {why}")
 
 
 def nearest(value: int, fits: Iterable[int], count: int = 4) -> str:

@@ -13,8 +13,6 @@ Two constructions. `stable`, the default, keeps the digits:
 `tandon` is the textbook's matrix (Tandon et al. 2017, Algorithms 1 and 2).
 """
 
-from __future__ import annotations
-
 from math import gcd
 from typing import Literal
 
@@ -51,9 +49,8 @@ def cyclic(
     matrix = np.zeros((workers, workers))
     parts = np.arange(workers)
     for first in range(classes):
-        matrix[np.ix_(parts[first::classes], (first + parts) % workers)] = np.kron(
-            inner.matrix, np.ones(classes)
-        )
+        place = np.ix_(parts[first::classes], (first + parts) % workers)
+        matrix[place] = np.kron(inner.matrix, np.ones(classes))
     spans = tuple(Span(parts[first::classes], inner.particular, inner.null) for first in range(classes))
     return GradientCode(matrix, stragglers, spans=spans)
 

@@ -17,8 +17,6 @@ rounding, B nearly a 0/1 matrix, and the second kind about as good as chance all
 factors some sets of columns would be exactly dependent: a little seeded noise undoes that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations

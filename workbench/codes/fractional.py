@@ -1,7 +1,5 @@
 """Fractional repetition code: groups of s+1 workers hold the same s+1 parts (Tandon et al. 2017, section 3)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from workbench.codes.base import GradientCode

@@ -5,8 +5,6 @@ two parts, every part is with d workers) and what the best weights add up to, co
 N. Raviv, I. Tamo, R. Tandon, A. G. Dimakis, "Gradient coding from cyclic MDS codes and expander graphs", 2018.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,9 +157,8 @@ def _switched(edges: Ints, parts: int, rng: np.random.Generator) -> Ints:
     one, two = edges[:half], edges[half : 2 * half]
     new = np.stack([one[:, 0], two[:, 1], two[:, 0], one[:, 1]], axis=1).reshape(half, 2, 2)
     keys = np.sort(new, axis=2) @ [parts, 1]
-    known, times = np.unique(
-        np.concatenate([np.sort(edges, axis=1) @ [parts, 1], keys.ravel()]), return_counts=True
-    )
+    both = np.concatenate([np.sort(edges, axis=1) @ [parts, 1], keys.ravel()])
+    known, times = np.unique(both, return_counts=True)
     alone = times[np.searchsorted(known, keys)] == 1
     good = (alone & (new[:, :, 0] != new[:, :, 1])).all(axis=1)
     one[good], two[good] = new[good, 0], new[good, 1]

@@ -12,8 +12,6 @@ products of two have 2J - 1 frequencies: the same threshold from real numbers, a
 kept.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import gcd
 

@@ -5,8 +5,6 @@ N. Raviv, I. Tamo, R. Tandon, A. Dimakis, "Gradient coding from cyclic MDS codes
 Reed-Solomon codes", ISIT 2018.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from workbench.base.settings import SettingError

@@ -5,8 +5,6 @@ E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-me
 w+1, ... in this order. A clustered scheme uses one code per cluster, with K the cluster's size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -51,9 +49,8 @@ def correlated(parts: int, load: int, order: int, seed: int = 0) -> MultiMessage
     """
     some_are_there("parts", parts)
     between("load", load, 1, parts, f"a worker computes on some of the {parts} parts")
-    between(
-        "order", order, 1, load, f"a message combines some of the {load} gradients that a worker computes"
-    )
+    why = f"a message combines some of the {load} gradients that a worker computes"
+    between("order", order, 1, load, why)
     base = cyclic(parts, order - 1, seed)
     messages = (np.arange(parts)[:, None] + np.arange(load - order + 1)) % parts
     after = tuple(range(order, load + 1))

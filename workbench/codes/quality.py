@@ -1,7 +1,5 @@
 """How many digits decoding costs: measured, the same for every code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 
@@ -105,11 +103,7 @@ def missed(code: GradientCode, answered: tuple[int, ...]) -> float:
 
 
 def warning(
-    code: GradientCode,
-    share: float = 0.5,
-    sets: Sets = SETS,
-    rng: Generator | None = None,
-    dtype: DTypeLike = np.float64,
+    code: GradientCode, share: float = 0.5, sets: Sets = SETS, dtype: DTypeLike = np.float64
 ) -> str | None:
     """One sentence if decoding may lose more than that share of a number's digits, naming a better code; see `lost`.
 
@@ -117,7 +111,7 @@ def warning(
     >>> warning(mds(15, 4)) is None
     True
     """
-    gone = lost(code, sets, rng, dtype)
+    gone = lost(code, sets, dtype=dtype)
     digits = -np.log10(np.finfo(np.dtype(dtype).type).eps)
     return loses(code, gone, digits) if gone > share * digits else None
 

@@ -1,7 +1,5 @@
 """Codes for approximate aggregation: whoever answers within a deadline, the least-squares weights do their best."""
 
-from __future__ import annotations
-
 from math import gcd
 from typing import Literal
 
@@ -30,9 +28,8 @@ def circulant(
     between("replication", replication, 1, workers, f"each part is held by some of the {workers} workers")
     seed_fits(seed)
     if coefficients == "random":
-        return GradientCode(
-            textbook(workers, replication - 1, seed), replication - 1, instead="coefficients = 'ones'"
-        )
+        random = textbook(workers, replication - 1, seed)
+        return GradientCode(random, replication - 1, instead="coefficients = 'ones'")
     matrix = np.zeros((workers, workers))
     window = (np.arange(workers)[:, None] + np.arange(replication)) % workers
     np.put_along_axis(matrix, window, 1.0, axis=1)

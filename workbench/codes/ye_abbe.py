@@ -4,8 +4,6 @@ M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018
 per worker, s stragglers, messages shorter by m; possible if and only if d >= s + m (Theorem 1).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

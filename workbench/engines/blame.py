@@ -18,10 +18,8 @@ def program_of(scheme: Scheme, node: Node) -> Generator[Any, Any, Any]:
         blame(error, scheme, node.rank, node.first)
         raise
     if not hasattr(program, "send"):
-        raise RunError(
-            f"{scheme.name}: `program` of rank {node.rank} gives {program!r:.60}; write it as a generator that yields"
-            " effects, or return one"
-        )
+        why = "write it as a generator that yields effects, or return one"
+        raise RunError(f"{scheme.name}: `program` of rank {node.rank} gives {program!r:.60}; {why}")
     return program
 
 

@@ -1,9 +1,7 @@
 """What an engine hands back: when rounds ended, what they cost, and the events."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from workbench.core.steering import Change
 
@@ -46,7 +44,7 @@ class Timeline:
         for name in COUNTS:
             del getattr(self, name)[len(self.times) :]
 
-    def until(self, rounds: int) -> Timeline:
+    def until(self, rounds: int) -> Self:
         """The first so many rounds, in lists of their own."""
         kept: dict[str, Any] = {n: getattr(self, n)[:rounds] for n in ("times", "residuals", *COUNTS)}
         events = self.events if rounds == len(self.times) else [row for row in self.events if row[0] < rounds]

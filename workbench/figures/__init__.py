@@ -3,8 +3,6 @@
 To add a figure, add a file to `gallery` with a function of the file's name; nothing else needs an edit.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any

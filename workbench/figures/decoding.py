@@ -4,8 +4,6 @@ A message's value is replaced by a unit vector, so what the program makes of the
 scheme whose parents combine messages linearly, on the virtual clock or on real processes. No data are touched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple

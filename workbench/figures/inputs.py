@@ -1,7 +1,5 @@
 """What the figures are given: checked, named, with one look each."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -49,20 +47,17 @@ def named(traces: Sequence[Trace]) -> list[Series]:
 def check_traces(traces: Sequence[Trace]) -> None:
     """Raise `SettingError` where that is no list of traces, or an empty one."""
     if not isinstance(traces, Collection):
-        raise SettingError(
-            f"traces = {traces!r:.60}: is no list of traces; give what wb.run and wb.compare return"
-        )
+        why = "is no list of traces; give what wb.run and wb.compare return"
+        raise SettingError(f"traces = {traces!r:.60}: {why}")
     if not len(traces):
-        raise SettingError(
-            "traces = []: is empty; give at least one Trace, as wb.run and wb.compare return them"
-        )
+        why = "is empty; give at least one Trace, as wb.run and wb.compare return them"
+        raise SettingError(f"traces = []: {why}")
     for i, trace in enumerate(traces):
         if not isinstance(trace, Trace):
             raise SettingError(f"traces[{i}] = {type(trace).__name__}: is no Trace; give what wb.run returns")
         if not len(trace.columns["time"]):
-            raise SettingError(
-                f"traces[{i}]: the run of {trace.label} finished no round; draw one with rounds"
-            )
+            why = f"the run of {trace.label} finished no round; draw one with rounds"
+            raise SettingError(f"traces[{i}]: {why}")
 
 
 def labels(traces: Sequence[Named]) -> list[str]:
@@ -135,9 +130,8 @@ def plan_of(source: Plan | Experiment) -> tuple[Plan, str]:
     if isinstance(source, Experiment):
         args = ", ".join(f"{key} {value}" for key, value in source.scheme_args.items())
         return source.plan, f"{source.scheme} ({args})" if args else source.scheme
-    raise SettingError(
-        f"plan = {type(source).__name__}: cannot be drawn; give a Plan or an Experiment (such as trace.experiment)"
-    )
+    why = "cannot be drawn; give a Plan or an Experiment (such as trace.experiment)"
+    raise SettingError(f"plan = {type(source).__name__}: {why}")
 
 
 def runs(numbers: Sequence[int], most: int = 8) -> str:

@@ -1,7 +1,5 @@
 """Where the nodes of a plan stand: layered for few, radial for many, one branch of very many, a circle for a ring."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lines with their confidence bands."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,18 +36,17 @@ def draw(
         look = "lines+markers" if joined and markers else "lines" if joined else "markers"
         ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if line.n > 1 else ""
         bars = error_bars(line.band.low, line.band.mean, line.band.high, thickness=2.5, width=8)
+        hover = f"<b>{line.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>"
+        told = {"name": line.label, "legendgroup": line.label, "showlegend": True, "hovertemplate": hover}
         figure.add_scatter(
             x=line.x,
             y=line.band.mean,
             error_y=None if joined or line.n < 2 else bars,
             mode=look,
-            name=line.label,
-            legendgroup=line.label,
-            showlegend=True,
             line={"color": line.style.color, "dash": line.style.dash, "width": 3},
             marker={"color": line.style.color, "symbol": line.style.symbol, "size": 11},
             customdata=np.stack([line.band.low, line.band.high], axis=-1),
-            hovertemplate=f"<b>{line.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>",
+            **told,
         )
 
 
@@ -60,18 +57,9 @@ def _area(line: Line, log: bool) -> go.Scatter:
     low, high = line.band.low[known], line.band.high[known]
     if log and line.band.mean.min() > 0:
         low = np.maximum(low, line.band.mean.min() / 10)
-    return go.Scatter(
-        x=np.concatenate([x, x[::-1]]),
-        y=np.concatenate([high, low[::-1]]),
-        fill="toself",
-        fillcolor=fade(line.style.color, 0.2),
-        line={"width": 0},
-        mode="lines",
-        name=f"{line.label} band",
-        legendgroup=line.label,
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    look = {"fill": "toself", "fillcolor": fade(line.style.color, 0.2), "line": {"width": 0}, "mode": "lines"}
+    told = {"name": f"{line.label} band", "legendgroup": line.label, "showlegend": False, "hoverinfo": "skip"}
+    return go.Scatter(x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), **look, **told)
 
 
 def about(lines: Sequence[Line], level: float) -> str:

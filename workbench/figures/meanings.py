@@ -1,7 +1,5 @@
 """Settings and results in words: what a column of the table of runs is called in a title and beside an axis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

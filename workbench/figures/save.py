@@ -40,9 +40,8 @@ def save(figure: go.Figure, path: str | Path) -> Path:
     if not hasattr(figure, "to_html"):
         raise SettingError(f"figure = {figure!r:.60}: is none; give what a function of wb.figures returns")
     if file.suffix not in _FORMATS:
-        raise SettingError(
-            f"path = {str(path)!r}: no format for {file.suffix!r}; end it in {', '.join(_FORMATS)}"
-        )
+        why = f"no format for {file.suffix!r}; end it in {', '.join(_FORMATS)}"
+        raise SettingError(f"path = {str(path)!r}: {why}")
     if not file.parent.is_dir():
         raise SettingError(f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first")
     content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])

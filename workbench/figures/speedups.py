@@ -13,9 +13,8 @@ from workbench.base.types import Array
 from workbench.figures.inputs import Series, check_traces, named
 from workbench.trace.trace import Trace
 
-RISING = frozenset(
-    {"accuracy", "test_accuracy", "auc"}
-)  # metrics of which more is better; every other one is to fall
+# Metrics of which more is better; every other one is to fall.
+RISING = frozenset({"accuracy", "test_accuracy", "auc"})
 AXES = {
     "time": "time since start (s)",
     "round": "rounds done",

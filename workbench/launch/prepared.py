@@ -40,9 +40,8 @@ def ship(link: Connection, data: Any, said: Said) -> None:
 def arrive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
     """The other end of `ship`: append to a file; `first` and `last`: of the whole folder."""
     place = _place(key)
-    aside = place.with_name(
-        f".{key}-{os.uname().nodename}-{os.getpid()}.tmp"
-    )  # a process serves one connection
+    # A process serves one connection.
+    aside = place.with_name(f".{key}-{os.uname().nodename}-{os.getpid()}.tmp")
     if first:
         shutil.rmtree(aside, ignore_errors=True)
         private(place.parent)

@@ -61,9 +61,8 @@ class Task:
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
     steering: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `steered`
     code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
-    homes: Sequence[
-        str
-    ] = ()  # modules of the package that have its classes: ranks need not look through all others
+    # Modules of the package that have its classes: ranks need not look through all others.
+    homes: Sequence[str] = ()
 
     def words(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
@@ -100,9 +99,8 @@ def _named(e: Experiment) -> dict[str, Any]:
     spec["delays"]["kind"] = type(e.delays).model_fields["kind"].default
     sent_along = {f: thing.__name__ for f, thing in e.problem_spec.own().items() if is_own(thing)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
-    spec["optimiser_args"] = e.build_optimiser().model_dump(
-        mode="json", exclude_unset=True
-    )  # the scheme's own, too
+    # The scheme's own, too.
+    spec["optimiser_args"] = e.build_optimiser().model_dump(mode="json", exclude_unset=True)
     own = (e.built_scheme.name, e.problem_spec.name, e.build_optimiser().name)
     return {**spec, **dict(zip(("scheme", "problem", "optimiser"), own, strict=True))}
 

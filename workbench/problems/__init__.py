@@ -4,8 +4,6 @@ To add one, add a file with its mathematics and a subclass of `ProblemArgs`, or 
 fields become the form and the help. Nothing else needs an edit.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

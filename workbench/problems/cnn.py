@@ -6,8 +6,6 @@ first convolution and the mean over all the second, each after its ReLU. Convolu
 PyTorch has it. Everything that schemes, optimisers and engines see is NumPy: a model is (117706,) float64.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -152,13 +150,10 @@ class CnnArgs(OnData):
         """Open the data; raises `SettingError` without PyTorch, or for data of another shape."""
         torch()  # before the data are prepared
         if self.intercept:
-            raise SettingError(
-                "problem_args.intercept = True: the network has biases of its own; leave it out"
-            )
+            why = "the network has biases of its own; leave it out"
+            raise SettingError(f"problem_args.intercept = True: {why}")
         data = self.open()
         if data.classes > CLASSES:
-            raise SettingError(
-                f"problem_args.data = {self.data!r}: has {data.classes} classes, the network {CLASSES}; take a set with"
-                " at most so many"
-            )
+            why = f"has {data.classes} classes, the network {CLASSES}; take a set with at most so many"
+            raise SettingError(f"problem_args.data = {self.data!r}: {why}")
         return Cnn(data.X, data.y, self.l2, self.held_out, self.precision, self.device, self.init_seed)

@@ -3,8 +3,6 @@
 Loss and gradient come out of the same two products with the data; nothing as large as the data is ever copied.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from abc import ABC, abstractmethod

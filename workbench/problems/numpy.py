@@ -1,7 +1,5 @@
 """A loss of the user's own, written in NumPy as one function of the model and of some samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
@@ -76,10 +74,8 @@ class Function:
     def _mean(self, model: Array, a: int, b: int) -> tuple[float, Array]:
         found = self.function(model, self.X[a:b], self.y[a:b])
         if not (isinstance(found, tuple) and len(found) == 2 and np.shape(found[1]) == (self.size,)):
-            raise SettingError(
-                f"problem_args.loss_and_gradient: gives something else; return the mean loss and its gradient, which"
-                f" has the shape of the model, ({self.size},)"
-            )
+            why = f"return the mean loss and its gradient, which has the shape of the model, ({self.size},)"
+            raise SettingError(f"problem_args.loss_and_gradient: gives something else; {why}")
         return float(found[0]), np.asarray(found[1], dtype=float)
 
 

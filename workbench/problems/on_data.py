@@ -1,7 +1,5 @@
 """What problems on a data set share: which data, how many of them, and how they are prepared."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, ClassVar
 
@@ -54,17 +52,10 @@ class OnData(ProblemArgs):
 
     def open(self) -> DataSet:
         """Prepare the data once and map them into memory; raises `DataError`."""
+        same = ("samples", "features", "intercept", "scale", "target")
+        choices: dict[str, Any] = {name: getattr(self, name) for name in same}
         try:
-            return load(
-                self.data,
-                self.suits(),
-                samples=self.samples,
-                features=self.features,
-                intercept=self.intercept,
-                scale=self.scale,
-                seed=self.data_seed,
-                target=self.target,
-            )
+            return load(self.data, self.suits(), seed=self.data_seed, **choices)
         except DataError as error:
             raise DataError(_in_our_words(str(error), self.suits(), self.name)) from error
 

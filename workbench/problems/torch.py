@@ -283,10 +283,8 @@ def made(make: Callable[[], Any], seed: int) -> Any:
         t.manual_seed(seed)
         module = make()
     if not isinstance(module, t.nn.Module):
-        raise SettingError(
-            f"problem_args.module: makes a {type(module).__name__}; give a class or function that makes a"
-            " torch.nn.Module"
-        )
+        why = f"makes a {type(module).__name__}; give a class or function that makes a torch.nn.Module"
+        raise SettingError(f"problem_args.module: {why}")
     for name, layer in module.named_modules():
         kind = type(layer).__name__
         remembers = not kind.startswith("InstanceNorm") or layer.track_running_stats
@@ -344,9 +342,8 @@ def samples_of(make: Callable[[], Any], digest: str) -> tuple[Any, Any]:
         pairs = [found[i] for i in range(len(found))]
         found = tuple(t.stack([t.as_tensor(part) for part in column]) for column in zip(*pairs, strict=True))
     if len(found) != 2 or len(found[0]) != len(found[1]):
-        raise DataError(
-            "problem_args.dataset: give as many samples as targets: pairs (x, y), or arrays (X, y)"
-        )
+        why = "give as many samples as targets: pairs (x, y), or arrays (X, y)"
+        raise DataError(f"problem_args.dataset: {why}")
     return found[0], found[1]
 
 
@@ -383,9 +380,8 @@ class TorchArgs(OnData):
     def _own_data(self) -> Self:
         others = {"data", "target", "features", "intercept", "scale", "data_seed", "targets"}
         if self.dataset is not None and (more := sorted(others & self.model_fields_set)):
-            raise SettingError(
-                f"{more[0]} = {getattr(self, more[0])!r}: dataset brings its own samples; leave one of the two empty"
-            )
+            why = "dataset brings its own samples; leave one of the two empty"
+            raise SettingError(f"{more[0]} = {getattr(self, more[0])!r}: {why}")
         return self
 
     @property
@@ -394,20 +390,14 @@ class TorchArgs(OnData):
 
     def own(self) -> dict[str, Any]:
         names = {"module": self.module, "loss": self.loss, "dataset": self.dataset}
-        return {
-            field: LOSSES.get(name) or thing_of(name, f"problem_args.{field}")
-            for field, name in names.items()
-            if name is not None
-        }
+        given = {field: name for field, name in names.items() if name is not None}
+        return {f: LOSSES.get(name) or thing_of(name, f"problem_args.{f}") for f, name in given.items()}
 
     def suits(self) -> str:
         info = catalogue().get(self.data)
         numbers = self.loss == "mse" or (info is not None and "multiclass" not in info.tasks)
-        return (
-            "regression"
-            if (self.targets or ("numbers" if numbers else "classes")) == "numbers"
-            else "multiclass"
-        )
+        targets = self.targets or ("numbers" if numbers else "classes")
+        return "regression" if targets == "numbers" else "multiclass"
 
     def prepared(self) -> DataSet | None:
         """The data of the workbench; None where the samples are the user's own."""

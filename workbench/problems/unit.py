@@ -1,7 +1,5 @@
 """The Unit problem: part j has the gradient e_j, so what a scheme commits is its decoding vector."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 

@@ -4,12 +4,10 @@ Lateness is counted against the step's own median worker, so that what holds all
 larger batch) is nobody's fault: it is told apart as `together`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -65,7 +63,7 @@ class Card:
     laws: tuple[Law, ...]
 
     @classmethod
-    def of(cls, name: str, units: str, table: pd.DataFrame) -> Card:
+    def of(cls, name: str, units: str, table: pd.DataFrame) -> Self:
         """Look at the times of one job, steps x workers.
 
         Raises `SettingError` for a single worker, whom nobody can be compared with, and where no step is whole.

@@ -3,8 +3,6 @@
 M. Akhtar et al., "Croissant: a metadata format for ML-ready datasets", NeurIPS 2024; specification 1.0 of MLCommons.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -49,6 +47,12 @@ def described(source: Mapping[str, str], units: str, file: str, content: bytes) 
     told = [source.get("title", ""), source.get("where", "")]
     words = "; ".join(["recorded times of workers, by step", *(word for word in told if word)])
     given = {"license": source.get("licence"), "isBasedOn": source.get("where")}
+    written = {"@type": "cr:FileObject", **dict.fromkeys(("@id", "name", "contentUrl"), file)}
+    written |= {
+        "encodingFormat": ENDINGS[PurePath(file).suffix],
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    fields = [_field(file, column, units) for column in COLUMNS]
     return {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -56,34 +60,13 @@ def described(source: Mapping[str, str], units: str, file: str, content: bytes) 
         "name": name,
         "description": words,
         **{key: value for key, value in given.items() if value},
-        "distribution": [
-            {
-                "@type": "cr:FileObject",
-                "@id": file,
-                "name": file,
-                "contentUrl": file,
-                "encodingFormat": ENDINGS[PurePath(file).suffix],
-                "sha256": hashlib.sha256(content).hexdigest(),
-            }
-        ],
-        "recordSet": [
-            {
-                "@type": "cr:RecordSet",
-                "@id": "times",
-                "name": "times",
-                "field": [_field(file, column, units) for column in COLUMNS],
-            }
-        ],
+        "distribution": [written],
+        "recordSet": [{"@type": "cr:RecordSet", "@id": "times", "name": "times", "field": fields}],
     }
 
 
 def _field(file: str, column: str, units: str) -> dict[str, Any]:
     kind, words = COLUMNS[column]
-    return {
-        "@type": "cr:Field",
-        "@id": f"times/{column}",
-        "name": column,
-        "description": words.format(units=units),
-        "dataType": kind,
-        "source": {"fileObject": {"@id": file}, "extract": {"column": column}},
-    }
+    said = {"name": column, "description": words.format(units=units), "dataType": kind}
+    source = {"fileObject": {"@id": file}, "extract": {"column": column}}
+    return {"@type": "cr:Field", "@id": f"times/{column}", **said, "source": source}

@@ -1,7 +1,5 @@
 """Find out what a file is, read it, and say where the public ones are."""
 
-from __future__ import annotations
-
 import os
 from fnmatch import fnmatch
 from functools import cache
@@ -113,10 +111,8 @@ def _found(file: Path) -> Path:
         patterns = (source.files, source.files.rpartition(".")[0], source.name)  # with its ending and without
         if source.files and any(pattern and fnmatch(file.name, pattern) for pattern in patterns):
             put = home() if file.name == source.name else home() / file.name
-            raise SettingError(
-                f"path = {str(file)!r}: is not here; get {source.files} from {source.where} (licence:"
-                f" {source.licence}) and put it at {put}"
-            )
+            why = f"get {source.files} from {source.where} (licence: {source.licence}) and put it at {put}"
+            raise SettingError(f"path = {str(file)!r}: is not here; {why}")
     raise SettingError(f"path = {str(file)!r}: there is no such file or folder")
 
 
@@ -125,7 +121,6 @@ def _kind(file: Path, name: str | None) -> Source:
         raise unknown_name("source", name, known())
     kinds = [known()[name]] if name is not None else [each for each in known().values() if each.tells(file)]
     if not kinds:
-        raise SettingError(
-            f"path = {str(file)!r}: is of no known kind; say which, source = {' | '.join(known())}"
-        )
+        why = f"is of no known kind; say which, source = {' | '.join(known())}"
+        raise SettingError(f"path = {str(file)!r}: {why}")
     return kinds[0]

@@ -5,11 +5,9 @@ the scheme's: its `odds` with the computing times that the run had, and with its
 that was cut off it is only known that it lasted until the round's end; that is taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,17 +56,15 @@ class Rounds:
     lasted: Array
 
     @classmethod
-    def of(cls, trace: Trace) -> Rounds:
+    def of(cls, trace: Trace) -> Self:
         """From a run's events; raises `SettingError` for one without events, or whose rounds are no scheme's `odds`."""
         e = trace.experiment
         if e.built_scheme.selects or e.built_scheme.own_pace or e.built_scheme.delayed:
-            raise SettingError(
-                f"scheme = {e.scheme!r}: whom it waits for cannot be told from its draws alone"
-            )
+            why = "whom it waits for cannot be told from its draws alone"
+            raise SettingError(f"scheme = {e.scheme!r}: {why}")
         if e.plan.answers > 1:
-            raise SettingError(
-                f"scheme = {e.scheme!r}: its workers answer several times a round, which is not modelled"
-            )
+            why = "its workers answer several times a round, which is not modelled"
+            raise SettingError(f"scheme = {e.scheme!r}: {why}")
         if not len(trace.events):
             raise SettingError(f"run {trace.label!r}: kept no events; run it with events=True")
         lasted = np.diff(trace.columns["time"], prepend=0.0)

@@ -1,9 +1,7 @@
 """What the steps of a recording consist of: what workers do themselves, what their answers wait for, decoding."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -36,13 +34,12 @@ class Parts:
     left_out: str
 
     @classmethod
-    def of(cls, job: Recording) -> Parts:
+    def of(cls, job: Recording) -> Self:
         """Of one job; raises `SettingError` for one worker, no whole step, or times of 0."""
         name, table = job.names[0], job.table()
         if table.shape[1] < 2:
-            raise SettingError(
-                f"recording = {name!r}: has one worker only; there is nobody to compare it with"
-            )
+            why = "has one worker only; there is nobody to compare it with"
+            raise SettingError(f"recording = {name!r}: {why}")
         first, full = whole(name, table), table.dropna()
         if not np.all(first > 0):
             raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
@@ -53,16 +50,13 @@ class Parts:
             return found.reindex(index=full.index, columns=workers).fillna(0.0)
 
         decoders = list(job.table("decode")) if "decode" in there else []
-        phases = {
-            f"layer {name.removeprefix(LAYER)}": name for name in sorted(there) if name.startswith(LAYER)
-        }
+        phases = {f"layer {p.removeprefix(LAYER)}": p for p in sorted(there) if p.startswith(LAYER)}
         phases |= {LINK: "send"} if "send" in there else {}
         parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
         own = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
         missing = [what for what, some in TOLD.items() if there.isdisjoint(some)]
-        taken = (
-            "a step is taken to end with its slowest worker, and to take twice as long with twice the samples"
-        )
+        ends = "a step is taken to end with its slowest worker"
+        taken = f"{ends}, and to take twice as long with twice the samples"
         return cls(
             names=[f"worker {worker}" for worker in full.columns],
             steps=full.index.tolist(),

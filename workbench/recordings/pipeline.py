@@ -25,13 +25,8 @@ from workbench.base.types import Array
 Operation = tuple[str, int, int]  # kind, number within the step, stage
 Durations = Mapping[Operation, Array]  # (steps, replicas) each, s
 COMPUTING = ("forward-compute", "backward-compute")
-GATHER, NORM, SUM, CLIP, EMBEDDING = (
-    "params-all-gather",
-    "layernorm-grads-all-reduce",
-    "grads-reduce-scatter",
-    "optimizer-clip-main-grad",
-    "embedding-grads-all-reduce",
-)
+GATHER, NORM, SUM = "params-all-gather", "layernorm-grads-all-reduce", "grads-reduce-scatter"
+CLIP, EMBEDDING = "optimizer-clip-main-grad", "embedding-grads-all-reduce"
 TRANSFERS = frozenset(
     ("forward-send", "forward-recv", "backward-send", "backward-recv", GATHER, NORM, SUM, CLIP, EMBEDDING)
 )
@@ -72,9 +67,7 @@ class Pipeline:
             start[key], end[key] = (rows[c].to_numpy(float).reshape(len(steps), -1) for c in ("start", "end"))
         stages = max(stage for *_, stage in start) + 1
         first = {key: float(at[0, 0]) for key, at in start.items() if key[0] in COMPUTING}
-        order = [
-            sorted((k for k in first if k[2] == stage), key=first.__getitem__) for stage in range(stages)
-        ]
+        order = [sorted((k for k in first if k[2] == s), key=first.__getitem__) for s in range(stages)]
         durations = _alone(start, end, stages)
         return cls(tuple(steps.tolist()), stages, durations, tuple(map(tuple, order)))
 
@@ -127,17 +120,15 @@ class Pipeline:
                     if 0 <= giver < self.stages:
                         if (there := done.get((kind, number, giver))) is None:
                             break
-                        way = durations.get(
-                            ("forward-recv" if forward else "backward-recv", number, stage), 0.0
-                        )
-                        free[stage] = np.maximum(free[stage], there + way)
+                        way = "forward-recv" if forward else "backward-recv"
+                        there = there + durations.get((way, number, stage), 0.0)
+                        free[stage] = np.maximum(free[stage], there)
                     free[stage] = done[operation] = free[stage] + durations[operation]
                     at[stage] += 1
                     left -= 1
             if left == before:
-                raise SettingError(
-                    "path: its computations wait for one another in a circle; is the order as recorded?"
-                )
+                why = "its computations wait for one another in a circle; is the order as recorded?"
+                raise SettingError(f"path: {why}")
         return free
 
 

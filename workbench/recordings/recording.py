@@ -25,10 +25,7 @@ COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples")
 TIMESTAMP = 1e8  # s: three years
 UNITS = 300.0  # workers that differ by more have other units, as ms and s
 CLOCK, MINUTE = 1e4, 60.0  # so many times a worker's median, and at least so many seconds, is no computation
-OWN, LAYER = (
-    "compute",
-    "compute: ",
-)  # phases of what a worker does itself: as a whole, and in a layer of the model
+OWN, LAYER = "compute", "compute: "  # what a worker does itself: as a whole, and in a layer of the model
 How = Literal["recorded", "blocks", "fitted"]
 
 
@@ -58,10 +55,8 @@ class Recording:
         file = source.get("file", name)
         missing = sorted({"worker", "step", "seconds"} - set(rows.columns))
         if missing:
-            raise SettingError(
-                f"path = {file!r}: lacks columns {missing}; it has {list(rows.columns)}; name those that mean them,"
-                " e.g. seconds='duration'"
-            )
+            why = f"it has {list(rows.columns)}; name those that mean them, e.g. seconds='duration'"
+            raise SettingError(f"path = {file!r}: lacks columns {missing}; {why}")
         defaults: dict[str, Any] = {"recording": name, "host": "", "phase": "compute", "samples": np.nan}
         for column, value in defaults.items():
             rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})

@@ -5,8 +5,6 @@ The best is chosen on every other stretch of the steps and judged on the others:
 chosen by.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -127,7 +125,6 @@ def _best(
     saving = 1 - float(seconds.sum() / now.sum())
     draws = [resampled(len(now), rng) for _ in range(2 * DRAWS)]
     again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)
-    low, high = np.quantile(
-        saving + again[0] - again[1], BAND
-    ).tolist()  # both what is known and what comes vary
+    # Both what is known and what comes vary.
+    low, high = np.quantile(saving + again[0] - again[1], BAND).tolist()
     return Remedy(what, saving, low, high, scheme, args)

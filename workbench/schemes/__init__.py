@@ -3,8 +3,6 @@
 To add a scheme, add a file with a subclass of `Scheme` that has a `name`; nothing else needs an edit.
 """
 
-from __future__ import annotations
-
 from workbench.core.scheme import Scheme
 
 

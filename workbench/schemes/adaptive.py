@@ -10,8 +10,6 @@ is less in G-CADA, where the slower workers of a group are told to stop. The sto
 download.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -24,7 +22,7 @@ from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import at_least, parent_program
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Scheme, divisors
-from workbench.schemes.lazy import Groups, batch_worker, lazy_master, lazy_odds, lazy_worker
+from workbench.schemes.lazy import OLD, Groups, batch_worker, lazy_master, lazy_odds, lazy_worker
 from workbench.schemes.uncoded import total
 
 
@@ -106,9 +104,7 @@ class CADA(MiniBatches):
     selects: ClassVar[bool] = True
     title: ClassVar[str] = "Communication-adaptive distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section III"
-    c: float = setting(
-        2.0, "how much a model may have moved before a gradient counts as old; 0 = at all", ge=0
-    )
+    c: float = setting(2.0, OLD, ge=0)
     max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
 
     def program(self, node: Node) -> Program:
@@ -133,9 +129,7 @@ class GCADA(CADA):
     name: ClassVar[str] = "G-CADA"
     title: ClassVar[str] = "Grouping-based CADA"
     paper: ClassVar[str] = "Zhu et al. 2022, section IV"
-    c: float = setting(
-        0.3, "how much a model may have moved before a gradient counts as old; 0 = at all", ge=0
-    )
+    c: float = setting(0.3, OLD, ge=0)
     groups: int = setting(3, "groups of workers that hold the same shard (G)", ge=1)
 
     def check(self, workers: int) -> None:

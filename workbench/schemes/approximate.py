@@ -5,8 +5,6 @@ optimal decoding) and III (shuffling: every iteration the rows of the encoding m
 memory that all workers read).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, Self
@@ -62,10 +60,8 @@ class Approximate(Coded):
     @model_validator(mode="after")
     def _one_end(self) -> Self:
         if self.deadline is not None and self.wait_for is not None:
-            raise SettingError(
-                f"deadline = {self.deadline:g}: the master cannot also count answers (wait_for = {self.wait_for});"
-                " give one of the two"
-            )
+            why = f"the master cannot also count answers (wait_for = {self.wait_for}); give one of the two"
+            raise SettingError(f"deadline = {self.deadline:g}: {why}")
         return self
 
     def check(self, workers: int) -> None:

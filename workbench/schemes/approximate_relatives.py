@@ -9,8 +9,6 @@
 SGC and BGC can be shuffled, which paper 4 leaves for later (its section VI).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import ClassVar, Literal
 

@@ -12,8 +12,6 @@ which then counts twice: a buffer is worth having below the number of workers. W
 commits old on average, whatever the delays.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
@@ -44,6 +42,7 @@ from workbench.core.protocol import (
 )
 from workbench.core.scheme import Scheme, some
 
+DAMPING = "an answer whose model is t commits old counts (1 + t)^-damping; 0 = as much as any"
 TRANSFERRED, ARRIVED, TOLD, DECODED = range(4)  # what happens at one moment, in the event engine's order
 Ended = tuple[float, int]  # when a commit is, and answers received since the one before
 
@@ -115,9 +114,7 @@ class ASGD(Asynchronous):
     name: ClassVar[str] = "ASGD"
     title: ClassVar[str] = "Asynchronous SGD"
     paper: ClassVar[str] = "Zhang et al. 2016; Xie et al. 2019"
-    damping: float = setting(
-        1.0, "an answer whose model is t commits old counts (1 + t)^-damping; 0 = as much as any", ge=0
-    )
+    damping: float = setting(1.0, DAMPING, ge=0)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
@@ -136,9 +133,7 @@ class FedBuff(Asynchronous):
     title: ClassVar[str] = "Buffered asynchronous SGD"
     paper: ClassVar[str] = "Nguyen et al. 2022"
     buffer: int = setting(4, "answers that make a commit (K)", ge=1)
-    damping: float = setting(
-        0.5, "an answer whose model is t commits old counts (1 + t)^-damping; 0 = as much as any", ge=0
-    )
+    damping: float = setting(0.5, DAMPING, ge=0)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

@@ -109,15 +109,15 @@ class CR(Scheme):
         counts = [int((b - a).sum()) for a, b in zip(first, last, strict=True)]
         pieces = zip(first, last, held, strict=True)
         runs = [(a, b, w) for fs, ls, h in pieces for a, b, w in zip(fs, ls, h.weight, strict=True)]
+        indices = [np.zeros(0, dtype=np.int64), *(np.arange(a, b) for a, b, _ in runs)]
+        layer = np.repeat(np.arange(self.layers + 1), [self.children**k for k in range(self.layers + 1)])
         return Plan(
             sizes=np.diff(cuts),
             indptr=np.concatenate([[0, 0], np.cumsum(counts)]),
-            indices=np.concatenate([np.arange(a, b) for a, b, _ in runs])
-            if runs
-            else np.zeros(0, dtype=np.int64),
-            coefficients=np.concatenate([np.full(b - a, w) for a, b, w in runs]) if runs else np.zeros(0),
+            indices=np.concatenate(indices),
+            coefficients=np.concatenate([np.zeros(0), *(np.full(b - a, w) for a, b, w in runs)]),
             parent=tree_parents(self.children, self.layers),
-            notes={"layer": tree_layers(self.children, self.layers), "children_code": self.code().matrix},
+            notes={"layer": layer, "children_code": self.code().matrix},
         )
 
     def allocate(self, samples: int) -> list[Segments]:
@@ -192,11 +192,6 @@ def tree_parents(children: int, layers: int) -> NDArray[np.int64]:
     """Parent of every rank; ranks go layer by layer, the master is rank 0 with parent -1."""
     ranks = np.arange(1, tree_size(children, layers) + 1)
     return np.concatenate([[-1], (ranks - 1) // children])
-
-
-def tree_layers(children: int, layers: int) -> NDArray[np.int64]:
-    """Layer of every rank, 0 for the master."""
-    return np.repeat(np.arange(layers + 1), [children**layer for layer in range(layers + 1)])
 
 
 def nearest_trees(workers: int, count: int = 4) -> list[tuple[int, int]]:

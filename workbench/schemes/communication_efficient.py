@@ -4,8 +4,6 @@ M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018
 section 5 (timing model: a round takes d T1 + T2/m until the (n-s)-th worker). Any d >= s + m (Theorem 1).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -65,9 +63,8 @@ class CEGC(Coded):
     def program(self, node: Node) -> Program:
         n = node.plan.workers
         if node.rank == MASTER:
-            return parent_program(
-                node, at_least(n - self.stragglers), restorer(self.build_code(n), node.floats)
-            )
+            restore = restorer(self.build_code(n), node.floats)
+            return parent_program(node, at_least(n - self.stragglers), restore)
         return worker_program(node, self._answer)
 
     def _answer(self, node: Node, job: Message) -> Program:
@@ -77,9 +74,8 @@ class CEGC(Coded):
         coded = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
         if coded is not None:
             length = message_floats(node.floats, self.reduction)
-            yield Send(
-                node.parent, CODED, job.round, interleave(coded), floats=length, share=1 / self.reduction
-            )
+            value, share = interleave(coded), 1 / self.reduction
+            yield Send(node.parent, CODED, job.round, value, floats=length, share=share)
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """The (n-s)-th answer of p/m numbers."""

@@ -12,8 +12,6 @@ The authors add up by all-reduce. Here a master does, as in the schemes that it 
 of how many micro-batches it is the sum, for which an all-reduce would need one more number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar

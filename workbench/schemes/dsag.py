@@ -86,9 +86,8 @@ class DSAG(Scheme):
             if job.round == node.rounds:
                 return
             piece = pieces[turn % len(pieces)]
-            value = yield Compute(
-                piece, job.value, job.round, {MODEL: node.rounds}, batch=max(1, piece.samples)
-            )
+            batch = max(1, piece.samples)
+            value = yield Compute(piece, job.value, job.round, {MODEL: node.rounds}, batch=batch)
             if value is None:
                 return
             yield Send(node.parent, CODED, job.round, value, number=turn % len(pieces))

@@ -9,8 +9,6 @@ here. The master adds up the first k answers, scales the sum by n/k, and tells t
 nobody's time depends on the k of the round before.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence

@@ -5,8 +5,6 @@ learning", ICML 2017, Algorithms 1 and 2 (cyclic), section 3 (fractional repetit
 coding from cyclic MDS codes and expander graphs", ICML 2018; W. Halbawi et al., ISIT 2018 (mds).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import combinations, islice
 from typing import Any, ClassVar, Literal
@@ -133,7 +131,6 @@ def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
     for late in islice(combinations(range(workers), stragglers), 2000):
         answered = tuple(i for i in range(workers) if i not in late)
         if code.decode(answered).residual > 1e-12:
-            raise SettingError(
-                f"scheme_args.matrix: without rows {list(late)} it does not decode; change it or lower s"
-            )
+            why = f"without rows {list(late)} it does not decode; change it or lower s"
+            raise SettingError(f"scheme_args.matrix: {why}")
     return code

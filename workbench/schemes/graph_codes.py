@@ -5,8 +5,6 @@ A. G. Dimakis, "Gradient coding from cyclic MDS codes and expander graphs", 2018
 which is an expander with high probability. See `codes.graph` for the weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

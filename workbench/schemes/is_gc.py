@@ -7,8 +7,6 @@ parts that these cover. Such a set is one worker per group with fractional repet
 set of workers that stand pairwise at least c apart on the circle.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal

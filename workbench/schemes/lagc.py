@@ -10,8 +10,6 @@ with groups of one is LAG, c = 0 is gradient coding in G groups. Gradients are f
 with s, which is what G-CADA avoids.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,7 +23,7 @@ from workbench.core.plan import MASTER, Plan, star_plan
 from workbench.core.programs import Got, decoder
 from workbench.core.protocol import Node, Program
 from workbench.core.scheme import Coded, divisors, kept_digits
-from workbench.schemes.lazy import Groups, lazy_master, lazy_odds, lazy_worker
+from workbench.schemes.lazy import OLD, Groups, lazy_master, lazy_odds, lazy_worker
 from workbench.schemes.uncoded import check_stragglers
 
 
@@ -42,9 +40,7 @@ class LAGC(Coded):
     exact: ClassVar[bool] = False  # old gradients stand in for new ones
     numeric: ClassVar[bool] = True
     selects: ClassVar[bool] = True
-    c: float = setting(
-        0.3, "how much a model may have moved before a gradient counts as old; 0 = at all", ge=0
-    )
+    c: float = setting(0.3, OLD, ge=0)
     max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
     groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
     stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)

@@ -8,8 +8,6 @@ sends Xt^T Xt w: a point of a curve with 2 ceil(K/r) - 1 coefficients. With so m
 curve and reads off the blocks' own points. X^T y is computed once, before the run.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -7,8 +7,6 @@ F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communicati
 distributed SGD", conditions (7) and (9), Algorithm 1.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -36,6 +34,7 @@ from workbench.core.protocol import (
 )
 
 Decoded = Callable[[int, Got], Any]  # group, its answers -> its gradient
+OLD = "how much a model may have moved before a gradient counts as old; 0 = at all"  # the field c
 
 
 class Laziness:

@@ -10,8 +10,6 @@ inner step as its own sets the model to the average. In DiLoCo the unit is 1: `n
 for a gradient, with step 0.7 and momentum 0.9, as the paper has it, where an experiment does not say otherwise.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -60,9 +58,8 @@ class LocalSteps(MiniBatches):
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
-            return parent_program(
-                node, at_least(self.waits_for(node.plan.workers)), lambda r, got: _average(node.plan, got)
-            )
+            rule = at_least(self.waits_for(node.plan.workers))
+            return parent_program(node, rule, lambda r, got: _average(node.plan, got))
         step, unit = self.inner(node)
         return worker_program(node, lambda node, told: self._answer(node, told, step, unit))
 
@@ -151,9 +148,8 @@ class DiLoCo(LocalSteps):
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """The same, each with a few rates inside."""
-        return [
-            {**args, "rate": rate} for args in super().candidates(workers) for rate in (0.003, 0.01, 0.03)
-        ]
+        rates = (0.003, 0.01, 0.03)
+        return [{**args, "rate": rate} for args in super().candidates(workers) for rate in rates]
 
     def own_step(self, smoothness: float) -> float:
         """Its paper's, of the averaged difference."""

@@ -212,9 +212,8 @@ def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
         place = places(order(arrivals, partial(_ties, draws, start)))
         pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return Odds(
-        end + draws.decode(combined), count.astype(float), count * float(draws.link.width * draws.floats)
-    )
+    size = float(draws.link.width * draws.floats)
+    return Odds(end + draws.decode(combined), count.astype(float), count * size)
 
 
 def _ties(draws: Draws, start: int, which: Ints) -> Array:

@@ -7,8 +7,6 @@ message as soon as the parts that it combines are done. One worker per cluster t
 the fractional repetition of Tandon et al. 2017.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
@@ -137,14 +135,11 @@ class GCMMC(MultiMessageScheme):
         if not orders:
             raise SettingError(f"order = []: a worker sends one message at least; take [{self.load}]")
         if len(set(orders)) < len(orders):
-            raise SettingError(
-                f"order = {shown}: a worker would send two messages at once; take {sorted(set(orders))}"
-            )
+            why = f"a worker would send two messages at once; take {sorted(set(orders))}"
+            raise SettingError(f"order = {shown}: {why}")
         if min(orders) < 1 or max(orders) > self.load:
-            raise SettingError(
-                f"order = {shown}: a message combines some of a worker's {self.load} parts (load);"
-                f" take 1 to {self.load}"
-            )
+            why = f"a message combines some of a worker's {self.load} parts (load); take 1 to {self.load}"
+            raise SettingError(f"order = {shown}: {why}")
         if not isinstance(self.order, int) and max(orders) < self.load and not self.hybrid:
             raise SettingError(
                 f"order = {shown}: no message waits for more than {max(orders)} of a worker's {self.load} parts;"

@@ -6,8 +6,6 @@ the sum of the newest gradients that it has of all of them, of different models;
 answers and scales by n / ((n-s) (s+1)). Stragglers are told the next model and give up, as in all schemes with rounds.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -76,9 +74,8 @@ class PGC(SGD):
         places = range(self.stragglers + 1) if not newest else (job.round % (self.stragglers + 1),)
         for place in places:
             part = (node.rank - 1 + place) % node.plan.workers
-            value = yield Compute(
-                node.plan.work[part + 1], job.value, job.round, unless={MODEL: job.round + 1}
-            )
+            work = node.plan.work[part + 1]
+            value = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
             if value is None:
                 return
             newest[part] = value

@@ -4,8 +4,6 @@ Baseline of CodedReduce (section II-B), which uses MPI_Allreduce; P. Patarasuk, 
 all-reduce algorithms for clusters of workstations", 2009.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar, Literal
 

@@ -99,10 +99,8 @@ class Sequential(Scheme):
     def check(self, workers: int) -> None:
         """Some worker must be in time."""
         if self.stragglers > workers or workers == 1 == self.stragglers:
-            raise SettingError(
-                f"scheme_args.stragglers = {self.stragglers}: there are {workers} workers; take 0 to"
-                f" {workers if workers > 1 else 0}"
-            )
+            why = f"there are {workers} workers; take 0 to {workers if workers > 1 else 0}"
+            raise SettingError(f"scheme_args.stragglers = {self.stragglers}: {why}")
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """Jobs' times, from one commit to the next: round by round, as later rounds depend on who was late before."""

@@ -5,8 +5,6 @@ aggregation in distributed learning", section IV-A: the baselines UMW and SGD. J
 R. Jozefowicz, "Revisiting distributed synchronous SGD", 2016: backup workers.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,11 +36,10 @@ class UMW(Scheme):
         return even_sizes(samples, workers)
 
     def program(self, node: Node) -> Program:
-        rule = at_least(self.waits_for(node.plan.workers))
+        n = node.plan.workers
+        rule = at_least(self.waits_for(n))
         if node.rank == MASTER:
-            return parent_program(
-                node, rule, lambda r, got: (total(got), float(node.plan.workers - len(got)))
-            )
+            return parent_program(node, rule, lambda r, got: (total(got), float(n - len(got))))
         return child_program(node, rule, lambda r, got: (total(got), 0.0))
 
     def odds(self, draws: Draws, workers: int) -> Odds:
@@ -100,16 +97,13 @@ def total(got: Got) -> Any:
 def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
     """Refuse to tolerate as many stragglers as there are workers; `who`: they are not all of the cluster."""
     if stragglers >= workers:
-        raise SettingError(
-            f"scheme_args.stragglers = {stragglers}: {who or f'{workers} workers'} cannot tolerate it;"
-            f" take 0 to {workers - 1}"
-        )
+        why = f"{who or f'{workers} workers'} cannot tolerate it; take 0 to {workers - 1}"
+        raise SettingError(f"scheme_args.stragglers = {stragglers}: {why}")
 
 
 def check_pieces(field: str, pieces: int, workers: int, samples: int) -> None:
     """Refuse to cut a worker's part of the data into more pieces than it has samples; one is always fine."""
     most = max(1, samples // workers)
     if pieces > most:
-        raise SettingError(
-            f"scheme_args.{field} = {pieces}: a worker's part has {most} of {samples} samples; take 1 to {most}"
-        )
+        why = f"a worker's part has {most} of {samples} samples; take 1 to {most}"
+        raise SettingError(f"scheme_args.{field} = {pieces}: {why}")

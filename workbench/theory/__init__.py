@@ -12,8 +12,6 @@ module lists in `__all__`, or else every public function of it; files whose name
 True
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from inspect import getmodule, isfunction
 from pkgutil import iter_modules

@@ -1,7 +1,5 @@
 """Checks of arguments: one clear sentence that names the argument, its value and what would work."""
 
-from __future__ import annotations
-
 import math
 import operator
 from numbers import Real

@@ -1,7 +1,5 @@
 """Means of non-negative random times from their survival functions, by adaptive quadrature."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -51,17 +49,15 @@ def _edges(survival: Survival) -> Array:
     if left[-1] > 0:
         left = np.concatenate([left, survival(powers[250:])])
     if not ((left > -1e-9) & (left < 1 + 1e-9)).all():
-        raise SettingError(
-            "survival: gives values that are no probabilities; it must map times >= 0 to P(T > t)"
-        )
+        why = "gives values that are no probabilities; it must map times >= 0 to P(T > t)"
+        raise SettingError(f"survival: {why}")
     rest = left * powers[: len(left)]
     first = int(np.argmax((1.0 - left) * powers[: len(left)] > 1e-14 * rest.max()))
     unfinished = np.flatnonzero(rest > 1e-17 * rest.max())
     last = int(unfinished[-1]) + 1 if len(unfinished) else 0
     if last >= len(rest):
-        raise SettingError(
-            "survival: this time has no finite mean (its tail is too heavy); use a lighter tail"
-        )
+        why = "this time has no finite mean (its tail is too heavy); use a lighter tail"
+        raise SettingError(f"survival: {why}")
     return powers[max(first - 1, 0) : max(last, first) + 1]
 
 

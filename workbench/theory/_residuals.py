@@ -1,7 +1,5 @@
 """Least-squares decoding errors of a cyclic code over all survivor sets, in batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import comb
@@ -59,9 +57,8 @@ def _window(n: int, s: int) -> NDArray[np.bool_]:
 def _checked(n: int, s: int, coefficients: object) -> Array:
     matrix = numbers("coefficients", coefficients)
     if matrix.shape != (n, n):
-        raise SettingError(
-            f"coefficients: shape {matrix.shape} must be ({n}, {n}), a row per worker, a column per part"
-        )
+        why = f"shape {matrix.shape} must be ({n}, {n}), a row per worker, a column per part"
+        raise SettingError(f"coefficients: {why}")
     outside = np.argwhere((matrix != 0) & ~_window(n, s))
     if len(outside):
         i, j = (int(place) for place in outside[0])

@@ -45,9 +45,8 @@ def cada_selected(
     """
     squares = numbers("smoothness", smoothness) ** 2
     if squares.ndim != 1 or not len(squares):
-        raise SettingError(
-            f"smoothness: must be a non-empty list of finite numbers, not shape {squares.shape}"
-        )
+        why = f"must be a non-empty list of finite numbers, not shape {squares.shape}"
+        raise SettingError(f"smoothness: {why}")
     c, max_age = positive("c", c), whole("max_age", max_age, 1)
     if form == "published":
         return _published(squares, c, max_age)

@@ -195,9 +195,8 @@ def cr_time_bounds(
     """
     n, depth, s = checked_tree(children, layers, stragglers)
     if s == 0:
-        raise SettingError(
-            "stragglers = 0: theorem 2 needs at least 1 (log(n / s) is infinite); cr_time works for 0 too"
-        )
+        why = "theorem 2 needs at least 1 (log(n / s) is infinite); cr_time works for 0 too"
+        raise SettingError(f"stragglers = 0: {why}")
     work = float(exact_load(n, depth, s)) * positive("samples", samples)
     compute = work / positive("rate", rate) * math.log(n / s) + real("shift", shift) * work
     t_c = real("transfer", transfer)

@@ -176,9 +176,8 @@ def _finished(t: Array, load: int, shift: float, rate: float) -> Array:
 def _undone(size: int, load: int, order: int | Sequence[int], hybrid: bool) -> Undone:
     """Chance that a cluster is not done, as a function of the distribution of finished parts."""
     if flag("hybrid", hybrid) and load != size:
-        raise SettingError(
-            f"hybrid = True: load = {load} must be the cluster's size, {size}, or set hybrid to False"
-        )
+        why = f"load = {load} must be the cluster's size, {size}, or set hybrid to False"
+        raise SettingError(f"hybrid = True: {why}")
     if not isinstance(order, list | tuple | range | np.ndarray):
         m = whole("order", order, 1, load, f"load = {load}")
         return lambda finished: _uncovered(_sent(finished, range(m, load + 1)), size, m)
@@ -193,9 +192,8 @@ def _checked(order: Sequence[int] | Array, load: int, hybrid: bool) -> list[int]
     if not orders:
         raise SettingError("order = []: give at least one number of parts, such as the load")
     if len(set(orders)) < len(orders):
-        raise SettingError(
-            f"order = {orders}: a worker would send two messages at once; take {sorted(set(orders))}"
-        )
+        why = f"a worker would send two messages at once; take {sorted(set(orders))}"
+        raise SettingError(f"order = {orders}: {why}")
     if orders[-1] < load and not hybrid:
         raise SettingError(
             f"order = {orders}: no message waits for more than {orders[-1]} of a worker's {load} parts; take"

@@ -88,9 +88,8 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
     t_c = real("transfer", transfer)
     if t_c and n > (MOST_STAR if depth == 1 else MOST_TREE):
         limits = f"at most {MOST_STAR} workers in one layer or {MOST_TREE} children in several"
-        raise SettingError(
-            f"transfer = {t_c:g}: with {n} per parent give 0, or {limits}; wb.forecast samples any size"
-        )
+        why = f"with {n} per parent give 0, or {limits}; wb.forecast samples any size"
+        raise SettingError(f"transfer = {t_c:g}: {why}")
     if depth == 1 and t_c == 0.0:
         return exponential_order_mean(k, n, mean, start)
 
@@ -100,7 +99,7 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
         computed = -np.expm1(-np.maximum(t[:, None] - back - start, 0.0) / mean)
         sent = computed  # of the leaves, at t, t - t_c, t - 2 t_c, ...
         for _ in range(depth):
-            received = _through(sent, k, n) if t_c else through_at_once(sent, k, n)
+            received = _through(sent, k, n) if t_c else 1.0 - order_survival(1.0 - sent, k, n)
             sent = received * computed[:, : received.shape[1]]
         return 1.0 - received[:, 0]
 
@@ -127,10 +126,8 @@ def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: 
     """
     load = gc_load(workers, stragglers) * positive("samples", samples)
     divides("stragglers + 1", stragglers + 1, "workers", workers)
-    shift = load * real("shift", shift)
-    return max_of_minima_mean(
-        workers // (stragglers + 1), stragglers + 1, load / positive("rate", rate), shift
-    )
+    size, start = stragglers + 1, load * real("shift", shift)
+    return max_of_minima_mean(workers // size, size, load / positive("rate", rate), start)
 
 
 def umw_time(workers: int, samples: float, shift: float, rate: float, transfer: float = 0.0) -> float:
@@ -205,11 +202,6 @@ def through(arrived: Array, n: int) -> Array:
     for some in np.array_split(uncertain, -(-len(uncertain) // BATCH) or 1):
         result[some] = _path(arrived[some].T, n)
     return result
-
-
-def through_at_once(arrived: Array, k: int, n: int) -> Array:
-    """P(k of n messages are there by t) where transfers take no time, from P(a message arrived by t)."""
-    return 1.0 - order_survival(1.0 - arrived, k, n)
 
 
 def _path(arrived: Array, n: int) -> Array:

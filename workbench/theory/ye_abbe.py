@@ -102,11 +102,8 @@ def cegc_time(
     n = whole("n", n, 1)
     d = whole("d", d, 1, n, f"there are n = {n} parts")
     m = whole("m", m, 1, d, f"d = {d}, and d < s + m is not achievable")
-    s = (
-        d - m
-        if stragglers is None
-        else whole("stragglers", stragglers, 0, d - m, "d < s + m is not achievable")
-    )
+    why = "d < s + m is not achievable"
+    s = d - m if stragglers is None else whole("stragglers", stragglers, 0, d - m, why)
 
     def unfinished(t: Array) -> Array:
         return order_survival(cegc_survival(t, d, m, lambda1, lambda2, t1, t2), n - s, n)

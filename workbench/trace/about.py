@@ -1,7 +1,5 @@
 """What a user says of a run: its name, a note, tags, whether it is put away. Kept in its folder, and nowhere else."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -9,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from workbench.base.files import atomic_write, temporary_name
 from workbench.base.settings import SettingError
@@ -30,7 +28,7 @@ class About:
     archived: bool = False
 
     @classmethod
-    def read(cls, folder: Path) -> About:
+    def read(cls, folder: Path) -> Self:
         """What is said about a run folder; what is missing or odd is left out, for the run is to be seen anyhow."""
         try:
             found = read_json(folder / ABOUT)
@@ -57,9 +55,7 @@ def describe(folder: Path, **words: Any) -> About:
         raise SettingError(f"folder = {str(folder)!r}: is not there any more; read the table again")
     if "name" in words:
         slug(words["name"])
-    made: dict[str, Any] = {
-        name: word.strip() if isinstance(word, str) else word for name, word in words.items()
-    }
+    made: dict[str, Any] = {k: v.strip() if isinstance(v, str) else v for k, v in words.items()}
     made |= {"tags": tidy(words["tags"])} if "tags" in words else {}
     found = replace(About.read(folder), **made)
     with atomic_write(folder / ABOUT, "w") as out:
@@ -111,9 +107,8 @@ def delete(folder: Path) -> None:
     Raises `SettingError` where it is none, where somebody works on the run, and where a sweep would run it again.
     """
     if (folder / STATUS).exists() or (folder.parent / STATUS).exists():
-        raise SettingError(
-            f"run = {folder.name!r}: belongs to a sweep, which would run it again; delete the sweep's folder"
-        )
+        why = "belongs to a sweep, which would run it again; delete the sweep's folder"
+        raise SettingError(f"run = {folder.name!r}: {why}")
     if not (folder.is_dir() and remains(folder, [path.name for path in folder.iterdir()])):
         raise SettingError(f"folder = {str(folder)!r}: is no run folder any more; nothing was deleted")
     if taken(folder):

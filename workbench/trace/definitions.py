@@ -51,9 +51,8 @@ def experiment_of(folder: Path, same: bool = False) -> Experiment:
     except SettingError as error:
         if kept:
             files = ", ".join(map(str, kept))
-            raise SettingError(
-                f"{error} (the run's own definitions are kept in {files}; run that first)"
-            ) from None
+            why = "run that first)"
+            raise SettingError(f"{error} (the run's own definitions are kept in {files}; {why}") from None
         raise
     if same:
         before = {path.stem.removeprefix("own-"): digest_in(path.read_text(), path.stem[4:]) for path in kept}
@@ -65,7 +64,5 @@ def check_same(e: Experiment, before: Mapping[str, str]) -> None:
     """Raise `SettingError` where a class of the user's own is not the one that a run began with, by its hash."""
     for source in sources_of(e):
         if before.get(source.name, source.digest) != source.digest:
-            raise SettingError(
-                f"{source.name}: its definition is not what the run began with; put back that of"
-                f" {OWN.format(source.name)} in the run folder, or start a new run"
-            )
+            why = f"put back that of {OWN.format(source.name)} in the run folder, or start a new run"
+            raise SettingError(f"{source.name}: its definition is not what the run began with; {why}")

@@ -46,10 +46,8 @@ def export(table: pd.DataFrame, path: str | Path, form: str = "", settings: Sequ
             (table.to_csv if ending == "csv" else table.to_parquet)(out, index=False)
         return target
     if form not in _FOLDERS:
-        raise SettingError(
-            f"path = {str(path)!r}: no format for {form or target.suffix!r}; end it in .csv or .parquet, or say"
-            f" {' or '.join(_FOLDERS)}"
-        )
+        why = f"end it in .csv or .parquet, or say {' or '.join(_FOLDERS)}"
+        raise SettingError(f"path = {str(path)!r}: no format for {form or target.suffix!r}; {why}")
     if target.exists():
         raise SettingError(f"path = {str(path)!r}: exists already; choose a new name")
     check_writable(target, "path", target.parent)
@@ -75,13 +73,9 @@ def _mlflow(folder: Path, target: Path, lines: list[Line], settings: Sequence[st
     """A folder per run, by the layout that MLflow documents: meta.yaml, params, metrics, tags, artifacts."""
     base, now = target.absolute().as_uri(), int(1000 * time.time())
     store = folder / "0"
-    words = {
-        "artifact_location": f"{base}/0",
-        "creation_time": now,
-        "last_update_time": now,
-        "name": "Default",
-    }
-    _meta(store, {**words, "experiment_id": "0", "lifecycle_stage": "active"})
+    words: dict[str, Any] = {"artifact_location": f"{base}/0", "experiment_id": "0", "name": "Default"}
+    words |= dict.fromkeys(("creation_time", "last_update_time"), now)
+    _meta(store, {**words, "lifecycle_stage": "active"})
     for line in lines:
         run = hashlib.sha256(line["folder"].encode()).hexdigest()[:32]
         home = store / run

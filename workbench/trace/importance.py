@@ -49,9 +49,8 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
     for name in runs.differing:
         groups = _groups(done[name])
         if name != "seed" and (count := len(np.unique(groups))) > 1:
-            rows.append(
-                {"setting": name, "share": _explained(values, groups), "groups": count, "n": len(values)}
-            )
+            share = _explained(values, groups)
+            rows.append({"setting": name, "share": share, "groups": count, "n": len(values)})
     found = pd.DataFrame(rows, columns=["setting", "share", "groups", "n"])
     return found.sort_values("share", ascending=False, kind="stable", ignore_index=True)
 

@@ -48,10 +48,7 @@ def rows(
                 try:
                     when: dict[str, float] = aimed.to(place, key, stamp, ask, dict)
                     row = replace(row, results={**row.results, **when})
-                except (
-                    OSError,
-                    ValueError,
-                ) as error:  # of Arrow as well; not kept: it is tried again next time
+                except (OSError, ValueError) as error:  # of Arrow as well; not kept: tried again next time
                     row = replace(row, error=f"time_to: {' '.join(str(error).split())}")
             yield place, row
     finally:  # whoever reads no further has not waited in vain either

@@ -18,9 +18,8 @@ ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # a row of 
 CHECKPOINT = "checkpoint.npz"
 # A folder: RANK.i64 of (round, rank, number) for each rank that gathers, in order of arrival.
 ARRIVALS = "arrivals"
-STREAM = (
-    "stream"  # a folder, made by who watches: RANK.f64, events of that rank as they happen; gone with the run
-)
+# A folder, made by who watches: RANK.f64, events of that rank as they happen; gone with the run.
+STREAM = "stream"
 # ... and once it is over.
 BOOKS, ENDED = "books.npz", "ended.json"
 

@@ -1,7 +1,5 @@
 """What the table of all runs is made of: the run folders there are, settings and results of each."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -170,9 +168,7 @@ def _rounds(folder: Path, names: Collection[str] = ()) -> dict[str, NDArray[Any]
 
     with pq.ParquetFile(folder / ROUNDS) as file:
         schema = file.schema_arrow
-        numbers = [
-            each.name for each in schema if types.is_integer(each.type) or types.is_floating(each.type)
-        ]
+        numbers = [f.name for f in schema if types.is_integer(f.type) or types.is_floating(f.type)]
         table = file.read([n for n in numbers if not names or n in names], use_threads=False)
     return {name: column.to_numpy() for name, column in zip(table.column_names, table.columns, strict=True)}
 

@@ -1,7 +1,5 @@
 """The folder of a sweep (see `layout`): which runs it has, how each of them stands, and who works in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -9,7 +7,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from workbench.base.files import atomic_write
 from workbench.base.locks import Lock
@@ -52,7 +50,7 @@ class Status:
             out.write(json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Status | None:
+    def read(cls, folder: Path) -> Self | None:
         """Status of a run's folder; None where there is none."""
         try:
             found = cls(**json.loads((folder / STATUS).read_text()))
@@ -72,9 +70,8 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: An
     """Note the sweep, its runs and `more`; refuses a folder in which another sweep has run."""
     known = run_names(folder)
     if known and not set(known) & set(names):
-        raise SettingError(
-            f"folder = {str(folder)!r}: holds another sweep, of which this one shares no run; choose another folder"
-        )
+        why = "holds another sweep, of which this one shares no run; choose another folder"
+        raise SettingError(f"folder = {str(folder)!r}: {why}")
     with atomic_write(folder / PLAN, "w") as out:
         out.write(json.dumps({"sweep": sweep, "runs": names, **more}, indent=2) + "\n")
 

@@ -86,9 +86,8 @@ def rivals(children: int, layers: int, stragglers: int, **common: Any) -> tuple[
         "SGD": {"scheme_args": {"stragglers": late}, **sgd},
         "CR": {"scheme_args": {"children": children, "layers": layers, "stragglers": stragglers}},
     }
-    return tuple(
-        Experiment(**{**common, "workers": workers, "scheme": name, **args[name]}) for name in SCHEMES
-    )
+    common["workers"] = workers
+    return tuple(Experiment(**{**common, "scheme": name, **args[name]}) for name in SCHEMES)
 
 
 def _rivals(tree: Sequence[int], floats: int, common: Mapping[str, Any], **_: Any) -> tuple[Experiment, ...]:

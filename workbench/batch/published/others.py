@@ -1,7 +1,5 @@
 """The experiments of papers 2 to 5, as presets on data that are at hand: the explorer offers them beside paper 1's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -29,9 +29,8 @@ def client(service: str, region: str) -> Any:
         import boto3
         from botocore.config import Config
     except ImportError:
-        raise ClusterError(
-            "boto3: not found; install the extra ec2 into this environment (pip install 'straggler-workbench[ec2]')"
-        ) from None
+        why = "install the extra ec2 into this environment (pip install 'straggler-workbench[ec2]')"
+        raise ClusterError(f"boto3: not found; {why}") from None
     with spoken():
         # Calls that EC2 is too busy for are made again; those that start machines carry a token, so they start once.
         again = Config(retries={"mode": "standard", "total_max_attempts": 8})
@@ -67,9 +66,8 @@ def spoken() -> Iterator[None]:
         raise ClusterError(f"AWS refused {said}{'; ' + hint if hint else ''}") from error
     except BotoCoreError as error:
         words = " ".join(str(error).split())[:_LONGEST]
-        raise ClusterError(
-            f"AWS cannot be asked ({words}); log in first, with `aws login`, `aws sso login` or `aws configure`"
-        ) from error
+        why = "log in first, with `aws login`, `aws sso login` or `aws configure`"
+        raise ClusterError(f"AWS cannot be asked ({words}); {why}") from error
 
 
 def slices(ids: Sequence[str], most: int) -> list[Sequence[str]]:

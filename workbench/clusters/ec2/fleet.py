@@ -188,10 +188,8 @@ class Fleet:
         counts = Counter(part_of(m) for m in found if state(m) in ("pending", "running"))
         gone = sum(p.count - counts[p.name] for p in order.parts if keep or counts[p.name])
         if gone:
-            raise ClusterError(
-                f"{self!r}: {gone} of {order.count} are gone; go on with fewer workers, or start anew"
-                " (workbench cluster down, then up)"
-            )
+            why = "go on with fewer workers, or start anew (workbench cluster down, then up)"
+            raise ClusterError(f"{self!r}: {gone} of {order.count} are gone; {why}")
         return set(counts)
 
     def _start(self, order: Order, there: set[str], said: Said) -> list[Machine]:

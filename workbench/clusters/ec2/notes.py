@@ -62,9 +62,8 @@ def read(folder: Path) -> Notes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Damaged(
-            f"{folder / _FILE}: cannot be read ({error}); end the machines (workbench cluster down), then start anew"
-        ) from None
+        why = f"cannot be read ({error}); end the machines (workbench cluster down), then start anew"
+        raise Damaged(f"{folder / _FILE}: {why}") from None
 
 
 def write(folder: Path, notes: Notes) -> None:

@@ -71,9 +71,8 @@ class Bill:
         """The bill as a table for people."""
         rows = [f"  {what:24} {usd:10.4f} $/h   ({price.source})" for what, usd, price in self.lines]
         most = f"{self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
-        return "\n".join(
-            [*rows, f"  at most {most}", "  without traffic out of the region, and without taxes"]
-        )
+        rows += [f"  at most {most}", "  without traffic out of the region, and without taxes"]
+        return "\n".join(rows)
 
 
 def bursts(kind: str) -> bool:
@@ -88,13 +87,8 @@ def bursts(kind: str) -> bool:
 def prices(kinds: Sequence[str], stated: Mapping[str, float], region: str) -> dict[str, Price]:
     """Prices of types of machines, of a disk and of an address: those stated, the others from AWS's price list.
 
-    Raises
-    ------
-    SettingError
-        Naming all that neither has, so that they can be stated.
+    Raises `SettingError`, naming all that neither has, so that they can be stated.
 
-    Examples
-    --------
     >>> stated = {"t2.micro": 0.5, "disk": 0.25, "address": 0.125}  # no real ones
     >>> prices(["t2.micro"], stated, "us-east-1")["disk"]
     Price(usd=0.25, source='stated')

@@ -71,10 +71,8 @@ def start(order: Order, part: Part, subnet: str, group: str, root: str) -> dict[
     if bursts(part.type):
         call["CreditSpecification"] = {"CpuCredits": STANDARD}
     if spot:
-        call["InstanceMarketOptions"] = {
-            "MarketType": "spot",
-            "SpotOptions": {"SpotInstanceType": "one-time"},
-        }
+        once = {"SpotInstanceType": "one-time"}
+        call["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": once}
     return call
 
 

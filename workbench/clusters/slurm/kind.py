@@ -5,8 +5,6 @@ decides when and where the job runs. A job serves run after run, ends when it ha
 at its time limit; a run that it takes along goes on from its checkpoint (`wb.resume`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

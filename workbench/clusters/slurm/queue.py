@@ -38,9 +38,8 @@ def call(*command: str) -> str:
     try:  # a session of its own: Ctrl-C is not for it
         done = subprocess.run(command, **how, timeout=PATIENCE, start_new_session=True)
     except FileNotFoundError:
-        raise ClusterError(
-            f"{command[0]}: not found on this machine; start runs on the cluster's login host, or name that as login"
-        ) from None
+        why = "not found on this machine; start runs on the cluster's login host, or name that as login"
+        raise ClusterError(f"{command[0]}: {why}") from None
     except subprocess.TimeoutExpired:
         raise Refused(command[0], f"no answer within {PATIENCE:g} s") from None
     if done.returncode:

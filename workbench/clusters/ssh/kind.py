@@ -8,8 +8,6 @@ where the hosts have a file system in common, `shared` names a folder on it, and
 ssh gets a configuration file whose first words are strict, then the user's own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import json
@@ -278,9 +276,8 @@ def read_hostfile(path: Path) -> list[dict[str, str | int]]:
         if not text:
             continue
         if (match := _LINE.fullmatch(text)) is None:
-            raise SettingError(
-                f"hostfile = {str(path)!r}: line {number} is {text!r}; write a name, perhaps with slots=4 behind it"
-            )
+            why = f"line {number} is {text!r}; write a name, perhaps with slots=4 behind it"
+            raise SettingError(f"hostfile = {str(path)!r}: {why}")
         slots[match["host"]] = slots.get(match["host"], 0) + int(match["slots"] or 1)
     return [{"host": host, "slots": count} for host, count in slots.items()]
 

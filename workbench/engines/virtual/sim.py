@@ -6,8 +6,6 @@ over when its turn comes is refused, dropped and counted, and costs no port time
 Times that differ by rounding at most (`NEAR`) are one moment; see `moments` for the order of its events.
 """
 
-from __future__ import annotations
-
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -55,9 +55,8 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
 def _groups(summary: pd.DataFrame) -> list[str]:
     by = list(summary.attrs.get("by", []))
     if not by or "of" not in summary.attrs or not {"mean", "low", "high", *by} <= set(summary):
-        raise SettingError(
-            "summary: is no table of means by a setting or more; give what wb.runs(folder).mean(of, by=[...]) returns"
-        )
+        why = "give what wb.runs(folder).mean(of, by=[...]) returns"
+        raise SettingError(f"summary: is no table of means by a setting or more; {why}")
     if not len(summary):
         raise SettingError("summary: is empty; no run is done yet")
     return by

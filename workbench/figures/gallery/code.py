@@ -48,13 +48,10 @@ def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     figure = new_figure(theme, title, _subtitle(plan, cells), height=int(210 + np.clip(rows * 34, 240, 620)))
     figure.add_trace(_heat_map(cells))
     figure.update_layout(coloraxis=coefficient_scale(cells.values, theme))
-    step = 1 if columns <= _FEW else None
-    figure.update_xaxes(title_text="part", showgrid=False, showline=False, dtick=step)
-    step = 1 if rows <= _FEW else None
-    figure.update_yaxes(
-        title_text="worker", range=[rows + 0.5, 0.5], showgrid=False, showline=False, dtick=step
-    )
-    return figure
+    figure.update_xaxes(title_text="part", dtick=1 if columns <= _FEW else None)
+    figure.update_yaxes(title_text="worker", dtick=1 if rows <= _FEW else None, range=[rows + 0.5, 0.5])
+    bare = {"showgrid": False, "showline": False}
+    return figure.update_xaxes(**bare).update_yaxes(**bare)
 
 
 def cells_of(plan: Plan) -> Cells:

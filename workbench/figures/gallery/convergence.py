@@ -98,18 +98,15 @@ def _curves(
 
 def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatter:
     xs, ys = points(s.trace, metric, x, log)
+    # Other points have clear markers: legends show a trace's first colour, and its mean size and opacity.
+    colors = np.where(marked(xs, log, phase), s.style.color, CLEAR)
     return go.Scatter(
         x=xs,
         y=ys,
         legendgroup=s.label,
         mode="lines+markers",
         line={"color": s.style.color, "dash": s.style.dash, "width": 3},
-        # Other points have clear markers: legends show a trace's first colour, and its mean size and opacity.
-        marker={
-            "symbol": s.style.symbol,
-            "size": 11,
-            "color": np.where(marked(xs, log, phase), s.style.color, CLEAR),
-        },
+        marker={"symbol": s.style.symbol, "size": 11, "color": colors},
         hovertemplate=f"<b>{s.label}</b><br>{metric} %{{y:.5g}}<br>{x} %{{x:.5~g}}<extra></extra>",
     )
 
@@ -191,9 +188,10 @@ def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme
     # At the right end curves have passed the target: falling ones are below the line, rising ones above. On a
     # logarithmic axis the slowest only just has, and at the left falling ones are far above.
     side = "top" if metric in RISING else "bottom"
+    end = "start" if log and metric not in RISING else "end"
     label = {
         "text": f"{short(metric)} {target:.4g}",
-        "textposition": "start" if log and metric not in RISING else "end",
+        "textposition": end,
         "yanchor": side,
         "font": {"size": 15},
     }
@@ -203,9 +201,6 @@ def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
     """Ring around the first point of a curve that meets the target."""
     ring = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
-    at, name = (
-        ([abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]),
-        f"{s.label} meets the target",
-    )
+    at = [abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]
     hover = f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}"
-    return marks(*at, name, ring, hover, legendgroup=s.label, showlegend=False)
+    return marks(*at, f"{s.label} meets the target", ring, hover, legendgroup=s.label, showlegend=False)

@@ -48,15 +48,10 @@ def convergence_bands(
     groups = _repetitions(traces)
     series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
     log = log_x(traces, x)
-    lines = [
-        Line(
-            f"{s.label} ({plural(len(group), 'run')})",
-            s.style,
-            *_curve(group, metric, x, level, log),
-            len(group),
-        )
-        for s, group in zip(series, groups, strict=True)
-    ]
+    lines = []
+    for s, group in zip(series, groups, strict=True):
+        words = f"{s.label} ({plural(len(group), 'run')})"
+        lines.append(Line(words, s.style, *_curve(group, metric, x, level, log), len(group)))
     facts = filter(None, (shared([group[0] for group in groups]), about(lines, level)))
     figure = new_figure(theme, title(metric, x), " · ".join(facts))
     draw(figure, lines, True, scale_y(lines, RATIO_Y), markers=False)

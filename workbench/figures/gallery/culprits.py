@@ -16,8 +16,6 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
 
     `diagnosis`: what `wb.diagnose` says. Raises `SettingError` for an unknown theme.
 
-    Examples
-    --------
     >>> figure = culprits(Diagnosis("two", 1.1, (), {"worker 0": 0.05, "worker 1": 0.0}, "links"))
     >>> list(figure.data[0].y)
     ['worker 0', 'worker 1']
@@ -30,13 +28,10 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
         for end in ("low", "high")
     )
     rest = len(diagnosis.costs) - len(shown)
-    more = f" · {rest} that cost less are not shown" if rest else ""
-    words = (
-        f"steps take {diagnosis.slowdown:.3f} times what they would if all were like {diagnosis.like}{more}"
-    )
-    figure = new_figure(
-        theme, f"Who makes the steps long: {diagnosis.name}", words, height=190 + 22 * len(shown)
-    )
+    words = f"steps take {diagnosis.slowdown:.3f} times what they would if all were like {diagnosis.like}"
+    words += f" · {rest} that cost less are not shown" if rest else ""
+    title = f"Who makes the steps long: {diagnosis.name}"
+    figure = new_figure(theme, title, words, height=190 + 22 * len(shown))
     figure.add_bar(
         x=costs,
         y=shown,

@@ -52,9 +52,8 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     figure = new_figure(theme, title, _subtitle(r, unit), height)
     layers = [(name, _shown(bars), look) for name, bars, look in _layers(r, theme)]
     bars = [_bar(name, bars, look, unit, ranks) for name, bars, look in layers if len(bars.rank)]
-    marks = [
-        mark for mark in (_crosses(r, unit), _deaths(r, theme), _commits(r, unit, theme)) if len(mark["y"])
-    ]
+    some = _crosses(r, unit), _deaths(r, theme), _commits(r, unit, theme)
+    marks = [mark for mark in some if len(mark["y"])]
     look = {"barmode": "overlay", "legend": {"traceorder": "normal"}}
     return assembled(figure, [*bars, *marks], **_axes(r, unit), shapes=_uprights(r, unit, theme), **look)
 
@@ -66,10 +65,8 @@ def _shown(bars: Bars) -> Bars:
 def _subtitle(r: Round, unit: Unit) -> str:
     answers, late = len(set(r.of("compute")["rank"].tolist())), len(r.of("drop"))
     cut, idle = len(r.cut_off.rank), r.idle
-    words = (
-        f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late · {cut} cut off"
-    )
-    words += f" · {idle} not asked" if idle else ""
+    words = f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late"
+    words += f" · {cut} cut off" + (f" · {idle} not asked" if idle else "")
     return words if r.plan.ranks <= MOST_RANKS else f"{words} · ranks 0 to {MOST_RANKS - 1} shown"
 
 
@@ -105,32 +102,21 @@ def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) ->
     if hollow and ranks > _FEW:
         marker["line"] = {**marker["line"], "width": 1}
     words = look.get("words") if ranks <= _FEW else None
-    return {
-        "type": "bar",
-        "name": name,
-        "orientation": "h",
-        "y": bars.rank,
-        "base": bars.start * unit.scale,
-        "x": (bars.end - bars.start) * unit.scale,
-        "width": look.get("width", 0.72),
-        "offset": look.get("offset"),
-        "marker": marker,
-        "text": words,
-        "textposition": "inside",
-        "insidetextanchor": "end",
-        "textfont": {"size": 14, **({"color": look["ink"]} if "ink" in look else {})},
-        "customdata": bars.text,
-        "hovertemplate": "<b>rank %{y}</b>: " + name + "<br>%{customdata}<extra></extra>",
-    }
+    place: dict[str, Any] = {"y": bars.rank, "width": look.get("width", 0.72), "offset": look.get("offset")}
+    place |= {"base": bars.start * unit.scale, "x": (bars.end - bars.start) * unit.scale}
+    font = {"size": 14, **({"color": look["ink"]} if "ink" in look else {})}
+    told = {"text": words, "textposition": "inside", "insidetextanchor": "end", "textfont": font}
+    hover = "<b>rank %{y}</b>: " + name + "<br>%{customdata}<extra></extra>"
+    told |= {"customdata": bars.text, "hovertemplate": hover}
+    return {"type": "bar", "name": name, "orientation": "h", "marker": marker, **place, **told}
 
 
 def _crosses(r: Round, unit: Unit) -> dict[str, Any]:
     late, lowered = _shown(r.did("drop")), 0.2 if r.overlapping else 0.0
     marker = {"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}}
     told = [f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)]
-    marks = _marks(
-        "dropped", late.end * unit.scale, late.rank + lowered, marker, "%{customdata}<br>answer too late"
-    )
+    hover = "%{customdata}<br>answer too late"
+    marks = _marks("dropped", late.end * unit.scale, late.rank + lowered, marker, hover)
     return {**marks, "showlegend": False, "customdata": told}
 
 
@@ -148,13 +134,8 @@ def _commits(r: Round, unit: Unit, theme: str) -> dict[str, Any]:
 
 
 def _marks(name: str, x: Any, y: Any, marker: dict[str, Any], hover: str) -> dict[str, Any]:
-    look = {
-        "type": "scatter",
-        "mode": "markers",
-        "marker": marker,
-        "hovertemplate": f"{hover}<extra></extra>",
-    }
-    return {**look, "name": name, "x": x, "y": y}
+    look = {"mode": "markers", "marker": marker, "hovertemplate": f"{hover}<extra></extra>"}
+    return {"type": "scatter", "name": name, "x": x, "y": y, **look}
 
 
 def _uprights(r: Round, unit: Unit, theme: str) -> list[dict[str, Any]]:

@@ -40,9 +40,8 @@ def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "ligh
     look = {"name": "held", "width": width, "marker": {"color": BLUE, "line": {"width": 0}}}
     hover = "samples %{customdata[0]} to %{customdata[1]}<br>coefficient %{y:.5g}<extra></extra>"
     ends = np.stack([start, start + width - 1], axis=1)
-    figure.add_trace(
-        numbered(start + width / 2, coefficient, True, **look, customdata=ends, hovertemplate=hover)
-    )
+    look |= {"customdata": ends, "hovertemplate": hover}
+    figure.add_trace(numbered(start + width / 2, coefficient, True, **look))
     figure.update_xaxes(title_text="sample", range=[0, plan.samples], showgrid=False)
     figure.update_yaxes(title_text="coefficient", zeroline=True, zerolinecolor=palette(theme).muted)
     return figure

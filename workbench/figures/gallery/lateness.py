@@ -19,8 +19,6 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
 
     Raises `SettingError` for several jobs at once, or an unknown theme.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> rows = pd.DataFrame({"worker": [0, 1, 2], "step": [0, 0, 0], "seconds": [1.0, 1.0, 2.0]})
     >>> lateness(Recording.of_rows(rows, "three")).data[0].z.round(1).tolist()
@@ -35,33 +33,19 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     each = "" if width == 1 else f" · each column is the latest of {width} steps"
     late = float(np.nanmean(ratio > LATE))
     words = f"{workers} workers, {len(table)} steps · {late:.1%} of the times over {LATE:g} medians{each}"
-    figure = new_figure(
-        theme,
-        f"Who was late when: {recording.names[0]}",
-        words,
-        height=int(np.clip(230 + 14 * workers, 330, 900)),
-    )
+    height = int(np.clip(230 + 14 * workers, 330, 900))
+    figure = new_figure(theme, f"Who was late when: {recording.names[0]}", words, height)
     z = np.log2(np.maximum(shown, 2**-6))
     top = float(np.clip(np.nanmax(np.abs(z)), 0.25, 3.0))
     ticks = [t for t in (-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3) if abs(t) <= top and (top < 1.5 or t % 1 == 0)]
     ticks = ticks if top >= 0.5 else np.log2([0.9, 1, 1.1]).tolist()
-    figure.add_trace(
-        go.Heatmap(
-            z=z,
-            x=table.index.to_numpy()[starts],
-            y=[str(worker) for worker in table.columns],
-            customdata=shown,
-            zmin=-top,
-            zmax=top,
-            colorscale=[[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, VERMILLION]],
-            colorbar={
-                "title": {"text": "over the<br>step's median"},
-                "tickvals": ticks,
-                "ticktext": [f"{2.0**t:.2g} times" for t in ticks],
-            },
-            hovertemplate="worker %{y}<br>step %{x}<br>%{customdata:.3g} times the median<extra></extra>",
-        )
-    )
+    bar = {"title": {"text": "over the<br>step's median"}, "tickvals": ticks}
+    bar |= {"ticktext": [f"{2.0**t:.2g} times" for t in ticks]}
+    scale = [[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, VERMILLION]]
+    place = {"x": table.index.to_numpy()[starts], "y": [str(worker) for worker in table.columns]}
+    hover = "worker %{y}<br>step %{x}<br>%{customdata:.3g} times the median<extra></extra>"
+    look = {"zmin": -top, "zmax": top, "colorscale": scale, "colorbar": bar, "hovertemplate": hover}
+    figure.add_heatmap(z=z, **place, customdata=shown, **look)
     figure.update_xaxes(title_text="step", showgrid=False)
     figure.update_yaxes(
         title_text="worker", type="category", autorange="reversed", showgrid=False, nticks=min(workers, 24)

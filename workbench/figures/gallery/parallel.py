@@ -42,24 +42,16 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     words = result(of)[0]
     last: dict[str, Any] = {"label": f"{words}{', log₁₀' * log}", "values": shown}
     look, low = palette(theme), BLUE if theme == "light" else SKY
-    figure = new_figure(
-        theme, f"{upper(words)} of {len(done)} runs", "a line is a run; drag along an axis to choose"
-    )
-    figure.add_trace(
-        go.Parcoords(
-            dimensions=[
-                *(_axis(name, done[name]) for name in runs.differing if done[name].nunique(dropna=False) > 1),
-                last,
-            ],
-            line={
-                "color": shown,
-                "colorscale": [[0, low], [0.5, look.muted], [1, ORANGE]],
-            },
-            labelfont={"size": 15, "color": look.text},
-            tickfont={"size": 13, "color": look.text},
-            rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
-            unselected={"line": {"color": look.grid}},
-        )
+    about = "a line is a run; drag along an axis to choose"
+    figure = new_figure(theme, f"{upper(words)} of {len(done)} runs", about)
+    axes = [_axis(name, done[name]) for name in runs.differing if done[name].nunique(dropna=False) > 1]
+    figure.add_parcoords(
+        dimensions=[*axes, last],
+        line={"color": shown, "colorscale": [[0, low], [0.5, look.muted], [1, ORANGE]]},
+        labelfont={"size": 15, "color": look.text},
+        tickfont={"size": 13, "color": look.text},
+        rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
+        unselected={"line": {"color": look.grid}},
     )
     return figure.update_layout(height=480, margin={"t": 140, "l": 110, "r": 110})
 
@@ -71,9 +63,5 @@ def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
         ticks = {"tickvals": few, "ticktext": [f"{value:g}" for value in few]} if len(few) <= _FEW else {}
         return {"label": setting(name), "values": values, **ticks}
     codes, texts = pd.factorize(column.astype(object).where(column.notna(), "none"), sort=False)
-    return {
-        "label": setting(name),
-        "values": codes,
-        "tickvals": list(range(len(texts))),
-        "ticktext": list(map(str, texts)),
-    }
+    ticks = {"tickvals": list(range(len(texts))), "ticktext": list(map(str, texts))}
+    return {"label": setting(name), "values": codes, **ticks}

@@ -86,13 +86,9 @@ def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], ski
     if not len(runs):
         raise SettingError("runs = []: is empty; give at least one Trace or Forecast")
     pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))
-    schemes = [
-        run.experiment.scheme if isinstance(run, Trace) else label.split(" ")[0] for label, run in pairs
-    ]
-    return [
-        _Row(label, style, _seconds(run, skip))
-        for (label, run), style in zip(pairs, styles(schemes), strict=True)
-    ]
+    looks = styles(r.experiment.scheme if isinstance(r, Trace) else name.split(" ")[0] for name, r in pairs)
+    found = zip(pairs, looks, strict=True)
+    return [_Row(label, style, _seconds(run, skip)) for (label, run), style in found]
 
 
 def _name(runs: list[Trace | Forecast]) -> list[tuple[str, Trace | Forecast]]:
@@ -104,9 +100,8 @@ def _seconds(run: Trace | Forecast, skip: int) -> Array:
     if isinstance(run, Trace):
         times = np.asarray(run.columns["time"], dtype=float)
         if not 0 <= skip < len(times):
-            raise SettingError(
-                f"skip = {skip}: {run.label} has {len(times)} rounds; take 0 to {len(times) - 1}"
-            )
+            why = f"{run.label} has {len(times)} rounds; take 0 to {len(times) - 1}"
+            raise SettingError(f"skip = {skip}: {why}")
         return np.diff(times, prepend=0.0)[skip:]
     if isinstance(run, Forecast):
         return np.asarray(run.seconds)
@@ -116,20 +111,10 @@ def _seconds(run: Trace | Forecast, skip: int) -> Array:
 def _box(row: _Row, unit: Unit) -> go.Box:
     """Box from quantiles, so that a figure of a million rounds stays small."""
     low, q1, median, q3, high = (np.array([q]) for q in np.quantile(row.seconds, QUANTILES) * unit.scale)
-    return go.Box(
-        y=[row.label],
-        lowerfence=low,
-        q1=q1,
-        median=median,
-        q3=q3,
-        upperfence=high,
-        name=row.label,
-        orientation="h",
-        width=0.5,
-        line={"color": row.style.color, "width": 2.5},
-        fillcolor=fade(row.style.color, 0.3),
-        hoverinfo="x+name",
-    )
+    line, fill = {"color": row.style.color, "width": 2.5}, fade(row.style.color, 0.3)
+    look = {"orientation": "h", "width": 0.5, "line": line, "fillcolor": fill, "hoverinfo": "x+name"}
+    place = {"lowerfence": low, "q1": q1, "median": median, "q3": q3, "upperfence": high}
+    return go.Box(y=[row.label], name=row.label, **place, **look)
 
 
 def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:

@@ -80,6 +80,5 @@ def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Th
     figure.update_xaxes(title_text="round", showgrid=False, row=1, col=1)
     figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False)
     figure.update_yaxes(title_text="worker", row=1, col=1)
-    return figure.update_layout(
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}, bargap=0.15
-    )
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+    return figure.update_layout(legend=legend, bargap=0.15)

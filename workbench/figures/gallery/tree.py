@@ -49,11 +49,8 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     strips = strips_of(plan, min(plan.ranks, MOST_RANKS))
     height = int(np.clip(190 + 26 * len(layout.x), 480, 860))
     figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), height)
-    look = {
-        "coloraxis": coefficient_scale(strips.coefficient, theme),
-        "showlegend": False,
-        "margin": {"l": 40},
-    }
+    scale = coefficient_scale(strips.coefficient, theme)
+    look = {"coloraxis": scale, "showlegend": False, "margin": {"l": 40}}
     traces = [_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)]
     arrows = _arrows(layout, theme) if layout.ring else []
     return assembled(figure, traces, annotations=arrows, **look, **_axes(plan, layout, strips))
@@ -82,25 +79,16 @@ def _edges(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     xs, ys = (np.stack([side[ends[0]], side[ends[1]], gap], axis=1).ravel() for side in (layout.x, layout.y))
     xs, ys = (np.concatenate(pair) for pair in zip((xs, ys), _stubs(plan, layout), strict=True))
     opacity, width = (1.0, 1.5) if len(layout.x) - 1 <= LAYERED else (min(0.6, 60 / len(layout.x)), 1)
-    line = {"color": fade(palette(theme).muted, opacity), "width": width}
-    return {
-        "type": "scatter",
-        "x": xs,
-        "y": ys,
-        "mode": "lines",
-        "name": "edges",
-        "line": line,
-        "hoverinfo": "skip",
-    }
+    look = {"mode": "lines", "line": {"color": fade(palette(theme).muted, opacity), "width": width}}
+    return {"type": "scatter", "name": "edges", "x": xs, "y": ys, "hoverinfo": "skip", **look}
 
 
 def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
     """Three short lines under each node that has children of which none is drawn."""
     if layout.radial:
         return np.zeros(0), np.zeros(0)
-    alike = np.where(
-        layout.rank == REST, np.roll(layout.rank, 1), layout.rank
-    )  # the rest is like its siblings
+    # The rest is like its siblings.
+    alike = np.where(layout.rank == REST, np.roll(layout.rank, 1), layout.rank)
     children, inner = plan.children, set(layout.edges[:, 0].tolist())
     tops = [place for place, rank in enumerate(alike.tolist()) if children[rank] and place not in inner]
     x, y = layout.x[tops, None], layout.y[tops, None]
@@ -116,28 +104,20 @@ def _nodes(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     few = not layout.radial
     master, rest = ranks == MASTER, ranks == REST
     loads = plan.loads[np.where(rest, ranks.max(), ranks)]
-    return {
-        "type": "scatter",
-        "x": layout.x,
-        "y": layout.y,
-        "mode": "markers+text" if few else "markers",
-        "name": "nodes",
-        "text": [_number(r, count) for r, count in zip(ranks, layout.number, strict=True)] if few else None,
-        "textfont": {
-            "size": np.where((ranks < 1000) & (layout.number < 100), 14, 11),
-            "color": np.where(rest, colors.text, "#FFFFFF"),
-        },
-        "marker": {
-            "size": np.where(master, 22, _sizes(loads, len(ranks))),
-            "symbol": np.where(master, "square", "circle"),
-            "color": np.where(master, colors.text, np.where(rest, colors.neutral, BLUE)),
-            "line": {"color": colors.background, "width": 1.5 if len(ranks) < 200 else 0.0},
-            "opacity": 1.0,
-        },
-        "customdata": ranks,
-        "hovertext": [_words(plan, layout, place) for place in range(len(ranks))],
-        "hovertemplate": "%{hovertext}<extra></extra>",
+    size = np.where((ranks < 1000) & (layout.number < 100), 14, 11)
+    numbers = [_number(r, count) for r, count in zip(ranks, layout.number, strict=True)] if few else None
+    marker = {
+        "size": np.where(master, 22, _sizes(loads, len(ranks))),
+        "symbol": np.where(master, "square", "circle"),
+        "color": np.where(master, colors.text, np.where(rest, colors.neutral, BLUE)),
+        "line": {"color": colors.background, "width": 1.5 if len(ranks) < 200 else 0.0},
+        "opacity": 1.0,
     }
+    look = {"mode": "markers+text" if few else "markers", "marker": marker, "text": numbers}
+    look |= {"textfont": {"size": size, "color": np.where(rest, colors.text, "#FFFFFF")}}
+    told = [_words(plan, layout, place) for place in range(len(ranks))]
+    hover = {"customdata": ranks, "hovertext": told, "hovertemplate": "%{hovertext}<extra></extra>"}
+    return {"type": "scatter", "name": "nodes", "x": layout.x, "y": layout.y, **look, **hover}
 
 
 def _number(rank: int, count: int) -> str:
@@ -164,14 +144,8 @@ def _words(plan: Plan, layout: Layout, place: int) -> str:
 
 def _arrows(layout: Layout, theme: str) -> list[dict[str, Any]]:
     """Arrowheads in the middle of a ring's edges, while there is room for them."""
-    look = {
-        "text": "",
-        "showarrow": True,
-        "arrowhead": 2,
-        "arrowsize": 1.6,
-        "arrowcolor": palette(theme).muted,
-    }
-    look |= {"xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
+    look = {"text": "", "showarrow": True, "arrowhead": 2, "arrowsize": 1.6}
+    look |= {"arrowcolor": palette(theme).muted, "xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
     found = []
     for a, b in layout.edges if len(layout.edges) <= 60 else []:
         x, y = (layout.x[a] + layout.x[b]) / 2, (layout.y[a] + layout.y[b]) / 2
@@ -202,21 +176,13 @@ def strips_of(plan: Plan, ranks: int) -> Strips:
 
 
 def _held(strips: Strips) -> dict[str, Any]:
-    return {
-        "type": "bar",
-        "name": "data held",
-        "orientation": "h",
-        "y": strips.rank,
-        "base": strips.start,
-        "x": strips.stop - strips.start,
-        "width": 0.8,
-        "marker": {"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}},
-        "customdata": np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1),
-        "hovertemplate": "<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
-        "<br>coefficient %{customdata[2]:.5g}<extra></extra>",
-        "xaxis": "x2",
-        "yaxis": "y2",
-    }
+    place = {"y": strips.rank, "base": strips.start, "x": strips.stop - strips.start, "width": 0.8}
+    marker = {"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}}
+    words = "<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
+    words += "<br>coefficient %{customdata[2]:.5g}<extra></extra>"
+    told = np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1)
+    look = {"marker": marker, "customdata": told, "hovertemplate": words, "xaxis": "x2", "yaxis": "y2"}
+    return {"type": "bar", "name": "data held", "orientation": "h", **place, **look}
 
 
 def _axes(plan: Plan, layout: Layout, strips: Strips) -> dict[str, dict[str, Any]]:
@@ -224,15 +190,11 @@ def _axes(plan: Plan, layout: Layout, strips: Strips) -> dict[str, dict[str, Any
     whole = len(layout.rank) == plan.ranks or layout.ring
     bare = {"visible": False, **({"scaleanchor": "x"} if layout.radial else {})}
     rows = {"anchor": "x2", "title": {"text": "worker"}, "range": [shown + 0.6, 0.4], "showgrid": False}
+    samples = {"anchor": "y2", "title": {"text": "sample"}, "range": [0, plan.samples], "domain": [0.55, 1.0]}
     return {
         "xaxis": {"visible": False, "domain": [0.0 if whole else 0.12, 0.44]},
         "yaxis": bare if whole else _layer_axis(plan),
-        "xaxis2": {
-            "domain": [0.55, 1.0],
-            "anchor": "y2",
-            "title": {"text": "sample"},
-            "range": [0, plan.samples],
-        },
+        "xaxis2": samples,
         "yaxis2": {**rows, **({"dtick": 1} if shown <= LAYERED else {})},
     }
 

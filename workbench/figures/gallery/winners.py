@@ -33,27 +33,15 @@ def winners(
     if not contest.names or not contest.seconds.size:
         raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
     rows, columns = contest.winner.shape
-    figure = new_figure(
-        theme,
-        "Shortest rounds",
-        "winner, and how many times longer the second best takes",
-        height=130 + 58 * rows + 90,
-    )
+    about = "winner, and how many times longer the second best takes"
+    figure = new_figure(theme, "Shortest rounds", about, height=220 + 58 * rows)
     figure.add_trace(_cells(contest, theme))
     if alpha is not None and latency is not None:
         figure.add_trace(_here(contest, alpha, latency, theme))
-    ticks = [quantity_of(value) for value in contest.latencies]
-    figure.update_xaxes(
-        title_text="link latency", tickvals=list(range(columns)), ticktext=ticks, showgrid=False
-    )
-    figure.update_yaxes(
-        title_text="straggler fraction α",
-        tickvals=list(range(rows)),
-        ticktext=[str(a) for a in contest.alphas],
-        showgrid=False,
-    )
-    figure.update_layout(showlegend=False)
-    return figure
+    across, down = list(map(quantity_of, contest.latencies)), list(map(str, contest.alphas))
+    figure.update_xaxes(title_text="link latency", tickvals=list(range(columns)), ticktext=across)
+    figure.update_yaxes(title_text="straggler fraction α", tickvals=list(range(rows)), ticktext=down)
+    return figure.update_xaxes(showgrid=False).update_yaxes(showgrid=False).update_layout(showlegend=False)
 
 
 def mixed(color: str, ground: str, share: float) -> str:
@@ -71,21 +59,17 @@ def _cells(contest: Contest, theme: Theme) -> go.Heatmap:
     ground = palette(theme).background
     colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _SHARE) for name in contest.names]
     steps = [[(i + side) / count, color] for i, color in enumerate(colors) for side in (0, 1)]
-    return go.Heatmap(
-        z=contest.winner,
-        zmin=-0.5,
-        zmax=count - 0.5,
-        colorscale=steps,
-        showscale=False,
-        xgap=2,
-        ygap=2,
-        text=_texts(contest),
-        texttemplate="%{text}",
-        textfont={"size": 13},
-        customdata=_hovers(contest),
-        hovertemplate="%{customdata}<extra></extra>",
-        name="winners",
-    )
+    fields = {
+        "zmin": -0.5,
+        "zmax": count - 0.5,
+        "colorscale": steps,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+    }
+    words = {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
+    words |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
+    return go.Heatmap(z=contest.winner, name="winners", **fields, **words)
 
 
 def _texts(contest: Contest) -> Words:

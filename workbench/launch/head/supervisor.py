@@ -129,9 +129,7 @@ class Supervisor:
             os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
             forked = self.settings.get("alone") and sys.platform == "linux"
-            if (
-                self.settings["ranks"] > MANY and not forked
-            ):  # compile the modules once, and not in every rank
+            if self.settings["ranks"] > MANY and not forked:  # compile modules once, and not in every rank
                 subprocess.run([sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)
             assert process.stdout is not None

@@ -31,14 +31,12 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
     except DataError:
         raise
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"source: {path.name!r} is no text in UTF-8 ({error.reason}); save it as such"
-        ) from error
+        why = f"{path.name!r} is no text in UTF-8 ({error.reason}); save it as such"
+        raise DataError(f"source: {why}") from error
     except Exception as error:  # each library raises its own kinds on a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(
-            f"source: {path.name!r} cannot be read as {path.suffix} ({reason}); check how it was written"
-        ) from error
+        why = f"{path.name!r} cannot be read as {path.suffix} ({reason}); check how it was written"
+        raise DataError(f"source: {why}") from error
 
 
 def check_file(path: Path) -> None:
@@ -77,10 +75,8 @@ def _npz(path: Path, columns: Columns) -> Raw:
         X, y = archive["X"], archive["y"]
     _check_matrix(X, path.name, "X")
     if y.shape != X.shape[:1]:
-        raise DataError(
-            f"source: y of {path.name!r} has shape {y.shape} and X {X.shape}; "
-            "y must be 1-D with one value per row of X"
-        )
+        why = "y must be 1-D with one value per row of X"
+        raise DataError(f"source: y of {path.name!r} has shape {y.shape} and X {X.shape}; {why}")
     return _array_raw(X, y, path)
 
 
@@ -90,9 +86,8 @@ def _check_matrix(array: NDArray[Any], name: str, what: str, least: int = 1) -> 
     if array.ndim != 2:
         raise DataError(f"source: {what} of {name!r} is {array.ndim}-D; it must be 2-D, one row per sample")
     if array.shape[0] < 1 or array.shape[1] < least:
-        raise DataError(
-            f"source: {what} of {name!r} has shape {array.shape}; it needs 1 row and {least} columns at least"
-        )
+        why = f"{what} of {name!r} has shape {array.shape}; it needs 1 row and {least} columns at least"
+        raise DataError(f"source: {why}")
 
 
 def _array_raw(X: NDArray[Any], y: NDArray[Any], path: Path) -> Raw:
@@ -116,12 +111,5 @@ def _frame(path: Path, columns: Columns) -> Raw:
 
 NAMED = (".csv", ".parquet")  # their columns have names
 Reader = Callable[[Path, Columns], Raw]
-READERS: dict[str, Reader] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".csv": _frame,
-    ".parquet": _frame,
-    ".svmlight": _svmlight,
-    ".libsvm": _svmlight,
-    ".svm": _svmlight,
-}
+READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(NAMED, _frame)}
+READERS |= dict.fromkeys((".svmlight", ".libsvm", ".svm"), _svmlight)

@@ -52,9 +52,8 @@ def read_csv(path: Path) -> "pd.DataFrame":
     names = [str(name) for name in frame.columns]
     counted = names[:-1] == [str(number) for number in range(len(names) - 1)]
     if not counted and all(_is_number(name) for name in names):
-        raise DataError(
-            f"source: {path.name!r} starts with numbers, not with a header line; add a line of column names"
-        )
+        why = f"{path.name!r} starts with numbers, not with a header line; add a line of column names"
+        raise DataError(f"source: {why}")
     return frame
 
 
@@ -65,9 +64,8 @@ def _own_names(frame: "pd.DataFrame", path: Path) -> None:
     if len(names) == frame.shape[1] and "" not in names:
         frame.columns = [name.strip() for name in names]
     if len(names) == 1 and (found := [mark for mark in ";\t|" if mark in names[0]]):
-        raise DataError(
-            f"source: {path.name!r} separates its columns by {found[0]!r}; write it with commas between them"
-        )
+        why = f"{path.name!r} separates its columns by {found[0]!r}; write it with commas between them"
+        raise DataError(f"source: {why}")
 
 
 def frame_raw(frame: "pd.DataFrame", name: str, note: str, columns: Columns) -> Raw:
@@ -80,10 +78,8 @@ def frame_raw(frame: "pd.DataFrame", name: str, note: str, columns: Columns) -> 
         rows, wide = (
             f"{n} {what}{'s' * (n != 1)}" for n, what in zip(frame.shape, ("row", "column"), strict=True)
         )
-        raise DataError(
-            f"source: {name!r} has {rows} and {wide}; "
-            "it needs 1 row and 2 columns (a feature and the target) at least"
-        )
+        why = "it needs 1 row and 2 columns (a feature and the target) at least"
+        raise DataError(f"source: {name!r} has {rows} and {wide}; {why}")
     place = target_place([str(column) for column in frame.columns], name, columns)
     features = frame.iloc[:, [i for i in range(frame.shape[1]) if i != place]]
     return features_raw(features, frame.iloc[:, place], name, note, columns)

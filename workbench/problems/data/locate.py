@@ -27,9 +27,8 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
     if options.target is not None and not isinstance(options.target, str):
         raise DataError(f"target: {options.target!r} is no text; give the name of a column")
     if options.target is not None and source in (SYNTHETIC.name, *BUNDLED):
-        raise DataError(
-            f"target: {options.target!r} names a column, and {source!r} has its own target; leave it empty"
-        )
+        why = f"{options.target!r} names a column, and {source!r} has its own target; leave it empty"
+        raise DataError(f"target: {why}")
     if source == SYNTHETIC.name:
         return source, lambda: synthetic_table(options)
     if source in BUNDLED:
@@ -49,9 +48,8 @@ def _locate_file(options: Options) -> tuple[str, Callable[[], Table]]:
     try:
         path = Path(options.source).expanduser()
     except RuntimeError:  # ~name of nobody
-        raise DataError(
-            f"source: {options.source!r} begins with no user's home folder; give a path"
-        ) from None
+        why = f"{options.source!r} begins with no user's home folder; give a path"
+        raise DataError(f"source: {why}") from None
     if path.suffix.lower() not in READERS and not path.exists():
         raise DataError(_unknown(options.source))
     check_file(path)

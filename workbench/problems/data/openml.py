@@ -90,9 +90,8 @@ def read(entry: OpenMLSet, target: str | None = None) -> Raw:
     """
     file = placed_file(entry)
     if file is None and target is not None:
-        raise DataError(
-            f"target: {target!r} names a column, and 'openml:{entry.name}' has its own target; leave it empty"
-        )
+        why = f"{target!r} names a column, and 'openml:{entry.name}' has its own target; leave it empty"
+        raise DataError(f"target: {why}")
     return read_file(file, replace(entry.columns, target=target)) if file else _raw(_fetch(entry), entry)
 
 

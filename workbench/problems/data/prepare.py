@@ -79,14 +79,12 @@ def _write_meta(table: Table, options: Options, folder: Path) -> None:
         path.stem: {"sha256": sha256(path), "shape": list(np.load(path, mmap_mode="r").shape)}
         for path in sorted(folder.glob("*.npy"))
     }
-    meta = {
+    meta: dict[str, Any] = {
         "format": FORMAT,
         "digest": digest(table.classes, arrays),
         "classes": table.classes,
-        "note": table.note,
-        "options": vars(options),
-        "arrays": arrays,
     }
+    meta |= {"note": table.note, "options": vars(options), "arrays": arrays}
     (folder / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 
@@ -142,9 +140,8 @@ def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
         span = high - low
     if not np.isfinite(span).all():
         column = table.column(int(np.argmax(~np.isfinite(span))))
-        raise DataError(
-            f"scale: column {column} of {source!r} is too large to standardise; divide it, or use scale=False"
-        )
+        why = f"column {column} of {source!r} is too large to standardise; divide it, or use scale=False"
+        raise DataError(f"scale: {why}")
     constant = span == 0
     span[constant] = 1
     total, squares = np.zeros(table.features), np.zeros(table.features)

@@ -28,14 +28,8 @@ class SourceInfo:
 BINARY = ("binary", "multiclass")  # the tasks that two classes suit
 NUMBERED = ("multiclass", "regression")  # the tasks that classes numbered by a quantity (digits) suit
 
-SYNTHETIC = SourceInfo(
-    "synthetic",
-    1000,
-    20,
-    ("regression", "binary", "multiclass"),
-    0,
-    "Synthetic Gaussian samples, labelled by a random model: a stand-in for real data, of any size.",
-)
+_MADE = "Synthetic Gaussian samples, labelled by a random model: a stand-in for real data, of any size."
+SYNTHETIC = SourceInfo("synthetic", 1000, 20, ("regression", "binary", "multiclass"), 0, _MADE)
 
 # linnerud is left out: it has three targets and 20 samples.
 BUNDLED = {

@@ -1,7 +1,5 @@
 """Where recordings come from: a file each, with a `SOURCE` that tells its files, reads them, says where to get them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mini-batch times of training jobs in Alibaba's GPU cluster, normalised to a longest one of 1000."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

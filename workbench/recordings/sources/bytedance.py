@@ -1,7 +1,5 @@
 """Operations of large language models' training jobs at ByteDance: every compute and transfer of every worker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

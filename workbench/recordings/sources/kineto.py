@@ -1,7 +1,5 @@
 """PyTorch's profiler (Kineto): one JSON file a rank, with the steps and everything that ran in them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -45,9 +43,8 @@ def _of_rank(file: Path, number: int) -> list[tuple[Any, ...]]:
     rank = int(words.get("distributedInfo", {}).get("rank", number))
     host = re.split(r"[_.]", file.name)[0]
     exchange = _union([_span(e) for e in events if _EXCHANGE.search(e["name"])])
-    layers = _alone(
-        [(*_span(e), found[1]) for e in events if (found := _LAYER.fullmatch(e["name"]))], exchange
-    )
+    modules = [(*_span(e), found[1]) for e in events if (found := _LAYER.fullmatch(e["name"]))]
+    layers = _alone(modules, exchange)
     rows: list[tuple[Any, ...]] = []
     for event in events:
         if (step := _STEP.fullmatch(event["name"])) and event.get("cat") != "gpu_user_annotation":
@@ -59,9 +56,8 @@ def _of_rank(file: Path, number: int) -> list[tuple[Any, ...]]:
             took["compute"] = max((end - start) * 1e-6 - sum(took.values()), 0.0)
             rows += [(rank, host, int(step[1]), phase, seconds) for phase, seconds in took.items()]
     if not rows:
-        raise SettingError(
-            f"path = {str(file)!r}: has no ProfilerStep; give profile() a schedule, and call prof.step() after each"
-        )
+        why = "has no ProfilerStep; give profile() a schedule, and call prof.step() after each"
+        raise SettingError(f"path = {str(file)!r}: {why}")
     return rows
 
 

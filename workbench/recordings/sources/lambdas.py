@@ -1,7 +1,5 @@
 """AWS Lambda's profiles of sequential gradient coding: pickles, read here without running anything in them."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any
@@ -55,15 +53,7 @@ def read(path: Path) -> pd.DataFrame:
             for one in rounds
             for each in one["results"]
         ]
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-    ) as error:
+    except (pickle.UnpicklingError, EOFError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise SettingError(f"path = {str(path)!r}: is no profile of Lambda workers ({error})") from None
     return pd.DataFrame(rows, columns=["worker", "step", "seconds"])
 

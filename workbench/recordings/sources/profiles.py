@@ -1,7 +1,5 @@
 """Our own cluster profiles: every load and model size that was measured is a job of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

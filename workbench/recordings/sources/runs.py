@@ -1,7 +1,5 @@
 """Our own run folders: what every worker computed and sent in every round, and what its messages waited for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

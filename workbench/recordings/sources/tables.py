@@ -1,7 +1,5 @@
 """Any table with columns for worker, step and seconds; EC2's times of paper 4 are such a one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd
