@@ -135,14 +135,15 @@ def test_a_process_that_is_killed_leaves_what_is_done(begun: SweepRun) -> None:
     assert again.state in ("stopped", "failed")  # the run that fails was to be tried again
 
 
-def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tolerance", [0.8, pytest.param(0.3, marks=pytest.mark.slow)])
+def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path, tolerance: float) -> None:
     """Work costs GC twice UMW's samples; the more who straggle, the more it gains."""
     slow = {"kind": "heterogeneous", "shift": 1e-4, "active_straggles": 0.0, "slow_straggles": 1.0}
     search = {
         "kind": "crossing",
         "field": "delays.factor",
         "span": {"low": 1.0, "high": 9.0},
-        "tolerance": 0.8,
+        "tolerance": tolerance,
     }
     sides = [{"scheme": "UMW"}, {"scheme": "GC", "scheme_args": {"stragglers": 1}}]
     base = {"workers": 4, "rounds": 4, "problem": "unit", "delays": {**slow, "slow": 0.25}}

@@ -123,6 +123,11 @@ def test_without_recorded_times_entries_say_how_to_get_them(quick: Setting) -> N
     assert "stand-in" in note
 
 
+@pytest.mark.slow
+def test_figure_2c_without_recorded_times_says_so(quick: Setting) -> None:
+    assert "stand-in" in get("agc-fig2c").find(quick).data[0]
+
+
 def test_recorded_times_are_used_and_named_as_real(traces: Path, quick: Setting) -> None:
     here = replace(quick, traces=traces)
     figure_1 = get("agc-fig1").find(here)

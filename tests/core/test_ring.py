@@ -15,7 +15,7 @@ from workbench.core.links import Link
 from workbench.core.optimisers import GradientDescent
 from workbench.core.plan import MASTER
 from workbench.core.protocol import Commit, Compute, Node, Program
-from workbench.core.ring import ring_steps, slice_sizes
+from workbench.core.ring import _by_steps, ring_finish, ring_steps, slice_sizes
 from workbench.engines.virtual.arithmetic import Numbers
 from workbench.engines.virtual.sim import World, simulate
 from workbench.problems.linear import LeastSquares
@@ -76,11 +76,24 @@ class TestRing:
 
 def test_without_latency_all_nodes_end_together() -> None:
     """2(N-1) steps of p/N after the last node entered, whoever was late (paper 1, section II-B)."""
-    from workbench.core.ring import ring_finish
-
     entry = np.array([0.0, 5.0, 1.0, 2.0])
     finish, _ = ring_finish(entry, np.zeros(4), 400, Link(bandwidth=800.0))
     np.testing.assert_allclose(finish, 5.0 + 6 * 1.0)
+
+
+@given(
+    st.integers(1, 20), st.integers(1, 90), st.sampled_from([0.0, 0.3, 20.0]), st.sampled_from([None, 8.0, 80.0]),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_the_longest_ways_end_when_the_steps_do(
+    n: int, floats: int, latency: float, bandwidth: float | None, seed: int
+) -> None:
+    """Slices of no float or of different lengths, ports still busy, nodes that come early and late."""
+    link = Link(latency=latency, bandwidth=bandwidth)
+    entry, busy = 50 * np.random.default_rng(seed).exponential(size=(2, n)) ** 2
+    steps = _by_steps(entry, busy, link.width * slice_sizes(floats, n) / (bandwidth or np.inf), latency)
+    if latency or bandwidth or n == 1:
+        np.testing.assert_allclose(ring_finish(entry, busy, floats, link), steps, rtol=1e-13)
 
 
 def test_slices_differ_by_one_float_at_most() -> None:

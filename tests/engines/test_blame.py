@@ -219,9 +219,10 @@ print("processes", *[child.pid for child in psutil.Process().children(recursive=
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_on_real_ranks_nothing_hangs_and_no_process_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_on_real_ranks_nothing_hangs_and_no_process_is_left(tmp_path: Path, workers: int) -> None:
     wanted = {where: says[1] for where, says in SAYS.items() if says[1]}
-    spec = json.dumps({where: {**failing(tmp_path, where), "workers": 2} for where in wanted})
+    spec = json.dumps({where: {**failing(tmp_path, where), "workers": workers} for where in wanted})
     done = subprocess.run([sys.executable, "-c", REAL, spec], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     *lines, processes = done.stdout.splitlines()

@@ -102,8 +102,11 @@ def test_every_scheme_on_eight_real_ranks(module: str, precision: str, digits: f
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
-def test_a_worker_dies_and_a_resumed_run_is_the_same(precision: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("precision", "workers"),
+    [("float64", 3), *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("float32", "float64"))],
+)
+def test_a_worker_dies_and_a_resumed_run_is_the_same(precision: str, workers: int, tmp_path: Path) -> None:
     """What a test, or a cell, defines goes to the ranks by value; its source stays with the run."""
 
     def tiny() -> nn.Module:
@@ -114,8 +117,8 @@ def test_a_worker_dies_and_a_resumed_run_is_the_same(precision: str, tmp_path: P
 
     faults = [{"worker": 3, "round": 2}]
     fields = {**DIGITS, "module": tiny, "loss": own_loss, "targets": "classes", "precision": precision}
-    fields |= {"workers": 3, "rounds": 40}  # each rank imports PyTorch
-    e = net(**fields, faults=faults, delays={"kind": "constant", "shift": 7e-4})  # 0.08 s a round
+    fields |= {"workers": workers, "rounds": 40}  # each rank imports PyTorch
+    e = net(**fields, faults=faults, delays={"kind": "constant", "shift": 2.5e-4 * workers})  # 0.08 s a round
     run = start_real(e, folder=tmp_path / "run")
     while len(run.rows()["round"]) < 5:
         assert not run.wait(0.01), run
@@ -179,8 +182,9 @@ def test_dropout_is_drawn_by_round_and_sample() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_replicas_agree_on_what_they_drop() -> None:
-    fields = {**DIGITS, "module": droppy, "workers": 3}
+@pytest.mark.parametrize("workers", [3, pytest.param(4, marks=pytest.mark.slow)])
+def test_replicas_agree_on_what_they_drop(workers: int) -> None:
+    fields = {**DIGITS, "module": droppy, "workers": workers}
     e = net(**fields, scheme="GC", scheme_args={"stragglers": 1})
     real, coded = wb.run(e, engine="mpi"), wb.run(e)
     uncoded = wb.run(net(**fields, scheme="UMW", scheme_args={}), numeric=True)

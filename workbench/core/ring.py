@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from workbench.core.plan import even_sizes
 from workbench.core.protocol import Node, Recv, Send
 
 SLICE = "slice"
+MOST = 256  # nodes; with more, their ways cost more than the steps
 
 
 def slice_sizes(floats: int, n: int) -> Array:
@@ -42,7 +44,7 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     """When each node has the sum, and when its port is free again; both shape (n,), seconds.
 
     At step k node i sends slice i-k; it goes on to step k+1 once it has received slice i-1-k. A message is at
-    the next node's port after the latency and occupies it for its transfer.
+    the next node's port after the latency and occupies it for its transfer. The last of all ways ends it.
     """
     n = len(entry)
     if (
@@ -50,7 +52,15 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     ):  # every step hands a maximum on, the last has seen all
         last = np.full(n, max(entry.max(), port_free.max()))
         return last, last.copy()
-    transfer = link.width * slice_sizes(floats, n) / (link.bandwidth or np.inf)
+    rate = link.width / (link.bandwidth or np.inf)
+    if not 1 < n <= MOST:
+        return _by_steps(entry, port_free, rate * slice_sizes(floats, n), link.latency)
+    port = (_ways(floats, n, link.latency, rate) + np.concatenate([entry, port_free])).max(axis=1)
+    return port, port.copy()
+
+
+def _by_steps(entry: Array, port_free: Array, transfer: Array, latency: float) -> tuple[Array, Array]:
+    n = len(entry)
     wrapped = np.concatenate([transfer, transfer])
     ring = np.empty(n + 1)  # ring[i + 1] = when node i is ready; ring[0] repeats the last node
     ring[1:] = entry
@@ -59,10 +69,41 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     for k in range(2 * (n - 1)):
         ring[0] = ring[n]
         start = (-1 - k) % n  # node i receives slice i - 1 - k
-        np.maximum(np.add(before, link.latency, out=sent) if link.latency else before, port, out=port)
+        np.maximum(np.add(before, latency, out=sent) if latency else before, port, out=port)
         np.add(port, wrapped[start : start + n], out=port)
         np.maximum(ready, port, out=ready)
     return ready.copy(), port
+
+
+@lru_cache(maxsize=2)
+def _ways(floats: int, n: int, latency: float, rate: float) -> Array:
+    """Seconds of the longest way to node i from node j's entry, and from its port: shape (n, 2n)."""
+    hops, moved = _hops(floats, n)
+    longest: Array = (latency * hops + rate * moved).max(axis=0)
+    return longest
+
+
+@lru_cache(maxsize=2)
+def _hops(floats: int, n: int) -> tuple[Array, Array]:
+    """Hops to the next node on such ways, and floats that pass ports, each (2, n, 2n): once round more, or not.
+
+    Each of the 2(n-1) steps is a hop, which stays with its slice, or a wait in a port for the slice before. From an
+    entry the first is a hop (a wait there is for no port), from a port a wait; the other hops are best with the
+    largest slice on the way.
+    """
+    size, steps = slice_sizes(floats, n), 2 * (n - 1)
+    before = size[(np.arange(n)[:, None] - np.arange(steps + 1)) % n]  # [j, s]: slice j - s
+    total, largest = before.cumsum(axis=1), np.maximum.accumulate(before, axis=1)
+    node, source = np.ogrid[:n, :n]
+    found = []
+    for first in (1, 0):  # is the first step a hop?
+        least = (node - source - first) % n + first
+        more = np.where(least + n + 1 - first <= steps, least + n, least)
+        hops = np.stack([least, more])
+        at = (source - 1 + first) % n, steps - hops - 1 + first
+        found.append((hops, total[at] + (hops - first) * largest[at]))
+    hops, moved = (np.concatenate(each, axis=2).astype(float) for each in zip(*found, strict=True))
+    return hops, moved
 
 
 def ring_steps(
