@@ -1,17 +1,22 @@
 """What every test shares: the hypothesis profiles and a cache folder that is not the user's."""
 
+import gc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from workbench.base.imports import grammar_put_off
 from workbench.core.delays import DelayModel
 from workbench.core.optimisers import Optimiser
 from workbench.core.scheme import Scheme
 from workbench.problems import ProblemArgs
+
+with grammar_put_off():  # before others import it
+    import nbformat  # noqa: F401
 
 # No deadlines: a loaded machine is slow without being wrong.
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
@@ -40,7 +45,7 @@ def forgetful() -> Iterator[None]:
 
 
 # Those that take longest, and wait for more than they compute, begin, so that at the end nobody waits for them.
-LONGEST = ("mpi", "hosts", "browser", "site", "book", "wheel", "additions")
+LONGEST = ("mpi", "hosts", "browser", "site", "pages", "book", "wheel", "additions")
 
 
 def group(item: pytest.Item) -> str:
@@ -64,6 +69,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if not item.get_closest_marker("xdist_group"):
                 item.add_marker(pytest.mark.xdist_group(group(item)))
         items.sort(key=lambda item: (*LONGEST, group(item)).index(group(item)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and found stays to the end: no search for garbage has to go through it, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,13 @@ from workbench.trace import layout
 
 PACKAGE = Path(workbench.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "shipped" not in path.parts)
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 ROOMS, LOOSE, LATE, TYPES, LONGEST, LARGEST = 20, 4, 20, 10, 60, 500
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Read once, by the worker that runs these tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def within(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
@@ -38,8 +44,8 @@ def test_there_are_few_rooms() -> None:
 
 def test_imports_stand_at_the_top() -> None:
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    late = {(path, node) for path, tree in TREES.items() for node in within(tree, functions)}
-    types = {(path, node) for path, tree in TREES.items() for node in within(tree, (ast.If,))}
+    late = {(path, node) for path in FILES for node in within(tree_of(path), functions)}
+    types = {(path, node) for path in FILES for node in within(tree_of(path), (ast.If,))}
     assert len(late) <= LATE
     assert len(types) <= TYPES
 
@@ -47,7 +53,7 @@ def test_imports_stand_at_the_top() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_files_and_functions_fit(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LARGEST
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             assert not body or (node.end_lineno or 0) - body[0].lineno + 1 <= LONGEST, node.name
@@ -66,8 +72,8 @@ def test_a_files_name_stands_in_one_module(home: object) -> None:
     here = Path(str(getattr(home, "__file__", "")))
     found = [
         (str(path.relative_to(PACKAGE)), node.value)
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path in FILES
+        for node in ast.walk(tree_of(path))
         if path != here and isinstance(node, ast.Constant) and node.value in names
     ]
     assert not found

@@ -6,7 +6,9 @@ import inspect
 import re
 from typing import Any, get_args
 
+from docutils import nodes
 from pydantic import BaseModel
+from sphinx.addnodes import toctree
 
 from workbench import __version__
 
@@ -119,8 +121,30 @@ def script_where_figures_are(
         context["body"] = f'<script src="{script}"></script>{context["body"]}'
 
 
+def _heads(toc: Any) -> Any:
+    """Of a page's contents its title only, unless other pages hang on it."""
+    if not len(toc) or any(toc.findall(toctree)):
+        return toc
+    return nodes.bullet_list("", nodes.list_item("", toc[0][0].deepcopy()))
+
+
+def titles_only(app: Any, page: str, *_: Any) -> None:
+    """The list of all pages is copied for each of them: a third of the build, where headings and names are in it."""
+    app.env.whole_tocs = app.env.tocs
+    if not hasattr(app.env, "heads"):
+        app.env.heads = {name: _heads(toc) for name, toc in app.env.tocs.items()}
+    app.env.tocs = app.env.heads | {name: toc for name, toc in app.env.tocs.items() if name == page}
+
+
+def whole(app: Any, *_: Any) -> None:
+    """As it was."""
+    app.env.tocs = app.env.whole_tocs
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", fields_as_parameters, priority=100)  # before napoleon
     app.connect("autodoc-process-signature", short_signature)
     app.connect("html-page-context", script_where_figures_are)
+    app.connect("html-page-context", titles_only, priority=400)
+    app.connect("html-page-context", whole, priority=600)  # after the theme

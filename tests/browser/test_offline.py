@@ -26,7 +26,7 @@ from tests.browser.lab import Noise
 from tests.browser.test_lectures import NAMELESS, OVERFLOW, Student, first_slider
 from tests.lectures.drawn import SCRIPTS
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside those that need a server
 
 FEW, ALL = 8, 1250  # settings of each lecture: at every commit, and under `slow`, 10,000 of all
 CLOSE = {

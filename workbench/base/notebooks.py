@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from traitlets.config import Config
 
 from workbench.base.files import atomic_write, sha256
+from workbench.base.imports import grammar_put_off
 from workbench.base.settings import SettingError
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def execute(
 
     Raises papermill's `PapermillExecutionError` where a cell fails.
     """
-    import papermill
+    with grammar_put_off():
+        import papermill
 
     folder, own = socket_folder("kernel-"), {}
     if os.name == "posix":  # sockets are its own files: in Jupyter's default place, two take each other's

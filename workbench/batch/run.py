@@ -19,10 +19,10 @@ from typing import Any
 from workbench.base.bar import Bar
 from workbench.base.byvalue import sent
 from workbench.base.files import write_json
+from workbench.base.imports import grammar_put_off
 from workbench.base.notebooks import shipped
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.batch.execution import Executor, literal
-from workbench.batch.imports import grammar_put_off
 from workbench.batch.jobs import OTHERS
 from workbench.batch.kernels import Kernels
 from workbench.batch.page import rehearse, write_script

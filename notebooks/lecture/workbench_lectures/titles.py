@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import nbformat
+from workbench.base.imports import grammar_put_off
+
+with grammar_put_off():
+    import nbformat
 
 PACE = 130  # words a minute, aloud
 EACH = {"lecture.show(": 1.0, "lecture.race": 2.0, "lecture.quiz": 3.0}  # minutes

@@ -162,7 +162,13 @@ STEPS = [
 def test_steps_that_are_too_large_end_with_the_simulators_sentence(
     name: str, args: dict[str, Any], step: float, workers: int
 ) -> None:
-    spec = {**LEARNING, "workers": workers, "rounds": 200, "scheme_args": args, "optimiser_args": {"step": step}}
+    spec = {
+        **LEARNING,
+        "workers": workers,
+        "rounds": 200,
+        "scheme_args": args,
+        "optimiser_args": {"step": step},
+    }
     e = wb.Experiment(scheme=name, **spec)
     with pytest.warns(RuntimeWarning, match="the loss is not finite") as told:
         wb.run(e)

@@ -12,10 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbconvert.filters.markdown import markdown2html
-
 from workbench.base.files import atomic_write
+from workbench.base.imports import grammar_put_off
 from workbench.widgets import assets
 from workbench_lectures.assets import script as ours
 from workbench_lectures.assets import style
@@ -24,6 +22,10 @@ from workbench_lectures.offline.engine import engine
 from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.tables import packed, places, race, table
 from workbench_lectures.titles import Told, told
+
+with grammar_put_off():
+    import nbformat
+    from nbconvert.filters.markdown import markdown2html
 
 WIDGETS = {
     "FORM": assets.script("form"),
