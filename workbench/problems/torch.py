@@ -203,12 +203,11 @@ class Network:
             self.flat.copy_(self.torch.tensor(model))
 
     def _rows(self, rows: NDArray[np.int64]) -> tuple[Any, Any]:
+        if isinstance(self.X, self.torch.Tensor):  # copied: a module may write over what it is given
+            chosen = self.torch.as_tensor(rows, device=self.device)
+            return self.X[chosen], self.y[chosen]
         taken = stretch(rows)
-        if not isinstance(self.X, self.torch.Tensor):
-            return self._tensor(self.X[taken]), self._tensor(self.y[taken])
-        if taken is rows:
-            taken = self.torch.as_tensor(rows, device=self.device)
-        return self.X[taken], self.y[taken]
+        return self._tensor(self.X[taken]), self._tensor(self.y[taken])
 
     def _tensor(self, values: Any) -> Any:
         found = values if isinstance(values, self.torch.Tensor) else self.torch.as_tensor(np.array(values))
