@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,16 @@ def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
     counts = np.array([b - a for a, b, _ in slices], dtype=np.int64)
     rows = np.concatenate([np.arange(0), *(np.arange(a, b) for a, b, _ in slices)])
     return rows, np.repeat(np.array([w for *_, w in slices], dtype=float), counts)
+
+
+def stretch(rows: NDArray[np.int64]) -> Any:
+    """Samples as a slice where they follow one another, so that taking them copies nothing; else as they are.
+
+    >>> stretch(np.array([3, 4, 5])), stretch(np.array([3, 5]))
+    (slice(3, 6, None), array([3, 5]))
+    """
+    together = len(rows) > 0 and (np.diff(rows) == 1).all()
+    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
 
 @dataclass(frozen=True)
@@ -85,23 +95,16 @@ class Problem(Protocol):
         """Lipschitz constant of the gradient of the objective (of the mean loss over some slices, with l2)."""
 
 
-@runtime_checkable
-class Drawn(Protocol):
-    """A problem whose gradient has a random part, dropout say, drawn anew every round and by sample."""
-
-    def at(self, round: int) -> Problem:
-        """The problem with what it draws in a round."""
-
-
 def in_round(problem: Problem, round: int) -> Problem:
-    """The problem as gradients of a round are taken of it.
+    """The problem as gradients of a round are taken of it: what one that draws, dropout say, gives as `at(round)`.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(problem="least_squares").build_problem()
     >>> in_round(problem, 3) is problem
     True
     """
-    return problem.at(round) if isinstance(problem, Drawn) else problem
+    at = getattr(problem, "at", None)
+    return problem if at is None else cast(Problem, at(round))
 
 
 class Quadratic(Protocol):

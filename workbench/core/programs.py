@@ -224,7 +224,7 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
 def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
     """The same without a copy of them all, which costs more than the products where the values are long."""
     total = weights[0] * values[0]
-    term = np.empty_like(total)
+    term = np.empty_like(total) if len(values) > 1 else total
     for weight, value in zip(weights[1:], values[1:], strict=True):
         total += np.multiply(value, weight, out=term)
     return np.asarray(total)

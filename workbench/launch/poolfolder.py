@@ -21,6 +21,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from workbench.launch.processes import Place
 
 SAY = "workbench:"  # begins a line that a rank prints for the supervisor: up, done, or failed and why
 SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
+SETTLED = 60.0  # s after which ranks have mapped one another's memory
 PREFIX = "straggler-workbench-"  # of a pool's folder there
 ARRAYS = "task.npz"  # in the run folder: what a task has besides words
 
@@ -147,6 +149,20 @@ def left_in_memory() -> list[str]:
     """Names of the pools of which there is such a folder of this user's."""
     found = [path for path in SHARED.glob(f"{PREFIX}*") if path.stat().st_uid == os.getuid()]
     return [path.name.removeprefix(PREFIX) for path in found]
+
+
+def segments_left() -> list[Path]:
+    """Files through which other ranks of this user's shared memory, and that no process has mapped any more.
+
+    They stay where a process that uses MPI by itself is killed, or an mpiexec without a folder of its own (`kept_in`).
+    """
+    settled = time.time() - SETTLED
+    files = [path for path in SHARED.glob(f"sm_segment.*.{os.getuid()}.*") if path.lstat().st_mtime < settled]
+    for maps in Path("/proc").glob("[0-9]*/maps") if files else ():
+        with suppress(OSError):  # it has ended, or is another user's
+            text = maps.read_text(errors="replace")
+            files = [path for path in files if str(path) not in text]
+    return files
 
 
 def kept_in(place: Path) -> dict[str, str]:

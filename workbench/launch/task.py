@@ -31,7 +31,7 @@ from workbench.engines.real.rank import Emulate, Setup
 from workbench.experiment import Experiment
 from workbench.launch.processes import Place
 from workbench.problems import OnData, problem_from
-from workbench.problems.data import PREPARED, catalogue
+from workbench.problems.data import PREPARED, catalogue, hashes, trust
 from workbench.trace.definitions import definitions_of
 from workbench.trace.layout import SPEC, TASK
 
@@ -56,6 +56,7 @@ class Task:
     patience: float = 600.0  # s without a round after which the run is given up
     cwd: str = field(default_factory=os.getcwd)
     data: Mapping[str, Any] | None = None  # prepared data of every host, see `data_of`; None: found by name
+    hashes: Sequence[Sequence[Any]] = ()  # of its files, so that not every rank of a machine hashes them anew
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
@@ -84,12 +85,16 @@ def task_of(
     problem = e.build_problem()
     if model is None or state is None:
         model, state = problem.start(), e.build_optimiser().start(problem)
+    data = e.problem_spec.prepared()
+    words: dict[str, Any] = (
+        {} if data is None else {"hashes": hashes(data.folder, Path(data.name).expanduser())}
+    )
     crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
     arrays = pack(e.plan, model, state)
     begun, own = begun_with(e) | {"how": _how(options)}, definitions_of(e)
     parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays)
     homes = [home for part in parts if (home := type(part).__module__).startswith("workbench.")]
-    words = {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
+    words |= {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
     return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
 
 
@@ -221,6 +226,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     if task.code:
         adopt(task.code)
     plan, model, state = unpack(task.arrays)
+    trust(task.hashes)
     # Data by their folder in this host's cache, where a task says so.
     mapped = {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
     args = problems.get(spec["problem"])(**{**spec["problem_args"], **mapped})

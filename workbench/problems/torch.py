@@ -26,7 +26,7 @@ from workbench.base.settings import SettingError, setting
 from workbench.base.sources import digest_of
 from workbench.base.types import Array
 from workbench.core.plan import Plan
-from workbench.core.problem import rows_of
+from workbench.core.problem import rows_of, stretch
 from workbench.problems.base import Evaluation, Named, Problem, Request, Slice, curvature
 from workbench.problems.data import DataError, DataSet, catalogue
 from workbench.problems.on_data import OnData
@@ -203,10 +203,11 @@ class Network:
             self.flat.copy_(self.torch.tensor(model))
 
     def _rows(self, rows: NDArray[np.int64]) -> tuple[Any, Any]:
-        if isinstance(self.X, self.torch.Tensor):
+        if isinstance(self.X, self.torch.Tensor):  # copied: a module may write over what it is given
             chosen = self.torch.as_tensor(rows, device=self.device)
             return self.X[chosen], self.y[chosen]
-        return self._tensor(self.X[rows]), self._tensor(self.y[rows])
+        taken = stretch(rows)
+        return self._tensor(self.X[taken]), self._tensor(self.y[taken])
 
     def _tensor(self, values: Any) -> Any:
         found = values if isinstance(values, self.torch.Tensor) else self.torch.as_tensor(np.array(values))

@@ -181,6 +181,10 @@ class Gain(Choice):
     """DBW's estimates of what k answers gain, and of how long they take."""
 
     def __init__(self, workers: int, samples: int, smoothness: float, window: int) -> None:
+        # Here, so that importing the workbench stays quick, and no round of a real run lasts until it is imported.
+        from scipy.optimize import isotonic_regression
+
+        self._rising = isotonic_regression
         self.k, self.workers, self.samples, self.smoothness = workers, workers, samples, smoothness
         self._lately: deque[tuple[float, float]] = deque(maxlen=window)  # G, V
         self._curved: deque[float] = deque(maxlen=window)  # L
@@ -221,13 +225,11 @@ class Gain(Choice):
 
     def _best(self, eta: float) -> int:
         """The k with the most gain per second."""
-        from scipy.optimize import isotonic_regression  # here, so that importing the workbench stays quick
-
         length, variance = self._average
         known = np.flatnonzero(self._times)
         noise = float(np.mean(self._curved or [self.smoothness])) * eta**2 / 2
         gain = (eta - noise) * length - noise * variance / (known + 1)
-        later = isotonic_regression(self._seconds[known] / self._times[known], weights=self._times[known]).x
+        later = self._rising(self._seconds[known] / self._times[known], weights=self._times[known]).x
         if gain.max() <= 0:
             return self.workers
         return int(known[np.argmax(gain / np.maximum(later, 1e-12))]) + 1

@@ -48,7 +48,8 @@ TURNED = "turned"  # how a stretch ends after which the run goes on with another
 WATCHED = 0.1  # s between looks at whether somebody watches
 PORTION = 20_000  # events that are handed on at once
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead")
-KEPT = 0.02  # s for which rounds may wait to be written down together
+KEPT = 0.02  # s for which rounds may wait to be written down together, ...
+LONG = 2**14  # bytes of a model that does not: many at once keep the master from its workers for milliseconds
 
 
 class Record:
@@ -71,6 +72,8 @@ class Record:
         self.lock = Lock(folder / RANKS_LOCK)
         self.lock.take()  # a run goes on without its client
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
+        self.arrivals: Arrivals | None = None  # of this very rank
+        self.answers: list[tuple[int, int, int]] = []  # that wait to be written down there
         self.saved = self.written = time.monotonic()
         self.took = 0.0  # s for the newest checkpoint
         self.round = first  # rounds that are done
@@ -80,6 +83,8 @@ class Record:
         self._append(MODELS, model)
         if GRADIENTS in self.files and gradient is not None:
             self._append(GRADIENTS, gradient)
+        if model.nbytes > LONG:
+            self._drain(MODELS, GRADIENTS)
         self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE]))
         self.round = int(row["round"]) + 1
         now = time.monotonic()
@@ -98,15 +103,21 @@ class Record:
 
     def flush(self) -> None:
         """Write down all rounds that are done. Raises `RunError` where that cannot be."""
-        if not self.waiting[ROWS]:
-            return
+        if self.arrivals is not None and self.answers:  # first: who sees a round finds what came of it
+            self.arrivals(self.answers)
+            self.answers.clear()
+        self._drain(MODELS, GRADIENTS, ROWS)  # rows last: who sees one finds its model
+        self.written = time.monotonic()
+
+    def _drain(self, *names: str) -> None:
         with _writing(self.folder):
-            for name in (MODELS, GRADIENTS, ROWS):  # rows last: who sees one finds its model
+            for name in names:
                 rest = b"".join(self.waiting.get(name, ()))
                 while rest:
                     rest = rest[self.files[name].write(rest) :]
                     self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
-        self.waiting, self.written = {name: [] for name in self.files}, time.monotonic()
+                if name in self.waiting:
+                    self.waiting[name] = []
 
     def save(self, model: Array, state: State) -> None:
         """Write down all rounds, for certain, then a checkpoint. Raises `RunError` where that cannot be."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,14 +84,25 @@ def test_what_is_wanted_and_what_relays_send_stays() -> None:
     assert [port.next(9.0) is not None for _ in range(3)] == [True, True, False]
 
 
+def sending_ahead(**spec: Any) -> frozenset[int]:
+    e = wb.Experiment(**spec)
+    return leaves(e.built_scheme, e.plan)
+
+
 def test_leaves_of_a_tree_a_star_and_a_ring() -> None:
-    cr = wb.Experiment(scheme="CR", scheme_args={"children": 2, "layers": 2, "stragglers": 1}, workers=6)
-    assert leaves(cr.plan) == {3, 4, 5, 6}
-    assert leaves(wb.Experiment(scheme="UMW", workers=3).plan) == {1, 2, 3}
-    assert leaves(wb.Experiment(scheme="RAR", workers=3).plan) == frozenset()
+    tree = {"children": 2, "layers": 2, "stragglers": 1}
+    assert sending_ahead(scheme="CR", scheme_args=tree, workers=6) == {3, 4, 5, 6}
+    assert sending_ahead(scheme="UMW", workers=3) == {1, 2, 3}
+    assert sending_ahead(scheme="RAR", workers=3) == frozenset()
 
 
-def test_who_sends_several_answers_waits_with_each() -> None:
-    plan = wb.Experiment(scheme="UC-MMC", workers=6).plan
-    assert plan.answers > 1
-    assert leaves(plan) == frozenset()
+def test_who_sends_several_answers_waits_with_each_unless_they_come_out_of_one_computation() -> None:
+    assert wb.Experiment(scheme="UC-MMC", workers=6).plan.answers > 1
+    assert sending_ahead(scheme="UC-MMC", workers=6) == frozenset()
+    assert wb.Experiment(scheme="M-SGC", workers=3).plan.answers > 1
+    assert sending_ahead(scheme="M-SGC", workers=3) == {1, 2, 3}
+
+
+def test_who_goes_on_with_old_work_does_not_send_ahead() -> None:
+    assert sending_ahead(scheme="DSAG", workers=3) == frozenset()
+    assert sending_ahead(scheme="SR-SGC", workers=3) == {1, 2, 3}

@@ -45,7 +45,7 @@ class Letters:
         self.bell, self.dead, self.needs_looks = Bell(), set[int](), False
         self.looked = 0
 
-    def poll(self, now: float) -> list[tuple[Envelope, Any]]:
+    def poll(self, now: float, awake: float = 0.0) -> list[tuple[Envelope, Any]]:
         self.looked += 1
         found = self.looks.pop(0) if self.looks else []
         return [(Envelope(1, r, src, 0, 1, 3, 0.5, self.arrives, CODED), (src, r)) for src, r in found]
@@ -165,7 +165,7 @@ class Workers(Letters):
         self.due, self.arrives = time.monotonic() + self.seconds, envelope.sent + self.seconds
         self.letters = [(rank, envelope.round) for rank in to]
 
-    def poll(self, now: float) -> list[tuple[Envelope, Any]]:
+    def poll(self, now: float, awake: float = 0.0) -> list[tuple[Envelope, Any]]:
         if now >= self.due:
             self.due, self.looks = float("inf"), [self.letters]
         return super().poll(now)
@@ -201,3 +201,30 @@ def test_what_is_due_is_done_when_the_node_waits_and_before_the_model_changes() 
     engine.due.append(lambda: done.append(str(engine.learner.model is before)))
     engine.handlers[Commit](Commit(0.0, 0))
     assert done[2:] == ["True"]
+
+
+class Held(Workers):
+    """The last of them is held up by its machine, far beyond the moment at which its answer was due."""
+
+    late, last = 0.05, float("inf")
+
+    def poll(self, now: float, awake: float = 0.0) -> list[tuple[Envelope, Any]]:
+        if now >= self.due:
+            self.due, self.last, self.looks = float("inf"), now + self.late, [self.letters[:-1]]
+        elif now >= self.last:
+            self.last, self.looks = float("inf"), [self.letters[-1:]]
+        return Letters.poll(self, now)
+
+
+@pytest.mark.parametrize(("slack", "taken"), [(10.0, 4), (0.0, 3)])
+def test_who_sends_ahead_and_is_not_heard_of_by_a_deadline_is_waited_for_within_the_slack(
+    slack: float, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.engines.real.rank.SLACK", slack)
+    engine = master(Held(), "all")
+    node = Node(0, engine.setup.plan, ROUNDS, 3, None, lambda: engine.logical - engine.zero)
+    began = engine.logical
+    engine.handlers[Send](Send(node.children, MODEL, 0, engine.learner.start()))
+    got, _ = engine.drive(gather(node, 0, after(0.02), Lost()))
+    assert len(got) == taken
+    assert time.monotonic() < began + 5.0  # nobody is waited for once all are heard of

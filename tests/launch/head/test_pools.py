@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -140,6 +141,23 @@ def test_a_start_is_given_up_once_no_further_process_comes(
                     pool.await_ready(slowly)
         finally:
             supervisor.kill()
+
+
+def test_memory_that_killed_ranks_shared_goes_once_nobody_has_it_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path.with_suffix(".pools")))
+    monkeypatch.setattr(poolfolder, "SHARED", tmp_path)
+    names = (f"host.{os.getuid()}.1.0", f"host.{os.getuid()}.2.0", f"host.{os.getuid() + 1}.3.0")
+    left, held, others = (tmp_path / f"sm_segment.{name}" for name in names)
+    for file in (left, held, others):
+        file.write_bytes(bytes(4096))
+        os.utime(file, (0.0, 0.0))
+    fresh = tmp_path / f"sm_segment.host.{os.getuid()}.4.0"
+    fresh.touch()
+    with held.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+        pools.sweep()
+        assert {*tmp_path.iterdir()} == {held, others, fresh}
 
 
 @pytest.mark.mpi

@@ -166,3 +166,14 @@ def test_many_processes_at_once_all_end_fine(home: Path, damaged: bool) -> None:
     assert all(np.array_equal(each.X, sets[0].X) for each in sets)
     (folder,) = (home / "data").iterdir()
     np.testing.assert_array_equal(room.reopen(folder).X, sets[0].X)
+
+
+def test_another_processs_word_for_a_file_holds_until_the_file_changes(tmp_path: Path) -> None:
+    path = tmp_path / "X.npy"
+    path.write_bytes(b"1")
+    known = cache.hashed(path, kept=True)
+    assert cache.hashes(tmp_path) == cache.hashes(path) != []
+    cache.trust([[*stamp, "theirs"] for *stamp, _ in cache.hashes(path)])
+    assert cache.hashed(path) == "theirs"
+    path.write_bytes(b"22")
+    assert cache.hashed(path) not in ("theirs", known)

@@ -57,7 +57,9 @@ class GradientDescent(Stepping):
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
-        return model - step * mean_gradient(model, gradient, problem), state
+        move = mean_gradient(model, gradient, problem)
+        move *= step
+        return np.subtract(model, move, out=move), state
 
 
 class Nesterov(Stepping):

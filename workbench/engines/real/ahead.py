@@ -7,23 +7,25 @@ If a newer model reaches the leaf before that time, it would have given its work
 the work as abandoned, and its parent, who knows when the model is there, takes the answer for one that was never sent.
 """
 
-from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 from workbench.core.plan import Plan
 from workbench.core.protocol import SAME
+from workbench.core.scheme import Scheme
 from workbench.engines.real.ledger import Ledger
 
 KEPT = 1000  # models
 
 
-def leaves(plan: Plan) -> frozenset[int]:
+def leaves(scheme: Scheme, plan: Plan) -> frozenset[int]:
     """Ranks that send ahead: those that have a parent and no children.
 
     None where a worker sends several answers: it would compute them all, also those that a drawn time forbids; and
-    where older models' gradients count: their work is not given up.
+    where older models' gradients count: their work is not given up. Sequential codes' is (`Scheme.delayed`), and all
+    answers of a round come out of one computation.
     """
-    if plan.answers > 1 or plan.versions > 1:
+    if (plan.answers > 1 or plan.versions > 1) and not scheme.delayed:
         return frozenset()
     return frozenset(r for r, below in enumerate(plan.children) if plan.parent[r] >= 0 and not below)
 
@@ -56,8 +58,8 @@ class Ahead:
 class Told:
     """When a parent's models reach those of its children that send ahead."""
 
-    def __init__(self, leaves: Collection[int]) -> None:
-        self.leaves = leaves
+    def __init__(self, leaves: Iterable[int]) -> None:
+        self.leaves = frozenset(leaves)
         self.rounds: list[int] = []  # ascending
         self.models: list[tuple[float, Sequence[int]]] = []  # when it is there, and whose it is
 
@@ -67,6 +69,12 @@ class Told:
         self.models.append((arrives, to))
         if len(self.rounds) > 2 * KEPT:  # what is older makes an answer late instead of forgotten
             del self.rounds[:KEPT], self.models[:KEPT]
+
+    def newest(self) -> tuple[int, frozenset[int]]:
+        """Round of the newest model, and who of those that send ahead has been sent it."""
+        round = self.rounds[-1] if self.rounds else -1
+        models = self.models[bisect_left(self.rounds, round) :]
+        return round, self.leaves & {child for _, to in models for child in to}
 
     def newer(self, child: int, round: int, moment: float) -> bool:
         """Does a child that sends ahead have a model newer than a round's before some moment?"""

@@ -34,11 +34,11 @@ class Ledger:
 
     def add(self, name: str, round: int, amount: int = 1) -> None:
         """Raise a count of a round."""
-        self.counts[name][min(max(round, 0), self.rounds)] += amount
+        self.counts[name][round if 0 <= round <= self.rounds else max(0, min(round, self.rounds))] += amount
 
     def _place(self, round: int) -> int:
         """What follows on the last commit's round counts as of that round."""
-        return min(max(round, 0), self.rounds - 1)
+        return round if 0 <= round < self.rounds else max(0, min(round, self.rounds - 1))
 
     def computed(self, round: int, samples: int, start: float, end: float) -> None:
         """Some work was done."""
@@ -58,7 +58,7 @@ class Ledger:
 
     def commit(self, round: int, when: float, residual: float) -> None:
         """Note that this node committed a round."""
-        self.commits[round] = when, residual
+        self.commits[round, 0], self.commits[round, 1] = when, residual
 
     def received(
         self, message: Message, floats: int, sent: float, begun: float, end: float, late: bool = False

@@ -9,7 +9,7 @@ then; what comes physically later than it is due is taken as it comes.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -58,6 +58,7 @@ class Port:
         self.queue: list[Parcel] = []  # what comes from below
         self.above: list[Parcel] = []  # models, and word of the dead
         self.current: tuple[Parcel, float, float] | None = None  # in transfer: begun, end
+        self.heard: dict[int, int] = {}  # newest round of which a sender's word is here physically
         self._serial = 0
 
     def __bool__(self) -> bool:
@@ -66,6 +67,7 @@ class Port:
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
         """Take in a message that is at the port at `at` or later, unless its sender would not have sent it."""
         self._serial += 1
+        self.heard[message.src] = message.round
         down = message.kind in (MODEL, LOST)
         if not down and self._unsent(message, sent):
             return
@@ -137,6 +139,11 @@ class Port:
         parcel, begun, _ = self.current
         self.current, self.free = None, now
         return Delivered(parcel, begun, now, True)
+
+    def awaits(self, dead: Collection[int]) -> bool:
+        """Is an answer to the newest model, of one who sends ahead, not here yet?"""
+        round, told = self.told.newest()
+        return any(self.heard.get(child, -1) < round for child in told.difference(dead))
 
     def wake(self) -> float:
         """When the next message will be through, as far as is known (inf: none is here)."""

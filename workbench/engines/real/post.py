@@ -9,6 +9,7 @@ over and the communicator can be freed (MPI_Cancel is never used).
 import ctypes
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def _fetched() -> bool:
 
 _FETCHED = _fetched()
 _testsome = MPI.Request.Testsome
+_yield: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class Post:
@@ -131,7 +133,8 @@ class Post:
         self.sheets = Sheets(floats, width)
         self.slots = [Slots(comm, peer, floats, width) for peer in self.peers]
         self.receives: list[Any] = [slots.post() for slots in self.slots]
-        self.open = [True] * len(self.peers)  # a receive is posted
+        self.open = [True] * len(self.peers)  # a receive is posted, or will be
+        self.taken: list[int] = []  # from whom something came, so that a receive is to be posted
         self.dead: set[int] = set()
         self.said_bye: set[int] = set()
         self.sent_serial = 0
@@ -197,16 +200,27 @@ class Post:
         """May something be under way that only goes on while this rank looks, and nobody rings for?"""
         return bool(self.model_next) or not _FETCHED
 
-    def poll(self, now: float = float("inf")) -> list[tuple[Envelope, Any]]:
+    def poll(self, now: float = float("inf"), awake: float = 0.0) -> list[tuple[Envelope, Any]]:
         """Move everything on; return what has come, each value a view that stays valid as long as it is held.
 
         `now`: so that what is being sent is not looked at every time; it costs, and nobody waits for the sheets.
+        `awake`: until when to look on.
         """
         if self.outputs and (self.model_next or now >= self.look_at):
             self.look_at = now + SENDS_EVERY
             self._progress_sends()
+        for i in self.taken:  # who waits for what came has it by now
+            if self.open[i]:
+                self.receives[i] = self.slots[i].post()
+        self.taken.clear()
+        receives = self.receives
         try:  # the first look may only move a message on
-            done = _testsome(self.receives) or _testsome(self.receives) if self.receives else []
+            done = _testsome(receives) or _testsome(receives) if receives else []
+            while not done and time.monotonic() < awake:
+                if self.outputs:  # so that the next model need not wait for it
+                    self._progress_sends()
+                _yield()  # the other may be on this very core
+                done = _testsome(receives)
         except MPI.Exception:
             return self._one_by_one()
         if not done:
@@ -241,7 +255,7 @@ class Post:
             self.bury(self.peers[i])
 
     def _taken(self, i: int) -> tuple[Envelope, Any] | None:
-        """What has come from a peer; the next receive is posted."""
+        """What has come from a peer; the next receive is posted with the next look."""
         if not self.open[i]:
             return None
         peer, slots, letter = self.peers[i], self.slots[i], None
@@ -261,7 +275,7 @@ class Post:
         except Refused as error:
             letter = None
             self.refused(peer, -1, error.reason)
-        self.receives[i] = slots.post()
+        self.taken.append(i)
         return letter
 
     def bury(self, peer: int) -> None:

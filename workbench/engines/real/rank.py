@@ -98,10 +98,7 @@ class Surroundings(Protocol):
         """Hears of the answers that the program took."""
 
     def idle(self) -> float:
-        """Called again and again while the node waits: may raise to end the run; says when to call it again.
-
-        It is called before that moment if somebody rings for a word.
-        """
+        """Called while the node waits, also when rung for a word: may end the run; says when to call it again."""
 
     def committed(self, round: int, residual: float) -> None:
         """Hear that the node has committed a round."""
@@ -126,7 +123,7 @@ class RankEngine:
         self.port: Port | None = None  # real links have their own
         self.ahead: Ahead | None = None
         if self.emulated:
-            ahead = leaves(plan)
+            ahead = leaves(setup.scheme, plan)
             self.port = Port(setup.link, self.inbox.late, setup.delays.ties, Told(ahead))
             self.ahead = Ahead(self.ledger) if self.rank in ahead else None
         self.pumped = 0.0  # when this rank looked last
@@ -213,21 +210,25 @@ class RankEngine:
         """As `wait`, with a look at what has come before anything else."""
         post, port = self.post, self.port
         rung, nap = self.rung and look is not naps.SPINNING, look.shortest
-        awake = time.monotonic() + self.eager if self.eager else 0.0
+        eager, awake = self.eager, 0.0
         while True:
-            moved = self._pump()
+            moved = self._pump(awake)
             if (answer := check()) is not None:
                 return answer
             if self.due:
                 self.catch_up()
                 continue
-            now = self.pumped
+            now = time.monotonic() if awake else self.pumped
             if now >= until:
                 return None
+            if eager:
+                awake, eager = min(now + eager, until), 0.0
+                continue
+            awake = 0.0
             if rung:
                 nap = naps.RUNG.shortest if post.needs_looks else naps.RUNG.longest
             pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
-            if pause > 0 and not (rung and moved) and now >= awake:
+            if pause > 0 and not (rung and moved):
                 post.bell.sleep(pause)
             nap = look.shortest if moved else min(nap * GROWTH, look.longest)
 
@@ -235,12 +236,12 @@ class RankEngine:
         """Sleep until a moment; what is through the port meanwhile goes to the inbox."""
         self.wait(lambda: self._match({}, until), self.resting, until)
 
-    def _pump(self) -> bool:
-        """Take in what has come; True if something has."""
+    def _pump(self, awake: float = 0.0) -> bool:
+        """Take in what has come, or comes while it looks on; True if something has."""
         self.pumped = now = time.monotonic()
         if now >= self.idle_at or self.post.bell.words:
             self.idle_at = self.idle()
-        letters = self.post.poll(now)
+        letters = self.post.poll(now, awake)
         if letters and not self.emulated:
             now = time.monotonic()  # nothing comes before it was sent
         floor = self.inbox.floor
@@ -254,12 +255,10 @@ class RankEngine:
                 self.inbox.append((message, now, sent, floats))
         if len(self.post.dead) > len(self.known_dead):
             self._bury()
-        if self.heard:
-            self.heard = False
-            if self.broken is not None:
-                raise self.broken
-            return True
-        return bool(letters)
+        heard, self.heard = self.heard, False
+        if heard and self.broken is not None:
+            raise self.broken
+        return heard or bool(letters)
 
     def _bury(self) -> None:
         """Tell the program of dead children; a ring ends when anybody dies."""
@@ -274,11 +273,10 @@ class RankEngine:
     def tell_lost(self, rank: int, reason: str | None, round: int) -> None:
         """Word of a child that will not answer: for good, or (with a reason) in one round."""
         self.heard = True
-        message = Message(rank, LOST, round, 0, reason)
+        message, now = Message(rank, LOST, round, 0, reason), time.monotonic()
         if self.port is not None:
             self.port.put(message, self.logical, self.logical, 0)
         else:
-            now = time.monotonic()
             self.inbox.append((message, now, now, 0))
 
     def refused(self, sender: int, round: int, reason: str) -> None:
@@ -318,7 +316,10 @@ class RankEngine:
         limit = until + SAME  # what arrives at the very moment of a bell comes before it
         if (place := self._match(match, limit)) is None:
             check = partial(self._match, match, limit)
-            place = self._poll(check, naps.RUNG if self.rung else self._naps(match), end)
+            gathers = not self.rung and any(kind not in (MODEL, LOST) for kind in match)
+            place = self._poll(check, naps.GATHERING if gathers else self.listening, end)
+            if place is None and self.port is not None:
+                place = self._overdue(check, self.port, until + SLACK)
             if place is None:
                 self.reach(until)
                 if self.setup.plan.versions > 1:  # whose rounds' ends the answers do not tell
@@ -344,8 +345,13 @@ class RankEngine:
         start, behind = self.begun
         return until + behind if behind > HIDDEN * (until - start) else until
 
-    def _naps(self, match: Match) -> naps.Naps:
-        return naps.GATHERING if any(kind not in (MODEL, LOST) for kind in match) else self.listening
+    def _overdue(self, check: Callable[[], int | None], port: Port, end: float) -> int | None:
+        """What was to come by a moment that is over and does not because the machine is late, as far as that shows.
+
+        Who sends ahead is heard of before that, whenever its answer is due, unless it, or this node, was held up.
+        """
+        self._poll(lambda: check() if port.awaits(self.post.dead) else -1, self.listening, end)
+        return check()
 
     def _taken(self, place: int) -> tuple[Message, float]:
         """Hand a message of the inbox to the program; what came over a real link is in the books from now on."""
@@ -378,8 +384,7 @@ class RankEngine:
             self.ledger.received(message, floats, sent, begun, end, late=True)
 
     def _send(self, effect: Send) -> None:
-        setup = self.setup
-        floats, kind = setup.floats if effect.floats is None else effect.floats, effect.kind
+        floats, kind = self.setup.floats if effect.floats is None else effect.floats, effect.kind
         if kind == MODEL:  # a round begins
             self.reach(self.logical)
             self.begun = self.logical, time.monotonic() - self.logical

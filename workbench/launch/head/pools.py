@@ -18,7 +18,7 @@ from typing_extensions import override
 from workbench.base.errors import ClusterError
 from workbench.base.files import cache_folder, private_folder
 from workbench.launch import mpiexec
-from workbench.launch.poolfolder import PoolFolder, left_in_memory, shared
+from workbench.launch.poolfolder import PoolFolder, left_in_memory, segments_left, shared
 from workbench.launch.processes import SUPERVISOR, Place, here, is_alive, ours
 from workbench.launch.reports import Said, quiet
 from workbench.launch.site import Holder, Pool
@@ -228,6 +228,9 @@ def sweep() -> None:
         owner = left.partition("-")[0]
         if owner.isdigit() and not is_alive(int(owner)) and not (ours(left) or ours(left, SUPERVISOR)):
             shutil.rmtree(shared(Path(left)), ignore_errors=True)
+    with contextlib.suppress(OSError):  # another client sweeps at the same time
+        for file in segments_left():
+            file.unlink()
 
 
 def _over(pool: PoolFolder) -> bool:

@@ -82,8 +82,8 @@ def carried(office: type[Post], ahead: float) -> type[Post]:
         def send(self, to: Iterable[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
             super().send(to, _moved(envelope, -ahead), value, newest)
 
-        def poll(self, now: float = float("inf")) -> list[tuple[Envelope, Any]]:
-            return [(_moved(envelope, ahead), value) for envelope, value in super().poll(now)]
+        def poll(self, now: float = float("inf"), awake: float = 0.0) -> list[tuple[Envelope, Any]]:
+            return [(_moved(envelope, ahead), value) for envelope, value in super().poll(now, awake)]
 
     return Carried
 

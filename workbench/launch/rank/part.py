@@ -116,14 +116,12 @@ class Part:
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
         # A rank that gathers notes what it took: in the run folder, or, on a host that does not have that, in memory.
         shares = self.places[rank].host == self.places[MASTER].host
-        self.arrived: Arrived = lambda answers: None
-        if setup.plan.children[rank]:
-            self.arrived = Arrivals(Path(task.folder) if shares else None, rank)
+        gathers = bool(setup.plan.children[rank])
+        self.arrivals = Arrivals(Path(task.folder) if shares else None, rank) if gathers else None
+        self.arrived: Arrived = self.arrivals or (lambda answers: None)
         self._listen()
         self.happening = Happening(Path(task.folder), rank, self.ledger.events) if shares else None
         self.engine = RankEngine(setup, self)
-        if rank == MASTER:  # what goes up from others must have been written down before
-            self.arrived = self._later(self.arrived)
         if not self.engine.emulated and _roomy(task, self.places, rank):
             self.engine.eager = EAGER
 
@@ -239,8 +237,11 @@ class Part:
         if round + 2 < self.setup.rounds:
             self.turn = self.steering.committed(round, time)
 
-    def _later(self, call: Arrived) -> Arrived:
-        return lambda answers: self.engine.due.append(partial(call, answers))
+    def note_with(self, record: Record) -> None:
+        """Rank 0 writes what it took down together with its rounds; what goes up from others is written down before."""
+        self.record, record.arrivals = record, self.arrivals
+        if self.arrivals is not None:
+            self.arrived = record.answers.extend
 
     def _write(self, round: int, residual: float, when: float) -> None:
         assert self.record is not None
@@ -347,8 +348,8 @@ class Part:
 
     def hand_in(self) -> None:
         """The others: give one's books to rank 0."""
-        if isinstance(self.arrived, Arrivals) and self.arrived.kept:
-            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, bytes(self.arrived.kept))
+        if self.arrivals is not None and self.arrivals.kept:
+            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, bytes(self.arrivals.kept))
         books = on_masters_clock(self.ledger.pack(), self.ahead)
         self.control.send(MASTER, {"what": "books", "run": self.task.run, "halfway": self.halfway}, books)
 
@@ -377,7 +378,7 @@ def part_of(
         for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
             code.decode(tuple(range(len(code.matrix))))
     if rank == MASTER:
-        part.record = _record(task)
+        part.note_with(_record(task))
     return part
 
 

@@ -5,9 +5,10 @@
 (569, 30)
 """
 
+from .cache import hashes, trust
 from .dataset import PREPARED, DataSet, load, reopen
 from .locate import catalogue
 from .options import DataError
 from .sources import SourceInfo
 
-__all__ = ["PREPARED", "DataError", "DataSet", "SourceInfo", "catalogue", "load", "reopen"]
+__all__ = ["PREPARED", "DataError", "DataSet", "SourceInfo", "catalogue", "hashes", "load", "reopen", "trust"]

@@ -4,8 +4,9 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from .prepare import FORMAT, digest
 ATTEMPTS = 5  # another process may take a damaged folder away while we read it
 _ELSEWHERE = "set WORKBENCH_CACHE to a folder that you can write"
 
-_verified: set[tuple[object, ...]] = set()  # hashing 262 MB takes a moment: once per process is enough
+RACY = 2.0  # s since its last change after which a file that is written to shows it in its time
+
+_hashes: dict[tuple[str, int, int, int], str] = {}  # of files by path, number, size and time, see `hashed`
 
 
 class DamagedError(Exception):
@@ -102,14 +105,33 @@ def open_folder(folder: Path) -> Prepared:
         raise DamagedError(f"{type(error).__name__}: {error}") from error
 
 
+def hashed(path: Path, kept: bool = False) -> str:
+    """Hash a file, once a process as long as it stays what it was: 262 MB take a moment. `kept`: never written to."""
+    status = path.stat()
+    stamp = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
+    found = _hashes.get(stamp) or sha256(path)
+    if kept or time.time() - status.st_mtime > RACY:
+        _hashes[stamp] = found
+    return found
+
+
+def hashes(*places: Path) -> list[list[Any]]:
+    """What is known of files at these places or in these folders, for `trust` in other processes of a machine."""
+    near = {str(place) for place in places}
+    return [
+        [*stamp, found] for stamp, found in _hashes.items() if near & {stamp[0], str(Path(stamp[0]).parent)}
+    ]
+
+
+def trust(found: Iterable[Sequence[Any]]) -> None:
+    """Take another process's word for what files hold, as long as they stay what they were."""
+    _hashes.update((tuple(stamp), known) for *stamp, known in found)
+
+
 def _mapped(path: Path, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     array: np.ndarray[Any, np.dtype[np.float64]] = np.load(path, mmap_mode="r", allow_pickle=False)
-    status = path.stat()
-    stamp = (path, status.st_ino, status.st_size, status.st_mtime_ns, entry["sha256"])
-    if stamp not in _verified:
-        if list(array.shape) != entry["shape"] or sha256(path) != entry["sha256"]:
-            raise DamagedError(f"{path.name} is not what was written")
-        _verified.add(stamp)
+    if list(array.shape) != entry["shape"] or hashed(path, kept=True) != entry["sha256"]:
+        raise DamagedError(f"{path.name} is not what was written")
     return array
 
 

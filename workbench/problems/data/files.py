@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.files import sha256
-
+from .cache import hashed
 from .frames import Columns, frame_raw, read_csv
 from .options import DataError
 from .table import Raw
@@ -58,7 +57,7 @@ def content(path: Path, target: str | None) -> str:
             f"target: {target!r} names a column, and {path.name!r} has no names of columns; leave it empty: the "
             "target of a .npy is its last column, of a .npz the array y, of a .svmlight what begins the lines"
         )
-    return sha256(path) + (f":target={target!r}" if named else "")
+    return hashed(path) + (f":target={target!r}" if named else "")
 
 
 def _npy(path: Path, columns: Columns) -> Raw:
