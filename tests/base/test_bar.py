@@ -44,7 +44,7 @@ def test_in_a_notebook_one_output_of_plain_text_is_replaced(
 ) -> None:
     outputs: list[Output] = []
 
-    def display(data: dict[str, str], raw: bool, display_id: bool) -> Output:
+    def display(data: dict[str, str], raw: bool, **_: bool) -> Output:
         outputs.append(Output())
         outputs[-1].update(data, raw)
         return outputs[-1]
@@ -53,7 +53,8 @@ def test_in_a_notebook_one_output_of_plain_text_is_replaced(
     monkeypatch.setattr("IPython.display.display", display)
     with Bar("reading", "file", 4, None, done=1, leave=leave) as bar:
         bar.note("under way")
-        bar.bar.start_t -= 2  # it has taken longer than a bar waits for
+        # it has taken longer than a bar waits for
+        monkeypatch.setattr(bar.bar, "start_t", bar.bar.start_t - 2)
         bar.update(3)
         bar.update(4)
     (output,) = outputs

@@ -20,7 +20,7 @@ from workbench.base.settings import SettingError
 from workbench.batch import Progress, Sweep, SweepRun
 from workbench.cli.batch import watch
 from workbench.cli.main import cli
-from workbench.trace.layout import FOUND, STOP
+from workbench.trace.layout import FOUND, STOP, TRACE
 from workbench.trace.status import Status, write_plan
 
 LONG = {**QUICK, "rounds": 200_000}
@@ -120,6 +120,21 @@ def test_it_is_watched_stopped_and_gone_on_with_from_elsewhere(begun: SweepRun) 
     again = other.go_on(pictures=False)
     wait_for(lambda: again.progress().state == "running" and again.progress().counts.get("running"))
     assert not (begun.folder / STOP).exists()
+
+
+def test_the_command_counts_to_the_target_by_the_searchs_own_metric(tmp_path: Path) -> None:
+    e = wb.Experiment(scheme="UMW", workers=4, rounds=4)
+    trace = wb.run(e)
+    trace.save(tmp_path / "one" / TRACE)
+    Status("done", e.model_dump(mode="json")).write(tmp_path / "one")
+    target = float(trace.columns["relative_error"][2])
+    search = {"kind": "optimum", "fields": {"workers": [4]}, "of": "time_to", "target": target}
+    plan = {"base": {"scheme": "UMW"}, "search": {**search, "metric": "relative_error"}}
+    write_plan(tmp_path, plan, ["one"], total=4)
+    means = wb.runs(tmp_path, target=target, metric="relative_error").mean("time_to")
+    assert means["n"].tolist() == [1]
+    shown = CliRunner().invoke(watch, [str(tmp_path), "--once"])
+    assert f"{means['mean'].iloc[0]:.5g}" in shown.output
 
 
 def test_a_process_that_is_killed_leaves_what_is_done(begun: SweepRun) -> None:

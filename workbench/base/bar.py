@@ -31,7 +31,7 @@ class Bar:
         if wanted or (wanted is None and (notebook or sys.stderr.isatty())):
             from tqdm import tqdm
 
-            where: dict[str, Any] = {"file": _Output(), "ncols": 90} if notebook else {}
+            where: dict[str, Any] = {"file": _Output(), "ncols": 90, "ascii": False} if notebook else {}
             told: dict[str, Any] = {"desc": what, "unit": unit, "bar_format": form}
             self.bar = tqdm(total=total, initial=done, leave=leave, delay=1, **told, **where)
 

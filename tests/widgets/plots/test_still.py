@@ -64,6 +64,7 @@ def test_a_stream_and_a_sweep_leave_pictures(shown: list[Any], tmp_path: Any) ->
         widget._ipython_display_()
         receives(drawn, {"kind": "still", "png": "QUJD"})
         assert "application/vnd.jupyter.widget-view+json" in shown[0]
+        assert "run the cell" in shown[0]["text/plain"]  # no word of how widgets are made
         assert "data:image/png;base64,QUJD" in shown[1]
     assert sweep.wait(60)
 

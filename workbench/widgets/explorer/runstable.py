@@ -161,7 +161,9 @@ class RunsTable(Pane):
             states = table["state"].value_counts().items() if len(table) else ()
             counts = ", ".join(f"{n:,} {state}" for state, n in states)
             where = str(self.runs.root.absolute()) if self.runs.root else "memory"
-            self._say(f"{len(table):,} runs in {where}{f': {counts}' if counts else ''}")
+            self._say(
+                f"{len(table):,} {'run' if len(table) == 1 else 'runs'} in {where}{f': {counts}' if counts else ''}"
+            )
 
     @guarded
     def _aim(self) -> None:

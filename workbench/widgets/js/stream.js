@@ -108,7 +108,24 @@ function render({ model, el }) {
     return { first: end - count, count };
   };
   const look = () => model.get("looks")[theme()];
-  const snap = stills(model, () => table.rounds && canvas.toDataURL("image/png"));
+  /** The canvas with the legend above it, which is no part of it. */
+  const image = () => {
+    const made = document.createElement("canvas"), scale = devicePixelRatio || 1, pen = made.getContext("2d"), colors = look();
+    Object.assign(made, { width: canvas.width, height: canvas.height + 28 * scale });
+    Object.assign(pen, { fillStyle: colors.ground, font: `${13 * scale}px system-ui, sans-serif`, textBaseline: "middle" });
+    pen.fillRect(0, 0, made.width, made.height);
+    let x = LEFT * scale;
+    for (const name of model.get("states")) {
+      pen.fillStyle = colors[name];
+      pen.fillRect(x, 8 * scale, 12 * scale, 12 * scale);
+      pen.fillStyle = colors.ink;
+      pen.fillText(name, x + 17 * scale, 14 * scale);
+      x += 34 * scale + pen.measureText(name).width;
+    }
+    pen.drawImage(canvas, 0, 28 * scale);
+    return made.toDataURL("image/png");
+  };
+  const snap = stills(model, () => table.rounds && image());
 
   const draw = perFrame(() => {
     if (gone || !visible(canvas)) return;

@@ -19,6 +19,7 @@ from workbench.figures.style import Theme
 from workbench.widgets.assets import library, script, style
 
 PAUSE = 0.001  # s: the kernel's thread that sends goes first, before the next picture is worked at
+WITHOUT = "as it was when it was last looked at; run the cell to use it"  # where there is no kernel
 Draw = Callable[[Theme], go.Figure]
 Click = dict[str, Any]
 
@@ -135,7 +136,8 @@ class Stills:
 
     def show(self, bundle: Any) -> None:
         """Display what a widget's `_repr_mimebundle_` gives, and the pictures below it."""
-        display(bundle[0] if isinstance(bundle, tuple) else bundle, raw=True)  # type: ignore[no-untyped-call]
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        display({**data, "text/plain": WITHOUT}, raw=True)  # type: ignore[no-untyped-call]
         self.handle = display(self._html(), display_id=True)  # type: ignore[no-untyped-call]
 
     def take(self, name: str, png: str) -> None:
