@@ -71,7 +71,7 @@ def chances(times: Array, rng: np.random.Generator, like: Array | None = None) -
 
 
 def _even(times: Array) -> Array:
-    """Normal scores of everybody's own order of steps, apart from what all share: ups and downs, of which none is odd."""
+    """Normal scores of everybody's own order of steps, apart from what all share: ups and downs, and none is odd."""
     over = times - np.median(times, axis=1, keepdims=True)
     return np.asarray(norm.ppf((rankdata(over, axis=0) - 0.5) / len(over)))
 
