@@ -157,7 +157,7 @@ def played(one: Case, folder: Path, still: bool) -> wb.Trace:
         }
     load |= {"seconds": time.monotonic() - begun, "processes": os.getloadavg()[0]}
     write_json(folder.with_name(f"{folder.name}.load.json"), load)
-    return replace(trace, info={**trace.info, "places": PLACES})
+    return trace
 
 
 @contextmanager
@@ -204,17 +204,19 @@ def busy(wanted: bool) -> Iterator[dict[str, int]]:
             process.kill()
 
 
-def traced(what: str, place: int, args: argparse.Namespace, keep: Path) -> tuple[Case, wb.Trace, Path]:
-    """A case, its run (as it lies there, or else now), and where that is; kinds of healthy ones take turns."""
-    healthy = what.endswith("healthy")
-    kinds = HEALTHY[what] if healthy else (what,)
-    number, kind = place // len(kinds), kinds[place % len(kinds)]
-    one = case(kind, number, args.seed, healthy)
-    folder = keep / f"{'healthy-' * healthy}{kind}-{args.seed}-{number}"
-    if not (folder / "run.json").is_file():
-        return one, played(one, folder, args.still), folder
-    trace = wb.Trace.load(folder)
-    return one, replace(trace, info={**trace.info, "places": PLACES}), folder
+def traced(
+    kind: str, number: int, seed: int, keep: Path, healthy: bool = False, still: bool = False
+) -> tuple[Case, wb.Trace]:
+    """A case and its run: as it lies there, or else now."""
+    one, folder = case(kind, number, seed, healthy), lies(kind, number, seed, keep, healthy)
+    there = (folder / "run.json").is_file()
+    trace = wb.Trace.load(folder) if there else played(one, folder, still)
+    return one, replace(trace, info={**trace.info, "places": PLACES})
+
+
+def lies(kind: str, number: int, seed: int, keep: Path, healthy: bool) -> Path:
+    """Its run folder."""
+    return keep / f"{'healthy-' * healthy}{kind}-{seed}-{number}"
 
 
 def slowed(trace: wb.Trace, folder: Path, named: str) -> bool:
@@ -248,20 +250,24 @@ def told(kind: str, found: list[tuple[str, list[str]]]) -> str:
 
 
 def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
-    """One kind of fault, stars and all-reduces apart, or none; prints as it goes."""
+    """One kind of fault, stars and all-reduces apart, or none, where kinds take turns; prints as it goes."""
+    healthy = what.endswith("healthy")
+    kinds = HEALTHY[what] if healthy else (what,)
     found: dict[str, list[tuple[str, list[str]]]] = {}
     really = 0
     for place in range(args.count):
-        one, trace, folder = traced(what, place, args, keep)
+        number, kind = divmod(place, len(kinds))
+        which = (kinds[kind], number, args.seed, keep, healthy)
+        one, trace = traced(*which, args.still)
         named = [each.who for each in wb.diagnose(trace).culprits]
         found.setdefault(one.experiment.scheme, []).append((one.wanted, named))
         if named[:1] != [one.wanted] and (named or one.wanted):
-            really += (slow := one.pinned and bool(named) and slowed(trace, folder, named[0]))
+            really += (slow := one.pinned and bool(named) and slowed(trace, lies(*which), named[0]))
             why = ", whose processor took longer for the same" if slow else ""
             print(f"  {what} {place}: {', '.join(named) or 'nobody'}{why}", flush=True)
         if place % 10 == 9 and place < args.count - 1:
             print(f"  so far, {told(what, [*chain(*found.values())])}", flush=True)
-    for scheme, some in found.items() if len(found) > 1 and not what.endswith("healthy") else ():
+    for scheme, some in found.items() if len(found) > 1 and not healthy else ():
         print(told(f"{what}, {scheme}", some), flush=True)
     more = f"; of these, {really} took a processor longer for the same work" if really else ""
     print(told(what, [*chain(*found.values())]) + more, flush=True)
