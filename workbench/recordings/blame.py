@@ -115,10 +115,10 @@ def _chances(score: Array, lasts: float, rng: np.random.Generator) -> Array:
     block = max(1, min(round(lasts), steps // FEWEST), -(-steps // LONGEST))
     sums = np.add.reduceat(ups, np.arange(0, steps, block), axis=0)
     shuffled = max(float((sums**2).sum()), 1e-300)
-    sums *= max(_varying(ups, lasts) / shuffled, 1.0) ** 0.5
+    sums = sums * max(_varying(ups, lasts) / shuffled, 1.0) ** 0.5
     # Equal to rounding: where all is even, every order has the same sums.
     least, worst = steps * more - 1e-9 * np.abs(score).sum(), np.zeros(0)
-    known = np.zeros(len(more))
+    known: Array = np.zeros(len(more))
     while len(worst) < DRAWS and known.min() <= PLAIN:
         some = np.broadcast_to(sums, (ATONCE, *sums.shape))
         worst = np.sort(np.append(worst, rng.permuted(some, axis=2).sum(axis=1).max(axis=1)))
