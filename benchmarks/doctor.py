@@ -1,7 +1,7 @@
 """Does the doctor name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
 
     python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
-                                [neighbour-healthy] [--count 100] [--keep DIR]
+                                [neighbour-healthy] [--count 100] [--keep DIR] [--still]
 
 What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
 tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" those of both workers of one host (four
@@ -10,10 +10,13 @@ ranks of this machine that are called two hosts); "link" makes one worker's mess
 is not taken for a fault; "raw-rank", "raw-host" and "raw-healthy" take the machine's own clock: there, who is late by
 what nobody has injected counts against the doctor. "neighbour" is real altogether: four workers that compute for
 some tens of milliseconds, two on each of two cores, and a busy process beside those of one core; it says something
-only where nothing else keeps the cores busy. Stars and all-reduces (the MPI library's own, or with links an explicit
-ring) take turns. Healthy runs are the same without a fault. `--keep` leaves the run folders there, each with what this
-machine did meanwhile (NAME.load.json), and judges those that are there already: a change of the doctor needs no new
-runs.
+only where nothing else keeps the cores busy. A virtual core shares a real one with others that nobody here sees, and
+may be a fifth slower than the next for seconds: the two hosts, and the neighbour with its own, change cores every tenth
+of a second, so that this falls upon both alike (`--still`: they stay). Of those named wrongly it is told, too, in how
+many runs the processor's time for the same work explains half of the lateness or more; they count all the same.
+Stars and all-reduces (the MPI library's own, or with links an explicit ring) take turns. Healthy runs are the same
+without a fault. `--keep` leaves the run folders there, each with what this machine did meanwhile (NAME.load.json), and
+judges those that are there already: a change of the doctor needs no new runs.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,11 +47,15 @@ from workbench.base.types import Array
 from workbench.clusters.warm import POOLS
 from workbench.core.delays import DelayModel
 from workbench.core.delays.base import Keyed
+from workbench.engines.real.ledger import Books
+from workbench.recordings.of_run import Rounds
 from workbench.running.real import start_real
+from workbench.trace import records
 
 WORKERS, ROUNDS = 4, 30
 PLACES = ["head", "left", "left", "right", "right"]  # what the ranks' hosts are called
 HEALTHY = {"healthy": ("rank", "link"), "raw-healthy": ("raw-rank",), "neighbour-healthy": ("neighbour",)}
+TURN = 0.1  # s for which a host keeps its core
 BUSY = "import os, time\nwhile os.getppid() == {parent}:\n    sum(range(10000))"
 
 
@@ -92,7 +100,7 @@ class Case:
     experiment: wb.Experiment
     emulate: str
     wanted: str  # empty: nobody
-    busy: int = -1  # core beside whose ranks a process is busy
+    busy: int = -1  # host beside whose ranks a process is busy
     pinned: bool = False
 
 
@@ -130,25 +138,48 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
     return Case(e, emulate, "" if healthy else wanted[kind], busy, kind == "neighbour")
 
 
-def played(one: Case, folder: Path) -> wb.Trace:
-    """The run of a case on warm ranks, each host's workers on a core of their own where they are pinned."""
+def played(one: Case, folder: Path, still: bool) -> wb.Trace:
+    """The run of a case on warm ranks, each host's workers on one core at a time where they are pinned."""
     pool = POOLS.get(WORKERS + 1)
     pool.await_ready()
-    cores = sorted(os.sched_getaffinity(0))
-    for rank, (pid, _) in enumerate(pool.places):
-        core = {cores[PLACES[rank] == "right"]} if one.pinned and rank else set(cores)
-        os.sched_setaffinity(pid, core)
-    with busy(cores[one.busy] if one.busy >= 0 else None) as neighbours:
-        ours = {"watching": os.getpid(), **neighbours}
-        ours |= {f"rank {rank}": pid for rank, (pid, _) in enumerate(pool.places)}
+    ranks = {f"rank {rank}": pid for rank, (pid, _) in enumerate(pool.places)}
+    for pid in ranks.values():
+        os.sched_setaffinity(pid, os.sched_getaffinity(0))
+    with busy(one.busy >= 0) as neighbours:
+        ours = {"watching": os.getpid(), **neighbours, **ranks}
+        hosts = {pid: PLACES.index("right") <= rank for rank, pid in enumerate(ranks.values()) if rank}
+        hosts |= dict.fromkeys(neighbours.values(), bool(one.busy))
         before, begun = spent(ours), time.monotonic()
-        trace = start_real(one.experiment, emulate=one.emulate, folder=folder).result()
+        with turning(hosts if one.pinned else {}, still):
+            trace = start_real(one.experiment, emulate=one.emulate, folder=folder).result()
         load = {
             name: now - was for (name, was), now in zip(before.items(), spent(ours).values(), strict=True)
         }
     load |= {"seconds": time.monotonic() - begun, "processes": os.getloadavg()[0]}
     write_json(folder.with_name(f"{folder.name}.load.json"), load)
-    return replace(trace, info={**trace.info, "places": PLACES})
+    return trace
+
+
+@contextmanager
+def turning(hosts: dict[int, bool], still: bool) -> Iterator[None]:
+    """Within it, processes (id -> are they the second host's?) are on their host's core, which the hosts exchange."""
+    over, cores = threading.Event(), sorted(os.sched_getaffinity(0))
+
+    def turn() -> None:
+        turns = 0
+        while hosts and not over.wait(TURN if turns else 0.0):
+            if not (turns and still):
+                for pid, second in hosts.items():
+                    os.sched_setaffinity(pid, {cores[(second + turns) % 2]})
+            turns += 1
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def spent(ours: dict[str, int]) -> dict[str, float]:
@@ -160,13 +191,12 @@ def spent(ours: dict[str, int]) -> dict[str, float]:
 
 
 @contextmanager
-def busy(core: int | None) -> Iterator[dict[str, int]]:
-    """A process that keeps a core busy for a while; it ends with this one."""
-    if core is None:
+def busy(wanted: bool) -> Iterator[dict[str, int]]:
+    """A process that keeps a core busy for a while, if one is wanted; it ends with this one."""
+    if not wanted:
         yield {}
         return
     with subprocess.Popen([sys.executable, "-c", BUSY.format(parent=os.getpid())]) as process:
-        os.sched_setaffinity(process.pid, {core})
         try:
             time.sleep(0.05)
             yield {"neighbour": process.pid}
@@ -174,14 +204,32 @@ def busy(core: int | None) -> Iterator[dict[str, int]]:
             process.kill()
 
 
-def traced(kind: str, number: int, seed: int, keep: Path, healthy: bool = False) -> tuple[Case, wb.Trace]:
+def traced(
+    kind: str, number: int, seed: int, keep: Path, healthy: bool = False, still: bool = False
+) -> tuple[Case, wb.Trace]:
     """A case and its run: as it lies there, or else now."""
-    one = case(kind, number, seed, healthy)
-    folder = keep / f"{'healthy-' * healthy}{kind}-{seed}-{number}"
-    if (folder / "run.json").is_file():
-        trace = wb.Trace.load(folder)
-        return one, replace(trace, info={**trace.info, "places": PLACES})
-    return one, played(one, folder)
+    one, folder = case(kind, number, seed, healthy), lies(kind, number, seed, keep, healthy)
+    there = (folder / "run.json").is_file()
+    trace = wb.Trace.load(folder) if there else played(one, folder, still)
+    return one, replace(trace, info={**trace.info, "places": PLACES})
+
+
+def lies(kind: str, number: int, seed: int, keep: Path, healthy: bool) -> Path:
+    """Its run folder."""
+    return keep / f"{'healthy-' * healthy}{kind}-{seed}-{number}"
+
+
+def slowed(trace: wb.Trace, folder: Path, named: str) -> bool:
+    """Does the processor's time explain half of by how much somebody's tasks took longer than the others', or more?"""
+    who = np.array([f"host {PLACES[i + 1]}" == named or f"worker {i + 1}" == named for i in range(WORKERS)])
+    if not who.any():  # a link
+        return False
+    books = {int(book["rank"]): book for book in Books(records.read_books(folder)).books}
+    spent = np.stack([books[rank]["count_busy"][:ROUNDS] for rank in range(1, WORKERS + 1)], axis=1)
+    late, dear = (
+        times[:, who].mean() / times[:, ~who].mean() - 1 for times in (Rounds.of(trace).seconds, spent)
+    )
+    return bool(dear >= late / 2)
 
 
 def told(kind: str, found: list[tuple[str, list[str]]]) -> str:
@@ -201,23 +249,28 @@ def told(kind: str, found: list[tuple[str, list[str]]]) -> str:
     )
 
 
-def tried(what: str, count: int, seed: int, keep: Path) -> None:
+def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
     """One kind of fault, stars and all-reduces apart, or none, where kinds take turns; prints as it goes."""
     healthy = what.endswith("healthy")
     kinds = HEALTHY[what] if healthy else (what,)
     found: dict[str, list[tuple[str, list[str]]]] = {}
-    for place in range(count):
+    really = 0
+    for place in range(args.count):
         number, kind = divmod(place, len(kinds))
-        one, trace = traced(kinds[kind], number, seed, keep, healthy)
+        which = (kinds[kind], number, args.seed, keep, healthy)
+        one, trace = traced(*which, args.still)
         named = [each.who for each in wb.diagnose(trace).culprits]
         found.setdefault(one.experiment.scheme, []).append((one.wanted, named))
         if named[:1] != [one.wanted] and (named or one.wanted):
-            print(f"  {what} {place}: {', '.join(named) or 'nobody'}", flush=True)
-        if place % 10 == 9 and place < count - 1:
+            really += (slow := one.pinned and bool(named) and slowed(trace, lies(*which), named[0]))
+            why = ", whose processor took longer for the same" if slow else ""
+            print(f"  {what} {place}: {', '.join(named) or 'nobody'}{why}", flush=True)
+        if place % 10 == 9 and place < args.count - 1:
             print(f"  so far, {told(what, [*chain(*found.values())])}", flush=True)
     for scheme, some in found.items() if len(found) > 1 and not healthy else ():
         print(told(f"{what}, {scheme}", some), flush=True)
-    print(told(what, [*chain(*found.values())]), flush=True)
+    more = f"; of these, {really} took a processor longer for the same work" if really else ""
+    print(told(what, [*chain(*found.values())]) + more, flush=True)
 
 
 def main() -> None:
@@ -229,13 +282,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--still", action="store_true", help="hosts do not change cores")
     args = parser.parse_args()
     print(f"load of this machine: {os.getloadavg()[0]:.0f} processes on {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         keep = (args.keep or Path(folder)).resolve()
         keep.mkdir(parents=True, exist_ok=True)
         for what in args.what:
-            tried(what, args.count, args.seed, keep)
+            tried(what, args, keep)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 The run folder is all that connects a run with who watches it, so a restarted kernel or another notebook can follow it
 (`attach`), and a run that broke off can go on from its last checkpoint (`resume`). Losses are evaluated here and not
-at the master, and no more often than a share of the time allows, so that measuring does not slow down what is
-measured; those that are missing at the end are made up for.
+at the master, only where somebody looks at them, and no more often than a share of the time allows: measuring is not to
+slow down what is measured. Those that are missing at the end are made up for.
 """
 
 from __future__ import annotations
@@ -67,10 +67,11 @@ class RealRun(Run):
         self._problem: Problem | None = None
         self._planned: Steering | None = None
         self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
+        self._asked = False  # for rows, since the newest loss
 
     def _so_far(self, first: int) -> Rows:
         """Losses are NaN where they have not been evaluated yet."""
-        table = self._rows[first:]
+        self._asked, table = True, self._rows[first:]
         if not len(table):
             return no_rows()
         found = {name: table[:, i] for i, name in enumerate(records.LIVE)}
@@ -78,6 +79,11 @@ class RealRun(Run):
         found["loss"] = np.array([np.nan if e is None else e.loss for e in known])
         found["samples"] = np.full(len(table), np.nan)
         return found
+
+    @property
+    def done(self) -> int:
+        """Rounds that are done; who counts them does not ask for losses."""
+        return len(self._rows) if self._trace is None else super().done
 
     def watcher(self) -> Callable[[], Rows]:
         """As of any run; of ranks that share the run folder with the master: others' events come at its end."""
@@ -299,15 +305,15 @@ class RealRun(Run):
                 self.note = f"{done}, {dropped} late answers dropped"
 
     def _evaluate_newest(self) -> None:
-        """The loss after the newest round, if there is time for it."""
-        if self._problem is None:
+        """The loss after the newest round, if somebody looks and there is time for it."""
+        if self._problem is None or not self._asked:
             return
         newest = min(len(self._rows), records.models_kept(self.home, self._problem.size)) - 1
         if newest < 0 or newest in self.losses:
             return
         if self._spent > SHARE * (time.monotonic() - self._since):
             return
-        began = time.monotonic()
+        self._asked, began = False, time.monotonic()
         models = records.read_models(self.home, self._problem.size, newest, 1)
         if len(models):
             # The other threads of a BLAS call go on spinning for a while, beside the ranks.

@@ -75,6 +75,11 @@ class Run:
         return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
 
     @property
+    def done(self) -> int:
+        """Rounds that are done."""
+        return len(self.rows()["round"])
+
+    @property
     def changes(self) -> list[Change]:
         """Changes of scheme so far, where the plan keeps steering (`adaptive = True`)."""
         return [] if self._trace is None else self._trace.changes
@@ -192,9 +197,9 @@ def watched(run: Run, progress: bool, stop: bool = True, level: int = 4) -> Trac
     try:
         with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
             while not run.wait(0.1):
-                bar.update(len(run.rows()["round"]))
+                bar.update(run.done)
                 bar.note(run.note)
-            bar.update(run.experiment.rounds if run.state == "finished" else len(run.rows()["round"]))
+            bar.update(run.experiment.rounds if run.state == "finished" else run.done)
         trace = run.result()
         tell(run, level)
         return trace
