@@ -122,6 +122,13 @@ def test_the_tail_is_the_order_statistics_own() -> None:
     assert f"{1e3 * mean:.3g} ms" in first.name
 
 
+@given(tail=st.floats(0.1, 3.0), n=st.integers(2, 128), share=st.floats(0.0, 1.0))
+def test_the_heavy_tails_means_are_those_of_the_drawn_curves(tail: float, n: int, share: float) -> None:
+    heavy, k = stragglers.Stragglers(tail=tail, distribution="pareto"), max(1, round(share * n))
+    mean = theory.order_statistic_mean(lambda t: heavy.late(t, n), k, n)
+    assert heavy.mean(k, n) == pytest.approx(mean, rel=1e-11)
+
+
 def test_both_tails_have_the_same_mean_for_one_worker() -> None:
     rng = np.random.default_rng(0)
     for tail in (0.3, 0.5):  # finite variance, so that a sample's mean says something

@@ -77,7 +77,7 @@ class AskingLess(Knobs):
         )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # all places of a page without a server, whose two figures share them
 def traced(workers: int, groups: int, c: float, max_age: int, scheme: str) -> Trace:
     """A short run, for the figures."""
     knobs = AskingLess(workers=workers, groups=groups, c=c, max_age=max_age)

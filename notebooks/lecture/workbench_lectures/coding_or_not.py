@@ -63,7 +63,7 @@ class CodingOrNot(Knobs):
     labels: ClassVar = {"law": "stragglers", "level": "severity", "cost": "message", "view": "map shows"}
     words: ClassVar = {
         "law": {
-            "bursts": "bursts: slow for some rounds",
+            "bursts": "bursts: slow for a while",
             "tail": "tail: random, anew each time",
             "recorded": "recorded",
         },

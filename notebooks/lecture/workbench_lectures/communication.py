@@ -152,7 +152,7 @@ def split(knobs: Communication, theme: Theme) -> go.Figure:
     figure = new_figure(
         theme,
         "Where a round’s time goes",
-        "bars: mean of one worker · diamond: mean of the round, which waits for n − s workers",
+        "bars: a worker’s mean · diamond: the round’s mean",
         HEIGHT - 60,
     )
     names = list(found)
@@ -177,7 +177,7 @@ def split(knobs: Communication, theme: Theme) -> go.Figure:
         y=names,
         x=rounds,
         mode="markers+text",
-        name="the round",
+        name="the round, which waits for n − s workers",
         marker=marker,
         text=[f"{value:.3g} s" for value in rounds],
         textposition="middle right",

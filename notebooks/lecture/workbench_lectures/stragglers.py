@@ -68,7 +68,10 @@ class Stragglers(Knobs):
         least = LEAST * SAMPLES / workers
         if self.distribution == "exponential":
             return theory.exponential_order_mean(k, workers, self.tail * least, least)
-        return theory.order_statistic_mean(lambda t: self.late(t, workers), k, workers)
+        left = np.arange(
+            workers - k + 1, workers + 1
+        )  # U^(-1/shape) is Pareto; these are of beta distributions
+        return least * float(np.prod(left / (left - self.tail / (1 + self.tail))))
 
 
 # ---------------------------------------------------------------- figures

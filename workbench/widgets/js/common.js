@@ -22,7 +22,9 @@ function library(model) {
     const wrapped = ["const module = {exports: {}}, exports = module.exports;\n", text, "\n;export default module.exports;"];
     const url = URL.createObjectURL(new Blob(wrapped, { type: "text/javascript" }));
     await idle();
-    page.resolve((await import(url)).default);
+    const Plotly = (await import(url)).default;
+    Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar whose colour is a number, at length
+    page.resolve(Plotly);
     URL.revokeObjectURL(url);
   };
   let asked = 0; // who has asked for nothing lets others go first: on a slow page, a widget may be deaf from the start
@@ -53,12 +55,20 @@ function theme() {
 /** How many times as large as usual letters are: a lecture that is projected says so. */
 const letters = () => Number(document.documentElement.style.getPropertyValue("--wb-scale")) || 1;
 
-/** A figure's layout or traces with letters, and the room around them, so many times as large. */
+const ROWS = 16; // labels along an axis that stand beside one another however large they are
+
+/** A figure's layout or traces with letters, and the room around them, so many times as large; of many labels fewer. */
 function grown(value, by, of = "") {
   if (by === 1 || value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
   if (Array.isArray(value)) return typeof value[0] === "object" ? value.map((inner) => grown(inner, by, of)) : value;
   const grows = (name) => (of.endsWith("font") && name === "size") || (of === "margin" && "lrtb".includes(name));
-  const pair = ([name, inner]) => [name, grows(name) && typeof inner === "number" ? inner * by : grown(inner, by, name)];
+  const cell = (name) => name === "textfont" && value.texttemplate === "%{text}"; // whose lines fill it as they are
+  const fewer = (name, inner) =>
+    ["tickvals", "ticktext"].includes(name) && inner?.length > ROWS ? inner.filter((_, i) => i % Math.ceil(by) === 0) : inner;
+  const pair = ([name, inner]) => {
+    if (cell(name)) return [name, inner];
+    return [name, grows(name) && typeof inner === "number" ? inner * by : grown(fewer(name, inner), by, name)];
+  };
   return Object.fromEntries(Object.entries(value).map(pair));
 }
 
@@ -128,8 +138,13 @@ function visible(box) {
 /** PLOTLY_CONFIG: what every figure of ours is shown with, see base/page.py. */
 const CONFIG = { ...PLOTLY_CONFIG, toImageButtonOptions: { scale: 2 } };
 
-/** Is some of a box in the window, as far as it is scrolled? */
+const watched = new IntersectionObserver((seen) => seen.forEach(({ target, isIntersecting }) => (target.inside = isIntersecting)));
+
+/** Is some of a box in the window, as far as it is scrolled? The browser tells: to measure it anew at every move of a
+ * slider would have the whole page laid out once more. */
 function inWindow(box) {
+  if (box.inside !== undefined) return box.inside;
+  watched.observe(box);
   const { top, bottom } = box.getBoundingClientRect();
   return bottom > 0 && top < innerHeight;
 }

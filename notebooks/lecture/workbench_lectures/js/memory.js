@@ -18,14 +18,23 @@ function render({ model, el }) {
     model.set("recalled", JSON.stringify({ knobs: { ...knobs, ...positions }, quiz, race }));
     model.save_changes();
   }
+  const write = () => model.get("kept") && tab.set(page, model.get("kept"));
+  let due = false;
   const keep = () => {
-    tab.set(page, model.get("kept"));
-    history.replaceState(history.state, "", `#${new URLSearchParams(JSON.parse(model.get("kept")).knobs)}`);
+    if (due) return; // browsers allow few changes of the address a second, and they hold up the picture
+    due = true;
+    idle().then(() => {
+      due = false;
+      write();
+      history.replaceState(history.state, "", `#${new URLSearchParams(JSON.parse(model.get("kept")).knobs)}`);
+    });
   };
   if (model.get("kept")) keep();
   model.on("change:kept", keep);
+  addEventListener("pagehide", write);
   return () => {
     end();
+    removeEventListener("pagehide", write);
     model.off("change:kept", keep);
   };
 }

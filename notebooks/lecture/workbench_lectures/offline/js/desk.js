@@ -126,8 +126,8 @@ class Desk {
 /** A figure under the sliders that move it. */
 function showFigure(desk, el, name) {
   const { names, table } = HERE.parts[name], draw = LECTURE.figures[name];
-  const model = new Model({ figure: "", label: "", serial: 0, page: "" }, giveLibrary, () => redraw());
-  let tables = null;
+  const model = new Model({ figure: "", label: "", serial: 0, page: theme() }, giveLibrary, () => redraw());
+  let tables = null, stale = true;
   const made = (theme) => {
     if (!table) return py.call(draw, [desk.knobs, theme]);
     const key = names.map((each) => desk.values[each]).join();
@@ -135,7 +135,8 @@ function showFigure(desk, el, name) {
   };
   const redraw = () => {
     if (table && !tables) return;
-    const figure = made(model.get("page") || "light");
+    stale = false;
+    const figure = made(model.get("page"));
     model.traits.label = figure.layout.title?.text ?? "";
     model.traits.serial += 1;
     model.set("figure", JSON.stringify(plain({ data: figure.data, layout: figure.layout })));
@@ -145,12 +146,13 @@ function showFigure(desk, el, name) {
   el.append(box, plot);
   FORM.render({ model: desk.panel(names), el: box });
   PLOT.render({ model, el: plot });
-  desk.onMove(names, redraw);
+  const later = () => ((stale = true), idle().then(() => stale && redraw()));
+  desk.onMove(names, () => (inWindow(plot) ? redraw() : later())); // eyes are on what is in the window
   const stops = names.filter((each) => table && HERE.places[each]).map((each) => `${desk.fields[each].label}: ${HERE.places[each].join(", ")}`);
   const why = `Figures were made beforehand here, so sliders stop at places (${stops.join("; ")}). Those of the lecture that is served stand anywhere.`;
   if (stops.length) el.append(element("p", { className: "wb wb-note" }, why));
   if (table) unpack(table).then((text) => ((tables = JSON.parse(text)), redraw()));
-  else redraw();
+  else later();
 }
 
 /** Tables keep every figure as its difference from the first: {path: number of a value}; each different value once. */
@@ -289,14 +291,14 @@ function open() {
     }
     HERE.changed();
   };
+  const box = element("div");
+  document.body.append(box);
+  MEMORY.render({ model: memory, el: box }); // first: it says which theme the page has; recall() waits until all is there
   for (const el of document.querySelectorAll("[data-figure]")) showFigure(desk, el, el.dataset.figure);
   const asked = document.querySelector("[data-quiz]"), ran = document.querySelector("[data-race]");
   if (asked && LECTURE.exercises) models = quiz(desk, asked);
   if (ran) race(ran);
   desk.onMove(Object.keys(desk.values), HERE.changed);
-  const box = element("div");
-  document.body.append(box);
-  MEMORY.render({ model: memory, el: box });
 }
 
 open();

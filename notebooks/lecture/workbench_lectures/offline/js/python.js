@@ -159,11 +159,11 @@ function general(value, precision, alternate) {
   return sign + bare(short.toFixed(Math.max(0, p - 1 - power)));
 }
 
-/** The number that a value, with its digits cut, rounds to: half goes to even. */
+/** A number with so many places; ties, which end exactly in a 5, go to the even digit. */
 function fixed(value, places) {
-  const shown = value.toFixed(places), scaled = Math.abs(value) * 10 ** places;
-  if (places <= 3 && scaled % 1 === 0.5 && Math.floor(scaled) % 2 === 0) return `${value < 0 ? "-" : ""}${(Math.floor(scaled) / 10 ** places).toFixed(places)}`;
-  return shown;
+  const exact = Math.abs(value).toFixed(places + 30), kept = exact.slice(0, -30).replace(/\.$/, "");
+  if (!/^50*$/.test(exact.slice(-30)) || Number(kept.at(-1)) % 2) return value.toFixed(places);
+  return `${value < 0 ? "-" : ""}${kept}`;
 }
 
 const py = {
