@@ -6,12 +6,15 @@ interval of their choice (nine in ten should), and how much longer the first cho
 Size: how much longer the first choice takes where more rounds, or more workers, were measured; whether that is said.
 
 python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [size] [--repeat 3] [--rounds 48]
-                             [--profiles markov pareto]
+                             [--profiles markov pareto] [--keep FOLDER]
+
+What took long, a measurement of coverage or size, is kept in the folder; with the same one the next call goes on there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import tempfile
 import time
@@ -196,7 +199,12 @@ def coverage(repeat: int, rounds: int) -> None:
         for kind, delays in clusters(Path(folder)).items():
             if PROFILES and kind not in PROFILES:
                 continue
-            found = np.array([covered(kind, delays, seed, rounds) for seed in range(repeat)])
+            found = np.array(
+                [
+                    kept(f"coverage-{kind}-{rounds}-{seed}", covered, kind, delays, seed, rounds)
+                    for seed in range(repeat)
+                ]
+            )
             low, high = found[:, 0].min(), found[:, 0].max()
             share, there, measured = found.mean(axis=0)
             print(
@@ -204,6 +212,17 @@ def coverage(repeat: int, rounds: int) -> None:
                 f" {measured:.1%} on clusters as the measurement allows",
                 flush=True,
             )
+
+
+def kept(name: str, measure: Callable[..., Any], *args: Any) -> Any:
+    """What was measured, or once more what an earlier call kept."""
+    file = FOLDER[0] / f"{name}.json" if FOLDER else None
+    if file is None or not file.is_file():
+        found = measure(*args)
+        if file is None:
+            return found
+        file.write_text(json.dumps(found), encoding="utf-8")
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def covered(kind: str, delays: dict[str, Any], seed: int, rounds: int) -> tuple[float, float, float]:
@@ -218,7 +237,10 @@ def covered(kind: str, delays: dict[str, Any], seed: int, rounds: int) -> tuple[
     def allowed(e: wb.Experiment, seed: int) -> wb.Experiment:
         return profile.experiment(e, profile.resampled[seed % 40]).replace(seed=seed)
 
-    advice = wb.plan(profile, **LEARNT, rounds=rounds)
+    quick = [
+        name for name in wb.schemes.names() if not wb.schemes.get(name).numeric
+    ]  # the others cost minutes
+    advice = wb.plan(profile, **LEARNT, rounds=rounds, schemes=quick)
     same: bool | str = "not asked"
     if not seed:
         few = wb.plan(profile, **LEARNT, rounds=rounds, schemes=[c.scheme for c in advice.schemes[:3]])
@@ -255,12 +277,16 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
         return np.array([wb.forecast(e, int(choice.rounds), seed).seconds.sum() for e, seed in runs])
     needed = next(c.rounds for c in advice.choices if c.exact)
     longest = max(3 * int(needed), rounds)
-    e = choice.experiment.replace(rounds=longest)
-    seconds = []
-    for trace in wb.compare([where(e, seed) for seed in seeds], events=False):
-        there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
-        seconds.append(float(trace.columns["time"][there[0] if len(there) else -1]))
-    return np.array(seconds)
+    seconds = np.full(len(seeds), np.nan)
+    for most in (min(round(1.5 * choice.rounds), longest), longest):  # few go on for long
+        late = np.flatnonzero(np.isnan(seconds)).tolist()
+        e = choice.experiment.replace(rounds=most)
+        traces = wb.compare([where(e, seeds[k]) for k in late], events=False) if late else []
+        for k, trace in zip(late, traces, strict=True):
+            there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
+            if len(there) or most == longest:
+                seconds[k] = trace.columns["time"][there[0] if len(there) else -1]
+    return seconds
 
 
 def size(repeat: int, rounds: int) -> None:
@@ -268,45 +294,60 @@ def size(repeat: int, rounds: int) -> None:
     print(
         f"size: plans for {WORKERS} workers; regret of the first choice, ? where the planner has its doubts; goal 2 %"
     )
-    silent = wolf = cases = 0
-    for name, delays in SIZED.items():
-        known: dict[str, float] = {}
+    verdicts = []
+    for kind, delays in SIZED.items():
+        name = f"size-{kind.replace(' ', '-')}-{rounds}"
+        plans = {
+            (what, times, seed): kept(
+                f"{name}-{times}-{what}-{seed}", sized, delays, what, times, seed, rounds
+            )
+            for what, times in SIZES
+            for seed in range(FIRST, FIRST + repeat)
+        }
+        looked = {repr(choice): choice for choices, _ in plans.values() for choice in choices}
+        seconds = {key: kept(f"{name}-{key}", expected, delays, *choice) for key, choice in looked.items()}
         for what, times in SIZES:
-            sizes = {"rounds": 60, "workers": WORKERS}
-            sizes[what] *= times
             told = []
             for seed in range(FIRST, FIRST + repeat):
-                off, doubt = sized(delays, sizes["workers"], sizes["rounds"], seed, rounds, known)
+                (first, *_), doubt = plans[what, times, seed]
+                off = seconds[repr(first)] / min(seconds.values()) - 1
                 told.append(f"{off:.1%}{'?' if doubt else ''}")
-                silent, wolf, cases = (
-                    silent + (off > 0.02 and not doubt),
-                    wolf + (off <= 0.02 and doubt),
-                    cases + 1,
-                )
-            print(f"  {name}, {times} x the {what}: {', '.join(told)}", flush=True)
-    print(f"  of {cases}: above 2 % without a doubt {silent}, at most 2 % with one {wolf}")
+                verdicts.append((off > 0.02, doubt))
+            print(f"  {kind}, {times} x the {what}: {', '.join(told)}", flush=True)
+    print(
+        f"  of {len(verdicts)}: above 2 % without a doubt {verdicts.count((True, False))},"
+        f" at most 2 % with one {verdicts.count((False, True))}"
+    )
+
+
+Numbered = tuple[str, dict[str, Any]]  # a scheme and its numbers
 
 
 def sized(
-    delays: dict[str, Any], workers: int, measured: int, seed: int, rounds: int, known: dict[str, float]
-) -> tuple[float, bool]:
-    """Regret of the first choice, and whether it is doubted. `known`: expected times, of thousands of first rounds.
+    delays: dict[str, Any], what: str, times: int, seed: int, rounds: int
+) -> tuple[list[Numbered], bool]:
+    """The first choices of a plan on a measurement so many times as large, and whether the first is doubted."""
+    sizes = {"rounds": 60, "workers": WORKERS}
+    sizes[what] *= times
+    e = wb.Experiment(scheme="UMW", workers=sizes["workers"], seed=seed, delays=delays, link=LINK)
+    profile = simulated(e, sizes["rounds"], 40, seed)
+    advice = wb.plan(profile, **LEARNT, workers=WORKERS, rounds=rounds, schemes=EXACT)
+    first = [(c.scheme, c.experiment.scheme_args) for c in advice.choices[:LOOKED]]
+    return first, advice.doubt is not None
+
+
+def expected(delays: dict[str, Any], scheme: str, args: dict[str, Any]) -> float:
+    """Expected seconds of a round on the cluster, of thousands of first ones.
 
     A hundred runs would not do: one in ten, in which all that hold a part are slow for good, takes ten times as long.
     """
-    truth: dict[str, Any] = {"delays": delays, "link": LINK}
-    e = wb.Experiment(scheme="UMW", workers=workers, seed=seed, **truth)
-    advice = wb.plan(
-        simulated(e, measured, 40, seed), **LEARNT, workers=WORKERS, rounds=rounds, schemes=EXACT
-    )
-    for choice in advice.choices[:LOOKED]:
-        if choice.name not in known:
-            there = choice.experiment.replace(**truth)
-            known[choice.name] = float(first_rounds(there, range(9000, 9000 + MANY)).mean())
-    return known[advice.best.name] / min(known.values()) - 1, advice.doubt is not None
+    problem = {name: value for name, value in LEARNT.items() if name != "tolerance"}
+    e = wb.Experiment(scheme=scheme, scheme_args=args, workers=WORKERS, delays=delays, link=LINK, **problem)
+    return float(first_rounds(e, range(9000, 9000 + MANY)).mean())
 
 
 PROFILES: list[str] = []
+FOLDER: list[Path] = []  # of what is kept
 SIZES = [("workers", 1), ("workers", 4), ("workers", 8), ("rounds", 8)]
 SIZED: dict[str, dict[str, Any]] = {  # clusters on which who is slow for good decides
     "3 in 10 slow": {"kind": "heterogeneous"},
@@ -329,8 +370,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=48)
     parser.add_argument("--profiles", nargs="*", default=[])
+    parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
     PROFILES.extend(args.profiles)
+    if args.keep:
+        args.keep.mkdir(parents=True, exist_ok=True)
+        FOLDER.append(args.keep)
     for name in args.parts or PARTS:
         PARTS[name](args.repeat, args.rounds)
 
