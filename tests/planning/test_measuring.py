@@ -17,7 +17,7 @@ from workbench.base.settings import SettingError
 from workbench.core.delays import Heterogeneous, ShiftedExponential
 from workbench.core.sharing import slowed
 from workbench.planning.linkfit import PortFit
-from workbench.planning.measuring import Observed, fit_all, grid, on_one_clock, profile, simulated
+from workbench.planning.measuring import Observed, filled, fit_all, grid, on_one_clock, profile, simulated
 from workbench.planning.profile import ClusterProfile, scaled
 
 FEW = settings(max_examples=6)
@@ -232,6 +232,7 @@ def test_what_tasks_take_alone_is_found_from_what_they_take_of_the_cores(
     none, shared = np.zeros((60, 12)), slowed(alone, 2 / share)
     crew, commit = ((np.arange(12), 2.0),), shared.max(axis=1)
     seen = Observed(1.0, 1, none[:, 0], *[none] * 6, commit, used=counted * share * alone.mean(), crew=crew)
+    (seen,) = filled([seen])
     found = seen.alone(shared, seen.share(shared))
     np.testing.assert_allclose(found, alone, rtol=off)
 
@@ -246,10 +247,12 @@ def test_on_full_cores_a_message_is_work_and_no_way(patient: float) -> None:
     start = np.cumsum(commit) - commit
     moments = [start[:, None] + each for each in (0.0 * done, done - tasks, done - tasks, done, done, end)]
     seen = Observed(10.0, 5, start, *moments, start + commit, used=1e-3, crew=((np.arange(12), 2.0),))
-    fitted, (times,) = fit_all([seen])
+    fitted, (times,) = fit_all(filled([seen]))
     assert fitted.port == PortFit(downloads=False)
     np.testing.assert_allclose(slowed(times, 2.0).max(axis=1), commit, rtol=1e-3)
-    idle, _ = fit_all([replace(seen, crew=((np.arange(12), 12.0),))])  # with cores for all, a way it is
+    idle, _ = fit_all(
+        filled([replace(seen, crew=((np.arange(12), 12.0),))])
+    )  # with cores for all, a way it is
     assert idle.port.latency + idle.port.overhead > 5e-5
 
 

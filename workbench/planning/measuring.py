@@ -221,7 +221,15 @@ def _measured(
             (np.flatnonzero(ranks == host), cores.get(host) or np.inf) for host in dict.fromkeys(hosts[1:])
         )
         found.append(replace(seen, used=busy / e.workers, crew=crew))
-    return found, hosts
+    return filled(found), hosts
+
+
+def filled(found: Sequence[Observed]) -> list[Observed]:
+    """The same, knowing whether all of them together had the cores full."""
+    used = sum(each.used * each.end.size for each in found)
+    there = sum(sum(cores for _, cores in each.crew) * (each.commit - each.start).sum() for each in found)
+    crowded = all(each.end.shape[1] > sum(cores for _, cores in each.crew) for each in found)
+    return [replace(each, full=bool(crowded and used > FULL * there)) for each in found]
 
 
 # ---------------------------------------------------------------- from events to moments
@@ -250,6 +258,7 @@ class Observed:
     width: int = BYTES_PER_FLOAT  # of a number in a message
     used: float = 0.0  # seconds of a core that a worker's task takes, with what the master does for it
     crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # of each host: its workers, its cores
+    full: bool = False  # are the cores? Then workers wait for cores and for nothing else
 
     def drawn_again(self, rng: np.random.Generator) -> Observed:
         """Rounds drawn with replacement, neighbours together."""
@@ -279,14 +288,6 @@ class Observed:
         found = np.empty_like(way)
         np.put_along_axis(found, order, way, axis=1)
         return np.asarray(np.maximum(found, 0.0))
-
-    @property
-    def full(self) -> bool:
-        """Are the cores? Then workers wait for cores and for nothing else."""
-        cores, workers = sum(cores for _, cores in self.crew), self.end.shape[1]
-        return bool(
-            workers > cores and workers * self.used > FULL * cores * np.mean(self.commit - self.start)
-        )
 
     @property
     def crammed(self) -> bool:
