@@ -64,7 +64,8 @@ class Candidate:
         if not (self.table.size and self.experiment.delays.lasting):
             return float(self.seconds.mean())
         beyond = self.seconds - self.table.ravel("F")[: len(self.seconds)]
-        off, luck = float(beyond.mean()), float(beyond.var(ddof=1)) / len(beyond)
+        spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())  # few may miss what is rare
+        off, luck = float(beyond.mean()), float(spread) / len(beyond)
         kept = max(1 - luck / off**2, 0.0) if off else 0.0
         return max(float(self.table.mean()) + kept * off, float(self.seconds.min()))
 
