@@ -168,12 +168,15 @@ def test_intervals_and_shares() -> None:
 
 
 def test_how_large_a_measurement_it_needs_is_said() -> None:
-    """Twelve workers tell little of how many are slow for good, four times as many do; else is no doubt."""
+    """Twelve workers tell little of how many are slow for good, four times as many do; else is no doubt.
+
+    Under this seed no two choices are as good: those stay in doubt, however many are measured.
+    """
     link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
 
     def doubt(workers: int, kind: str) -> float:
-        e = wb.Experiment(scheme="UMW", workers=workers, seed=1, delays={"kind": kind}, link=link)
-        advice = advise(simulated(e, 16, 12, 1), workers=12, schemes=["UMW", "GC"], seed=1)
+        e = wb.Experiment(scheme="UMW", workers=workers, seed=2, delays={"kind": kind}, link=link)
+        advice = advise(simulated(e, 16, 12, 2), workers=12, schemes=["UMW", "GC"], seed=2)
         assert (advice.doubt is None) == ("measure about" not in str(advice))
         assert (advice.doubt is None) == advice.headline.startswith("Quickest")
         return advice.doubt.times if advice.doubt else 1.0
