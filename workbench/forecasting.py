@@ -107,7 +107,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
     found = scheme.odds(draws if sharing is None else sharing.shared(draws), e.workers)
     if found.carry is not None:  # rounds begin with what those before left, and these are of other runs
         return np.array([_forecast(e, 1, seed, sharing).mean for seed in seeds])
-    return found.seconds
+    return found.seconds if sharing is None else sharing.ended(found, draws).seconds
 
 
 def settled(experiment: Experiment, rounds: int = MEASURED) -> Experiment:

@@ -56,3 +56,16 @@ def test_data_beyond_the_largest_numbers_give_no_step(data: Path) -> None:
     np.savez("huge.npz", X=np.full((4, 1), 1e200), y=np.arange(4.0))
     with np.errstate(over="ignore"), pytest.raises(wb.SettingError, match="their size is out of range"):
         wb.run(on("huge.npz", problem_args={"scale": False}))
+
+
+@pytest.mark.parametrize("name", ["gd", "nesterov"])
+def test_a_model_keeps_its_precision_whatever_the_gradients(name: str) -> None:
+    """A network computes in half the width of its model."""
+    e = wb.Experiment(problem="least_squares", optimiser=name, optimiser_args={"step": 0.1})
+    problem, optimiser = e.build_problem(), e.build_optimiser()
+    model = np.array(problem.start())
+    gradient, was = np.ones(model.shape, np.float32), model.copy()
+    moved, _ = optimiser.update(optimiser.start(problem), model, gradient, problem, 0)
+    assert moved.dtype == np.float64
+    np.testing.assert_array_equal(model, was)
+    np.testing.assert_array_equal(gradient, 1.0)

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 import workbench as wb
 from workbench.core.delays import DelayStream
-from workbench.core.sharing import Sharing, slowed, undisturbed
+from workbench.core.sharing import SLICE, Sharing, slowed, undisturbed
 from workbench.forecasting import forecast
 
 TIMES = arrays(float, (3, 5), elements=st.floats(0.01, 10.0))
@@ -34,6 +34,12 @@ def test_equal_tasks_wait_for_one_another() -> None:
     np.testing.assert_allclose(slowed(np.ones((1, 12)), 2.0), 6.0)
 
 
+def wait(left: np.ndarray, rest: np.ndarray, cores: float) -> float:
+    """Until who is before the master has had a slice, or is done; nothing where a core is idle."""
+    before = [min(a + b, SLICE) for a, b in zip(left, rest, strict=True) if a + b > 1e-12]
+    return sum(before) / cores if len(before) >= cores else 0.0
+
+
 def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: float = 1e-3) -> list[float]:
     """Rounds of a star by a clock that ticks: whoever is at work gets the same share of the cores."""
     stream = DelayStream(e.delays, e.seed, e.workers)
@@ -48,6 +54,10 @@ def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: flo
             own = np.where(active, np.maximum(share - left, 0.0), 0.0)
             left = np.maximum(left - share * active, 0.0)
             done, now = np.minimum(done + own, tasks), now + step
+        turn = step * np.ceil(wait(left, tasks - done, cores) / step)  # the master's, meanwhile all go on
+        share = turn * min(1.0, cores / max(np.count_nonzero((left > 0) | (done < tasks - 1e-12)), 1))
+        own = np.maximum(share - left, 0.0)
+        left, done, now = np.maximum(left - share, 0.0), np.minimum(done + own, tasks), now + turn
         cut = np.minimum(np.ceil(done / (piece * tasks) - 1e-9) * piece * tasks, tasks)
         left = np.where(left > 0, left, cut - done)
         rounds.append(now)
@@ -64,6 +74,41 @@ def test_late_workers_go_on_to_the_end_of_their_piece(cores: float, piece: float
     assert found.mean() > 1.05 * forecast(e).mean
 
 
+def test_what_is_over_within_a_slice_is_computed_to_its_end() -> None:
+    """Who decides that the rest is not needed gets no core sooner; long tasks are left where they are."""
+
+    def share(shift: float) -> float:
+        fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 8}
+        delays = {"kind": "constant", "shift": shift}
+        e = wb.Experiment(scheme="UC-MMC", scheme_args={"load": 6}, workers=6, delays=delays, **fields)
+        found = forecast(e, sharing=Sharing((np.arange(6),), (2.0,), 1 / 6)).mean
+        return found / (6 * 60 * shift / 2)  # all that there is to compute
+
+    assert share(1e-5) == pytest.approx(1.0)
+    assert share(1e-2) == pytest.approx(
+        2 / 6, rel=0.1
+    )  # the part that is needed, and the next, which was begun
+
+
+def test_messages_take_of_the_cores() -> None:
+    fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 4}
+    e = wb.Experiment(scheme="UMW", workers=6, delays={"kind": "constant", "shift": 1e-2}, **fields)
+    alone, more, less = (
+        forecast(e, sharing=Sharing((np.arange(6),), (2.0,), 1.0, extra)).mean for extra in (0.0, 0.03, -9.0)
+    )
+    assert more == pytest.approx(alone + 6 * 0.03 / 2)
+    assert less == pytest.approx(alone / 2)
+
+
 def test_hosts_have_cores_of_their_own() -> None:
     sharing = Sharing((np.array([0, 2]), np.array([1])), (1.0, 1.0), 1.0)
     np.testing.assert_allclose(sharing.slowed(np.ones((1, 3))), [[2.0, 1.0, 2.0]])
+
+
+@pytest.mark.parametrize(("scheme", "args"), [("UC-MMC", {"clusters": 4, "load": 3}), ("DropCompute", {})])
+def test_who_has_nothing_to_do_takes_no_time(scheme: str, args: dict[str, Any]) -> None:
+    e = wb.Experiment(
+        scheme=scheme, scheme_args=args, workers=12, rounds=4, delays={"kind": "constant", "shift": 0.0}
+    )
+    found = forecast(e, sharing=Sharing((np.arange(12),), (2.0,), 1 / 12)).seconds
+    assert np.isfinite(found).all()

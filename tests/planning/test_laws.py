@@ -21,6 +21,7 @@ from workbench.planning.laws import (
     drawn,
     laws_of,
     persistence,
+    redrawn,
     refit,
     resampled,
     straggling,
@@ -112,6 +113,16 @@ def test_the_right_law_is_chosen_in_spite_of_jitter(truth: Delays) -> None:
     found = best(times)
     assert found.delays.kind == truth.kind
     assert found.fits, found.complaint
+
+
+def test_what_is_open_of_the_share_of_slow_workers_falls_with_the_root_of_their_number() -> None:
+    def spread(workers: int) -> float:
+        often = np.where(np.arange(workers) < workers // 4, 0.9, 0.02)
+        times = 1.0 + 9.0 * (np.random.default_rng(1).random((60, workers)) < often)
+        drawn = [redrawn(times, "heterogeneous", np.random.default_rng(seed)) for seed in range(40)]
+        return float(np.std([law.slow for law in drawn if isinstance(law, Heterogeneous)]))
+
+    assert spread(12) == pytest.approx(2 * spread(48), rel=0.3)
 
 
 def test_hardly_any_spread_is_a_constant() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import workbench as wb
 from workbench.base.settings import SettingError
 from workbench.core.delays import Heterogeneous, ShiftedExponential
 from workbench.core.sharing import slowed
-from workbench.planning.measuring import Observed, grid, on_one_clock, profile, simulated
+from workbench.planning.linkfit import PortFit
+from workbench.planning.measuring import Observed, filled, fit_all, grid, on_one_clock, profile, simulated
 from workbench.planning.profile import ClusterProfile, scaled
 
 FEW = settings(max_examples=6)
@@ -227,13 +229,31 @@ def test_what_tasks_take_alone_is_found_from_what_they_take_of_the_cores(
     share: float, counted: float, off: float
 ) -> None:
     alone = np.random.default_rng(0).exponential(1.0, (60, 12)) + 1.0
-    none = np.zeros((60, 12))
-    crew = ((np.arange(12), 2.0),)
-    seen = Observed(
-        1.0, 1, none[:, 0], *[none] * 6, none[:, 0], used=counted * share * alone.mean(), crew=crew
-    )
-    found = seen.alone(slowed(alone, 2 / share))
+    none, shared = np.zeros((60, 12)), slowed(alone, 2 / share)
+    crew, commit = ((np.arange(12), 2.0),), shared.max(axis=1)
+    seen = Observed(1.0, 1, none[:, 0], *[none] * 6, commit, used=counted * share * alone.mean(), crew=crew)
+    (seen,) = filled([seen])
+    found = seen.alone(shared, seen.share(shared))
     np.testing.assert_allclose(found, alone, rtol=off)
+
+
+@pytest.mark.parametrize("patient", [0.0, 1.0])
+def test_on_full_cores_a_message_is_work_and_no_way(patient: float) -> None:
+    """Tasks one after another on two cores; the master takes answers in when they come, or after all tasks."""
+    tasks = np.random.default_rng(0).uniform(0.9e-3, 1.1e-3, (60, 12))
+    done = np.cumsum(tasks.reshape(60, 6, 2), axis=1).reshape(60, 12)
+    end = done + 1e-4 + patient * (done.max(axis=1, keepdims=True) - done) * np.linspace(0.8, 1.0, 12)
+    commit = end.max(axis=1) + 5e-4
+    start = np.cumsum(commit) - commit
+    moments = [start[:, None] + each for each in (0.0 * done, done - tasks, done - tasks, done, done, end)]
+    seen = Observed(10.0, 5, start, *moments, start + commit, used=1e-3, crew=((np.arange(12), 2.0),))
+    fitted, (times,) = fit_all(filled([seen]))
+    assert fitted.port == PortFit(downloads=False)
+    np.testing.assert_allclose(slowed(times, 2.0).max(axis=1), commit, rtol=1e-3)
+    idle, _ = fit_all(
+        filled([replace(seen, crew=((np.arange(12), 12.0),))])
+    )  # with cores for all, a way it is
+    assert idle.port.latency + idle.port.overhead > 5e-5
 
 
 def test_clocks_that_differ_are_set_right() -> None:

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
 
 import workbench as wb
+from workbench.planning.advice import Doubt
 from workbench.planning.measuring import simulated
 from workbench.planning.planner import plan
-from workbench.planning.predicting import FEW, SEEDS, Candidate, Resampling
+from workbench.planning.predicting import FEW, SEEDS, Candidate, Resampling, doubted
 from workbench.planning.targets import Trials, reference
 
 LEARNT: dict[str, Any] = {"problem": "logistic", "problem_args": {"data": "breast_cancer"}}
@@ -77,6 +81,40 @@ def test_intervals_are_never_narrower_than_what_forecasts_are_off_by() -> None:
     all_ = resampling("shifted_exponential")
     c = Candidate(**{**vars(candidate(all_, "UMW", {})), "seconds": np.ones(SEEDS)})
     assert c.interval == pytest.approx((1 / 1.02, 1.02))
+
+
+def known(table: np.ndarray, seconds: np.ndarray | None = None) -> Candidate:
+    """One of known first rounds, where who is slow is slow for good; its runs are as these, unless given."""
+    blank = vars(candidate(resampling("heterogeneous"), "UMW", {}))
+    runs = table.ravel("F")[:SEEDS] if seconds is None else seconds
+    return Candidate(**{**blank, "seconds": runs, "table": table})
+
+
+def test_the_mean_is_that_of_many_first_rounds_unless_runs_differ_beyond_luck() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.exponential(1.0, (40, 48)) + 1.0
+    first = table.ravel("F")[:SEEDS]
+    lucky = rng.normal(0.0, 1.0, SEEDS)
+    assert known(table, first + lucky - lucky.mean() + 0.1).mean == pytest.approx(table.mean())
+    assert known(table, first + 3.0 + 0.01 * lucky).mean == pytest.approx(table.mean() + 3.0, abs=0.05)
+
+
+@settings(max_examples=20)
+@given(spread=st.floats(0.08, 0.4), ahead=st.floats(0.0, 0.05))
+def test_a_doubt_asks_for_as_many_workers_as_end_it(spread: float, ahead: float) -> None:
+    """What a measurement leaves open falls with the root of its size; four times as large, a quarter is asked for."""
+    normal = norm.ppf((np.arange(40) + 0.5) / 40)
+
+    def doubt(spread: float) -> Doubt | None:
+        first, other = np.ones((40, 48)), np.tile(1 + ahead - spread * normal[:, None], 48)
+        return doubted(resampling("heterogeneous"), [known(first), known(np.maximum(other, 0.01))])
+
+    found = doubt(spread)
+    assert found is not None
+    assert found.times == pytest.approx((norm.ppf(0.95) * spread / (0.02 + ahead)) ** 2, rel=0.3)
+    assert doubt(spread / (1.1 * found.times) ** 0.5) is None
+    half = doubt(spread / 2)
+    assert (half.times if half else 1.0) == pytest.approx(max(found.times / 4, 1.0), rel=0.05)
 
 
 def held(kind: str, workers: int, fresh: int, choices: int) -> float:

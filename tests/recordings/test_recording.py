@@ -83,6 +83,15 @@ def test_other_units_from_a_step_on_are_named(step: int, factor: float) -> None:
         assert Recording.of_rows(rows, "mine").steps == 12
 
 
+def test_who_waits_from_a_step_on_has_no_other_units() -> None:
+    """Somebody becomes slow halfway: until then the others wait for next to nothing."""
+    slow = (JOB["worker"] == 3) & (JOB["step"] >= 5)
+    work = JOB.assign(phase="compute", seconds=JOB["seconds"] + slow)
+    late = (JOB["step"] >= 5) & (JOB["worker"] != 3)
+    waits = JOB.assign(phase="wait", seconds=np.where(late, 0.9, 1e-6))
+    assert Recording.of_rows(pd.concat([work, waits]), "mine").steps == 12
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.floats(1e-6, 1e5), st.floats(1.0, 100.0))
 def test_slow_ones_and_other_scales_are_let_through(scale: float, slow: float) -> None:

@@ -211,6 +211,7 @@ def test_real_processes_learn_the_same_and_drop_the_same(name: str, args: dict[s
     simulated, real = wb.run(e), wb.run(e, engine="mpi", emulate="all")
     np.testing.assert_allclose(real.columns["loss"], simulated.columns["loss"], rtol=1e-9)
     np.testing.assert_array_equal(real.columns["messages"], simulated.columns["messages"])
+    assert (real.columns["started"] >= real.columns["samples"]).all()
 
 
 @pytest.mark.mpi

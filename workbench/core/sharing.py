@@ -3,7 +3,8 @@
 Times of workers with a core of their own become those of workers that share some, and back: whoever is at work gets
 the same share of the cores (processor sharing). On the virtual clock who is late drops its work as soon as a newer
 model is there; a process goes on to the end of the piece that it is at, takes part in the next round later, and uses
-its share of the cores till then.
+its share of the cores till then. Nor does a node hear at once that it has all it needs: as long as all cores are taken
+it waits until those before it have had a slice each, and what is over within a slice is computed to its end.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from workbench.base.types import Array
 from workbench.core.odds import Draws, Odds
+
+SLICE = 4e-3  # s for which Linux lets a process go on, by default (a tick of its clock at 250 Hz)
 
 
 def slowed(alone: Array, cores: float) -> Array:
@@ -57,12 +60,14 @@ class Sharing:
     """Where workers run, and when one looks whether its work is still wanted.
 
     `places`: workers of each host, counted from 0; `cores`: of each, over the share of one that a worker takes while it
-    is at work; `piece`: the share of its work that a worker goes through before it looks.
+    is at work; `piece`: the share of its work that a worker goes through before it looks; `extra`: what a
+    worker's messages take of a core beside its task, s, below 0 for less. The master is on the first host.
     """
 
     places: tuple[NDArray[np.int64], ...]
     cores: tuple[float, ...]
     piece: float
+    extra: float = 0.0
 
     def slowed(self, alone: Array) -> Array:
         """Times as they are where all workers work at once, (rounds, workers)."""
@@ -73,13 +78,16 @@ class Sharing:
 
     def shared(self, draws: Draws, left: Array | None = None) -> Draws:
         """The same draws on shared cores; `left`: of earlier work, seconds alone, (workers,), in their only round."""
-        alone = draws.seconds if left is None else draws.seconds + left
+        before = np.zeros(draws.seconds.shape[1]) if left is None else left
+        tasks = self.tasks(draws)
+        alone = tasks + before
         crowded = any(len(place) > cores for place, cores in zip(self.places, self.cores, strict=True))
-        before = np.zeros(alone.shape[1]) if left is None else left
         seconds = self.slowed(alone) if crowded else alone
 
         def progress(portions: NDArray[np.int64], which: slice) -> Array:
-            done = draws.progress(portions, which) + before[:, None]
+            own = draws.seconds[which]
+            longer = np.divide(tasks[which], own, out=np.ones_like(own), where=own > 0)
+            done = draws.progress(portions, which) * longer[:, :, None] + before[:, None]
             if not crowded:
                 return done
             for row, (at, there) in enumerate(zip(alone[which], seconds[which], strict=True)):
@@ -90,15 +98,31 @@ class Sharing:
 
         return replace(draws, seconds=seconds, progress=progress)
 
+    def tasks(self, draws: Draws) -> Array:
+        """What everybody has to do, seconds alone, (rounds, workers); half of it at least is no message's."""
+        return np.asarray(np.maximum(draws.seconds + self.extra, draws.seconds / 2))
+
+    def got(self, alone: Array, end: Array) -> Array:
+        """What each has had of the cores at some moment of every round, (rounds,), of what it has to do."""
+        there, had = self.slowed(alone), np.empty_like(alone)
+        for row, moment in enumerate(end):
+            for place in self.places:
+                knots = np.sort(there[row, place]), np.sort(alone[row, place])
+                had[row, place] = np.interp(moment, [0.0, *knots[0]], [0.0, *knots[1]])
+        return np.minimum(had, alone)
+
+    def ended(self, odds: Odds, draws: Draws, left: Array | float = 0.0) -> Odds:
+        """The same rounds with the master's wait for a core once it could end them: see above."""
+        alone, place, cores = self.tasks(draws) + left, self.places[0], self.cores[0]
+        rest = (alone - self.got(alone, odds.seconds))[:, place]
+        waits = np.minimum(rest, SLICE).sum(axis=1) / cores
+        full = np.count_nonzero(rest > 0, axis=1) >= cores
+        return replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0))
+
     def left(self, draws: Draws, left: Array, end: float) -> Array:
         """What workers still have to do, seconds alone, when a newer model is there; the rest: see `shared`."""
-        tasks = draws.seconds[0]
-        got = np.empty_like(tasks)  # of the cores until then
-        alone = left + tasks
-        there = self.slowed(alone[None])[0]
-        for place in self.places:
-            got[place] = np.interp(end, [0.0, *np.sort(there[place])], [0.0, *np.sort(alone[place])])
-        done = np.minimum(got - left, tasks)
+        tasks = self.tasks(draws)[0]
+        done = self.got((left + tasks)[None], np.array([end]))[0] - left
         piece = np.maximum(self.piece * tasks, 1e-12)
         rest = np.minimum(np.ceil(done / piece - 1e-9) * piece, tasks) - done
         return np.where(done < 0, -done, np.maximum(rest, 0.0))
@@ -109,7 +133,7 @@ class Sharing:
         for r in range(rounds):
             alone = draws(range(r, r + 1), carry)
             left = np.zeros(alone.seconds.shape[1]) if left is None else left
-            found.append(odds(self.shared(alone, left)))
+            found.append(self.ended(odds(self.shared(alone, left)), alone, left))
             carry, left = found[-1].carry, self.left(alone, left, float(found[-1].seconds[0]))
         fields = ("seconds", "messages", "bytes")
         return Odds(*(np.concatenate([getattr(each, name) for each in found]) for name in fields))

@@ -39,7 +39,7 @@ SAMPLES = 64  # a worker's load, once and four times
 ROOM = 64e6  # bytes that the data of a calibration may take
 ROOM_LIKE = 512e6  # the same, where it is like an experiment
 STEP = {"step": 1e-9}  # the model hardly moves
-LOST = 0.1  # of the processors' time at most, what the master and the system take beside tasks
+FULL = 0.6  # of the cores' time: so busy they count as full, as some idle while the master begins or ends a round
 # When rounds ended, table of events, host of each rank, seconds of processors that a round takes.
 Outcome = tuple[Array, Any, list[str], float]
 Ran = Callable[[Experiment], Outcome]
@@ -221,7 +221,15 @@ def _measured(
             (np.flatnonzero(ranks == host), cores.get(host) or np.inf) for host in dict.fromkeys(hosts[1:])
         )
         found.append(replace(seen, used=busy / e.workers, crew=crew))
-    return found, hosts
+    return filled(found), hosts
+
+
+def filled(found: Sequence[Observed]) -> list[Observed]:
+    """The same, knowing whether all of them together had the cores full."""
+    used = sum(each.used * each.end.size for each in found)
+    there = sum(sum(cores for _, cores in each.crew) * (each.commit - each.start).sum() for each in found)
+    crowded = all(each.end.shape[1] > sum(cores for _, cores in each.crew) for each in found)
+    return [replace(each, full=bool(crowded and used > FULL * there)) for each in found]
 
 
 # ---------------------------------------------------------------- from events to moments
@@ -248,8 +256,9 @@ class Observed:
     commit: Array  # (rounds,)
     apart: bool = False  # clocks differ
     width: int = BYTES_PER_FLOAT  # of a number in a message
-    used: float = 0.0  # seconds of a core that a worker's task takes
+    used: float = 0.0  # seconds of a core that a worker's task takes, with what the master does for it
     crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # of each host: its workers, its cores
+    full: bool = False  # are the cores? Then workers wait for cores and for nothing else
 
     def drawn_again(self, rng: np.random.Generator) -> Observed:
         """Rounds drawn with replacement, neighbours together."""
@@ -280,30 +289,36 @@ class Observed:
         np.put_along_axis(found, order, way, axis=1)
         return np.asarray(np.maximum(found, 0.0))
 
+    @property
+    def crammed(self) -> bool:
+        """Is everybody on full cores of the master's host? Then what messages take is theirs as well."""
+        return self.full and not self.apart
+
     def seconds(self, port: PortFit, master: float) -> Array:
         """Times of the workers' tasks, (rounds, workers): see above. `master`: its own part of a round."""
         charged = port.latency + port.transfer(self.width * self.floats) if port.downloads else 0.0
-        whole = self.done - self.start[:, None] - charged + master
+        whole = (self.end if self.crammed else self.done) - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
 
-    def alone(self, seconds: Array) -> Array:
-        """What tasks that took so long would take on cores of their own.
+    def share(self, seconds: Array) -> float:
+        """Share of a core that workers whose tasks took so long take while they are at work (waiting for it apart).
 
-        It follows from the share of a core that a worker takes while it is at work (one that waits for a core takes
-        none), and that from what it took of the processors. Where cores are full, what the master and the system took
-        of them would pass for a small share: a bit more is forgiven, so that shares between are taken for the whole.
+        It follows from what they took of the processors. Where cores are full, shares between cannot be told from all.
         """
-        found, low, high = seconds, 0.0, 1.0
-        for _ in range(20 if self.used else 0):
+        if not self.used or self.full:
+            return float(self.full)
+        low, high = 0.0, 1.0
+        for _ in range(20):
             share = (low + high) / 2
-            found = self._undisturbed(seconds, share)
-            low, high = (share, high) if share * found.mean() < (1 + LOST) * self.used else (low, share)
-        return found
+            found = share * self.alone(seconds, share).mean()
+            low, high = (share, high) if found < self.used else (low, share)
+        return high
 
-    def _undisturbed(self, seconds: Array, share: float) -> Array:
+    def alone(self, seconds: Array, share: float) -> Array:
+        """What tasks that took so long would take on cores of their own."""
         found = seconds.copy()
         for workers, cores in self.crew:
-            found[:, workers] = undisturbed(found[:, workers], cores / share)
+            found[:, workers] = undisturbed(found[:, workers], cores / share if share else np.inf)
         return found
 
 
@@ -370,14 +385,20 @@ def fit_all(found: Sequence[Observed], near: PortFit | None = None) -> tuple[Fit
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])
     rate = fit_line(added, master).rate
     own = np.maximum(master - (added / rate if rate else 0.0), 0.0)
-    times = [each.alone(each.seconds(port, m)) for each, m in zip(found, own.tolist(), strict=True)]
+    shared = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
+    times = [each.alone(t, each.share(t)) for each, t in zip(found, shared, strict=True)]
     typical = [float(np.median(t)) for t in times]
     work = fit_work([each.samples for each in found], [each.floats for each in found], typical)
     return Fitted(port=port, work=work, typical=_short(typical), decode_rate=rate, laws=()), times
 
 
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
-    """The master's port; models take their time on the way down unless they come much faster than an answer would."""
+    """The master's port; models take their time on the way down unless they come much faster than an answer would.
+
+    Where they wait for cores and nothing else, there is no link to be seen.
+    """
+    if all(each.crammed for each in found):
+        return PortFit(downloads=False)
     port = fit_port([each.answers for each in found], near)
     down = [float(np.median(each.came - each.left)) for each in found]
     up = [port.latency + port.transfer(each.answers.bytes) for each in found]
@@ -450,7 +471,7 @@ def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
         samples=seen.samples,
         floats=seen.floats,
         seconds=tuple(map(_short, times)),
-        busy=min(seen.used / float(times.mean()), 1.0),
+        busy=1.0 if seen.full else min(seen.used / float(times.mean()), 1.0),
         computing=tuple(_quantiles(column) for column in computing.T),
         up=_quantiles(seen.ways_up(port)),
         down=_quantiles(seen.came - seen.left),

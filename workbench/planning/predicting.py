@@ -58,13 +58,16 @@ class Candidate:
         """Expected seconds to the target.
 
         Where a run's luck decides (who is slow for good is drawn once a run), the mean of a few says little: of first
-        rounds there are many, those of the same draws among them, and these tell whose luck the few had.
+        rounds there are many. By how much the few, which are of the same draws as some of these, differ from them is
+        luck, too, but for what is beyond it (James and Stein): later rounds, or their number, may be others.
         """
-        mean = float(self.seconds.mean())
         if not (self.table.size and self.experiment.delays.lasting):
-            return mean
-        same = self.table.ravel("F")[: len(self.seconds)]
-        return max(mean + float(self.table.mean() - same.mean()), float(self.seconds.min()))
+            return float(self.seconds.mean())
+        beyond = self.seconds - self.table.ravel("F")[: len(self.seconds)]
+        spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())  # few may miss what is rare
+        off, luck = float(beyond.mean()), float(spread) / len(beyond)
+        kept = max(1 - luck / off**2, 0.0) if off else 0.0
+        return max(float(self.table.mean()) + kept * off, float(self.seconds.min()))
 
     @property
     def interval(self) -> tuple[float, float]:

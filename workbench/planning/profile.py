@@ -100,6 +100,9 @@ class Task(NamedTuple):
     floats: int  # parameters of the model
     message: float  # numbers in a message
     piece: float = 1.0  # largest share of it that is gone through without a look whether it is still wanted
+    messages: int = (
+        2  # of a worker: the model that it takes, and what it sends; a ring's sum is taken for one
+    )
 
 
 class ClusterProfile(Settings):
@@ -218,10 +221,13 @@ class ClusterProfile(Settings):
         load = max(float(scheme.loads(e.workers, samples).mean()), 1.0)
         few = forecast(self.placed(e, Task(load, floats, floats)).model_copy(update={"faults": ()}), 2)
         message = few.bytes / few.messages / BYTES_PER_FLOAT if few.messages else floats
-        pieces = 1  # who answers several times goes from part to part
-        if self.real and (plan := scheme.plan(e.workers, samples)).answers > 1:
+        if not self.real:
+            return Task(load, floats, message)
+        plan, pieces = scheme.plan(e.workers, samples), 1
+        if plan.answers > 1:  # who answers several times goes from part to part
             pieces = max(len(work.parts) for work in plan.work[1:])
-        return Task(load, floats, message, min(1 / pieces, PIECE / (load * floats)))
+        messages = 1 + plan.answers if plan.parent[1:].max() >= 0 else 1
+        return Task(load, floats, message, min(1 / pieces, PIECE / (load * floats)), messages)
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
         """As `experiment`, where the task is known."""
@@ -263,8 +269,14 @@ class ClusterProfile(Settings):
         hosts = measured[np.arange(workers) * len(measured) // workers]
         busy = self.recorded[self.nearest(task.load, task.floats)].busy
         cores = (np.inf if host.cores is None or not busy else host.cores / busy for host in self.hosts)
+        # Where no link is to be seen, messages take of the cores what is half of a star's task without samples.
+        hidden = self.fitted.port == PortFit(downloads=False)
+        each = self.fitted.work.seconds(0, task.floats) / 2 if hidden else 0.0
         return Sharing(
-            tuple(np.flatnonzero(hosts == k) for k in range(len(self.hosts))), tuple(cores), task.piece
+            tuple(np.flatnonzero(hosts == k) for k in range(len(self.hosts))),
+            tuple(cores),
+            task.piece,
+            (task.messages - 2) * each,
         )
 
     def replayed(self) -> ClusterProfile:

@@ -8,6 +8,7 @@ these may be wrong only so much more seldom.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -135,9 +136,10 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
 def _operations(job: Recording) -> pd.DataFrame | None:
     """The operations that a recording was reduced from, where they still lie there and it is still what they give."""
     file = Path(job.source.get("file", ""))
-    if job.source.get("title") != bytedance.SOURCE.title or not file.is_file():
-        return None
-    return bytedance.operations(file) if load(file).frame.equals(job.frame) else None
+    if job.source.get("title") == bytedance.SOURCE.title and file.is_file():
+        with suppress(SettingError):
+            return bytedance.operations(file) if load(file).frame.equals(job.frame) else None
+    return None
 
 
 def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:

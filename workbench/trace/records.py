@@ -229,7 +229,9 @@ class Arrivals:
             self.kept += packed
             return
         with _writing(self.folder):
-            self.file.write(packed)
+            rest = memoryview(packed)
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[self.file.write(rest) :]
 
 
 class Happening:

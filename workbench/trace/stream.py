@@ -111,12 +111,14 @@ class Stream:
         starts = self._rows["start"][self._rows["round"] == self._base].astype(float)
         start = float(ends[-1] if at else starts.min(initial=now))
         length = max(float(np.median(np.diff(ends[-AGAIN:]))) if at > 1 else 0.0, now - start, 1e-12)
-        self.ends = np.append(ends, start + length)
-        self._grow(at + 1)
-        self._paint(at, over=False)
-        column = self.grid[at].copy()
-        self.ends = ends
-        self._grow(at)
+        try:
+            self.ends = np.append(ends, start + length)
+            self._grow(at + 1)
+            self._paint(at, over=False)
+            column = self.grid[at].copy()
+        finally:
+            self.ends = ends
+            self._grow(at)
         column[:, max(1, math.ceil(self.slices * (now - start) / length)) :] = TO_COME
         return column
 

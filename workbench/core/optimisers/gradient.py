@@ -59,7 +59,7 @@ class GradientDescent(Stepping):
         step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
         move = mean_gradient(model, gradient, problem)
         move *= step
-        return np.subtract(model, move, out=move), state
+        return model - move, state  # in the model's numbers, whatever the gradient's
 
 
 class Nesterov(Stepping):

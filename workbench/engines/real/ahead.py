@@ -46,7 +46,7 @@ class Ahead:
         """A newer model was there at `moment`, or the run is over: book what was done, or begun, by then."""
         for round, samples, start, end, overrun in self.work:
             if start <= moment + SAME:
-                self.ledger.add("started", round, samples)
+                self.ledger.add("started", min(round, self.ledger.rounds - 1), samples)
                 if end <= moment + SAME:
                     self.ledger.computed(round, samples, start, end)
                     self.ledger.add("overrun", round, overrun)

@@ -67,7 +67,7 @@ class Port:
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
         """Take in a message that is at the port at `at` or later, unless its sender would not have sent it."""
         self._serial += 1
-        self.heard[message.src] = message.round
+        self.heard[message.src] = max(message.round, self.heard.get(message.src, -1))
         down = message.kind in (MODEL, LOST)
         if not down and self._unsent(message, sent):
             return

@@ -464,9 +464,13 @@ class RankEngine:
             if self._given_up(effect.unless):
                 value = None
                 break
-        used, self.used = self.used, time.process_time()
-        self.ledger.add("busy", effect.round, int(1e6 * (self.used - used)))
+        self._spent(effect.round)
         return value
+
+    def _spent(self, round: int) -> None:
+        """Note what this rank has taken of a processor since it last did so."""
+        used, self.used = self.used, time.process_time()
+        self.ledger.add("busy", round, int(1e6 * (self.used - used)))
 
     def _given_up(self, unless: Match | None) -> bool:
         """Is work overtaken? Takes in what has come, unless this rank has looked a moment ago."""
@@ -496,4 +500,5 @@ class RankEngine:
         self.ledger.commit(effect.round, now, residual)
         self.ledger.log(effect.round, self.rank, "commit", now, now, now, -1, 0, 0)
         self.around.committed(effect.round, residual)
+        self._spent(effect.round)
         return model

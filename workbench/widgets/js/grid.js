@@ -6,7 +6,7 @@ const SETTLED = 250; // ms after a drawing until the kernel is told
 const NAMES = { "dtsb-data": "column of the condition", "dtsb-condition": "comparison", "dtsb-value": "value" };
 const NUMBERS = new Map([["___NaN___", null], ["___Infinity___", Infinity], ["___-Infinity___", -Infinity]]); // null: an empty cell
 const rowsOf = ({ data_json }) => JSON.parse(data_json, (_, value) => (NUMBERS.has(value) ? NUMBERS.get(value) : value));
-/** A missing number as conditions see it: empty, and neither above nor below any; it is sorted to the end. */
+/** A missing number as conditions see it: empty, and neither above nor below any; it is sorted as above all numbers. */
 const NOTHING = { length: 0, valueOf: () => NaN, toString: () => "" };
 const MISSING = { sort: Infinity, condition: NOTHING };
 const rendered = (value, kind) => (value === null && kind in MISSING ? MISSING[kind] : value);

@@ -27,6 +27,7 @@ from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Drawn, Stills
 
 PAUSE = 0.1  # s from look to look at the run
+ANEW = 2.0  # s that events are behind where their clock has begun anew
 REST = 0.03  # s for others in this process, however long a look takes
 PIECE = 2**20  # bytes in one message at most
 OVER = ("finished", "stopped", "failed")
@@ -109,7 +110,8 @@ class StreamPlot(Drawn):
 
     def can_open(self, round: int) -> bool:
         """Are the round's events at hand?"""
-        return self._whole or self.stream.recent()[1] <= round < self.stream.first + len(self.stream)
+        with self._lock:
+            return self._whole or self.stream.recent()[1] <= round < self.stream.first + len(self.stream)
 
     # ---------------------------------------------------------------- following the run
 
@@ -135,7 +137,9 @@ class StreamPlot(Drawn):
         new, now = self._new(), time.monotonic()
         first = self.stream.add(new)
         if len(new["end"]) and self.run.engine != "sim":
-            self._ahead = max(self._ahead, float(new["end"].max()) - now)
+            ahead = float(new["end"].max()) - now
+            # Events come within a moment; where a changed plan begins anew, so does their clock.
+            self._ahead = ahead if ahead < self._ahead - ANEW else max(self._ahead, ahead)
         if self.shape[2] != self.stream.first:
             self.shape = [*self.shape[:2], self.stream.first]
         timed = np.isfinite(self._ahead) and self.run.state not in OVER

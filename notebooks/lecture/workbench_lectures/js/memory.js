@@ -20,10 +20,12 @@ function render({ model, el }) {
   }
   const write = () => model.get("kept") && tab.set(page, model.get("kept"));
   let due = false;
+  let gone = false;
   const keep = () => {
     if (due) return; // browsers allow few changes of the address a second, and they hold up the picture
     due = true;
     idle().then(() => {
+      if (gone) return;
       due = false;
       write();
       history.replaceState(history.state, "", `#${new URLSearchParams(JSON.parse(model.get("kept")).knobs)}`);
@@ -34,6 +36,8 @@ function render({ model, el }) {
   addEventListener("pagehide", write);
   return () => {
     end();
+    gone = true;
+    if (due) write();
     removeEventListener("pagehide", write);
     model.off("change:kept", keep);
   };
