@@ -185,6 +185,7 @@ def slid(page: Page, name: str, tries: int) -> list[float]:
     first |= {"7-coding-or-not": "severity", "8-who-is-late": "workers"}
     plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
     page.locator(plot).first.wait_for()
+    page.locator(plot).first.scroll_into_view_if_needed()  # what is out of the window is drawn last
     low, high = {"3-why-a-tree": (5, 4), "6-asking-less": (6, 12), "7-coding-or-not": (2, 4)}.get(
         name, (6, 8)
     )

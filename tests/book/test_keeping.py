@@ -85,13 +85,13 @@ def test_facts_of_one_entry_reach_the_next(tmp_path: Path, quick: Setting) -> No
 
 
 def test_the_bar_never_runs_backwards() -> None:
-    with Steps([1.0, 3.0], wanted=False) as steps:
+    with Steps([1.0, 3.0], wanted=True) as steps:
         places = []
         for name in ("a", "b"):
             steps.begin(name)
             for done in (1, 2, 2, 4):
                 steps.within(done, 4)
-                places.append(steps.bar.n)
+                places.append(steps.bar.bar.n)
             steps.end()
     assert places == sorted(places)
     assert get("fig12").weight > get("table3").weight

@@ -91,13 +91,13 @@ def test_rows_come_while_the_run_goes_on_and_stop_keeps_them() -> None:
 
 def test_losses_wait_until_somebody_looks() -> None:
     run = start_real(wb.Experiment(**{**SPEC, "rounds": 3000}))
-    while run.done < 100:
+    while run.rounds_done < 100:
         assert not run.wait(0.01), run
     assert not run.losses
     run.stop()
     trace = run.result()
     assert np.isfinite(trace.rounds["loss"]).all()
-    assert run.done == len(trace.rounds)
+    assert run.rounds_done == len(trace.rounds)
 
 
 def test_a_run_is_followed_by_its_folder() -> None:

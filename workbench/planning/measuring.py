@@ -191,7 +191,7 @@ def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
         run = start_real(e, cluster, emulate="nothing")
         try:
             while not run.wait(0.1):
-                bar.update(before + run.done)
+                bar.update(before + run.rounds_done)
                 bar.note(run.note)
         except BaseException:
             run.stop()

@@ -81,9 +81,9 @@ class RealRun(Run):
         return found
 
     @property
-    def done(self) -> int:
+    def rounds_done(self) -> int:
         """Rounds that are done; who counts them does not ask for losses."""
-        return len(self._rows) if self._trace is None else super().done
+        return len(self._rows) if self._trace is None else super().rounds_done
 
     def watcher(self) -> Callable[[], Rows]:
         """As of any run; of ranks that share the run folder with the master: others' events come at its end."""

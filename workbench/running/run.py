@@ -75,7 +75,7 @@ class Run:
         return {name: np.asarray(column[first:]) for name, column in self._trace.columns.items()}
 
     @property
-    def done(self) -> int:
+    def rounds_done(self) -> int:
         """Rounds that are done."""
         return len(self.rows()["round"])
 
@@ -197,9 +197,9 @@ def watched(run: Run, progress: bool, stop: bool = True, level: int = 4) -> Trac
     try:
         with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
             while not run.wait(0.1):
-                bar.update(run.done)
+                bar.update(run.rounds_done)
                 bar.note(run.note)
-            bar.update(run.experiment.rounds if run.state == "finished" else run.done)
+            bar.update(run.experiment.rounds if run.state == "finished" else run.rounds_done)
         trace = run.result()
         tell(run, level)
         return trace

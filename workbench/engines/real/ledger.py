@@ -3,6 +3,7 @@
 Books travel as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
 """
 
+import time
 from array import array
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -27,6 +28,7 @@ class Ledger:
         self.commits = np.full((rounds + 1, 2), np.nan)  # when, s; residual
         self.events: list[Event] = []
         self.handled = 0
+        self.used = 0.0  # of a processor, when last noted, s
         self.refusals: list[tuple[int, int, str]] = []  # round (-1: unknown), sender, reason
         # Who wants to hear at once: round, seconds and samples of work; sender, floats, sent, begun and end of answers.
         self.done: Callable[[int, float, int], None] | None = None
@@ -35,6 +37,11 @@ class Ledger:
     def add(self, name: str, round: int, amount: int = 1) -> None:
         """Raise a count of a round."""
         self.counts[name][round if 0 <= round <= self.rounds else max(0, min(round, self.rounds))] += amount
+
+    def spent(self, round: int) -> None:
+        """Note what this rank has taken of a processor since it last did so."""
+        used, self.used = self.used, time.process_time()
+        self.add("busy", round, int(1e6 * (self.used - used)))
 
     def _place(self, round: int) -> int:
         """What follows on the last commit's round counts as of that round."""

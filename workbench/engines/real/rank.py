@@ -129,7 +129,7 @@ class RankEngine:
         self.pumped = 0.0  # when this rank looked last
         self.heard = False  # word of a child came since
         self.eager = 0.0  # s for which it looks on before it sleeps
-        self.used = time.process_time()  # of a processor, when last noted, s
+        self.ledger.used = time.process_time()
         self.broken: QuorumLost | None = None  # why the run cannot go on
         self.zero = self.logical = time.monotonic()
         self.begun = (self.logical, 0.0)  # when the newest model was sent, and how far behind the node was, s
@@ -464,13 +464,8 @@ class RankEngine:
             if self._given_up(effect.unless):
                 value = None
                 break
-        self._spent(effect.round)
+        self.ledger.spent(effect.round)
         return value
-
-    def _spent(self, round: int) -> None:
-        """Note what this rank has taken of a processor since it last did so."""
-        used, self.used = self.used, time.process_time()
-        self.ledger.add("busy", round, int(1e6 * (self.used - used)))
 
     def _given_up(self, unless: Match | None) -> bool:
         """Is work overtaken? Takes in what has come, unless this rank has looked a moment ago."""
@@ -500,5 +495,5 @@ class RankEngine:
         self.ledger.commit(effect.round, now, residual)
         self.ledger.log(effect.round, self.rank, "commit", now, now, now, -1, 0, 0)
         self.around.committed(effect.round, residual)
-        self._spent(effect.round)
+        self.ledger.spent(effect.round)
         return model
