@@ -258,11 +258,12 @@ def test_private_keys_are_for_their_owner_only(keys: Path) -> None:
 def test_the_script_that_ends_a_machine_knows_the_time_that_is_left(
     keys: Path, tmp_path: Path, ahead: int, minutes: str
 ) -> None:
-    script = yaml.safe_load(access.user_data(keys, access.HEAD_HOST, time.time() + ahead))["write_files"][0]
+    now = time.time()  # once: a second may end between two looks
+    script = yaml.safe_load(access.user_data(keys, access.HEAD_HOST, now + ahead))["write_files"][0]
     path = tmp_path / "bin"
     path.mkdir()
     (path / "shutdown").write_text('#!/bin/sh\necho "$@"\n')  # the real one would end this machine
-    (path / "date").write_text(f"#!/bin/sh\necho {int(time.time())}\n")
+    (path / "date").write_text(f"#!/bin/sh\necho {int(now)}\n")
     for each in path.iterdir():
         each.chmod(0o755)
     (tmp_path / "end").write_text(script["content"])
