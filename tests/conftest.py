@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from workbench.base.imports import grammar_put_off
+from workbench.base.notebooks import grammar_put_off
 from workbench.core.delays import DelayModel
 from workbench.core.optimisers import Optimiser
 from workbench.core.scheme import Scheme

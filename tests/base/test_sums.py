@@ -11,7 +11,7 @@ import pytest
 
 import workbench as wb
 from tests.kinds import quick
-from workbench.base.sums import SUMS, check_sums, unchanged, write_sums
+from workbench.base.files import SUMS, check_sums, unchanged, write_sums
 from workbench.running.real import attach, start_real
 from workbench.running.replay import replay_arrivals
 from workbench.trace import layout, records

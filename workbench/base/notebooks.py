@@ -1,19 +1,25 @@
-"""Where the notebooks are, copies of them to work in, and one executed in a kernel that listens on no network port."""
+"""Where the notebooks are, copies of them to work in, and one executed in a kernel that listens on no network port.
+
+What notebooks need imports a grammar of addresses, which takes a second: that is put off until it is needed.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from traitlets.config import Config
 
 from workbench.base.files import atomic_write, sha256
-from workbench.base.imports import grammar_put_off
 from workbench.base.settings import SettingError
 
 if TYPE_CHECKING:
@@ -115,3 +121,38 @@ def execute(
         return papermill.execute_notebook(str(notebook), str(output), **words, config=Config(own))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+_GRAMMAR = "rfc3987_syntax"
+
+
+class _Later(ModuleType):
+    """Stands in for the grammar of internationalised addresses."""
+
+    @staticmethod
+    def is_valid_syntax(rule: str, text: str) -> bool:
+        _let_in()
+        from rfc3987_syntax import is_valid_syntax
+
+        return bool(is_valid_syntax(rule, text))
+
+
+@contextmanager
+def grammar_put_off() -> Iterator[None]:
+    """Import nbformat, papermill or jsonschema in here: they import a grammar of addresses, which notebooks never need.
+
+    It takes a second to build, once per process. Whoever asks jsonschema to check an address later waits for it then.
+    """
+    if _GRAMMAR in sys.modules or find_spec(_GRAMMAR) is None:
+        yield
+        return
+    sys.modules[_GRAMMAR] = _Later(_GRAMMAR)
+    try:
+        yield
+    finally:
+        _let_in()
+
+
+def _let_in() -> None:
+    if isinstance(sys.modules.get(_GRAMMAR), _Later):
+        sys.modules.pop(_GRAMMAR, None)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import workbench as wb
-from workbench.base.imports import grammar_put_off
+from workbench.base.notebooks import grammar_put_off
 
 # What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
 # forked child only the forking thread lives on.

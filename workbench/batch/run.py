@@ -19,14 +19,12 @@ from typing import Any
 from workbench.base.bar import Bar
 from workbench.base.byvalue import sent
 from workbench.base.files import write_json
-from workbench.base.imports import grammar_put_off
-from workbench.base.notebooks import shipped
+from workbench.base.notebooks import grammar_put_off, shipped
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.batch.execution import Executor, literal
 from workbench.batch.jobs import OTHERS
 from workbench.batch.kernels import Kernels
-from workbench.batch.page import rehearse, write_script
-from workbench.batch.pictures import illustrate
+from workbench.batch.page import illustrate, rehearse, write_script
 from workbench.batch.sweeps import KEY, Item, Sweep
 from workbench.experiment import Experiment
 from workbench.trace.definitions import definitions_of

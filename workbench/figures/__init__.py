@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.figures import gallery
 from workbench.figures.contest import Contest
-from workbench.figures.moments import Moment, moments
+from workbench.figures.round_events import Moment, moments
 from workbench.figures.save import NoBrowser, save
 from workbench.figures.speedups import speedups
 from workbench.figures.style import Style, register, scheme_style

@@ -21,10 +21,9 @@ import numpy as np
 from workbench import clusters
 from workbench.base.blas import one_thread
 from workbench.base.errors import ClusterError
-from workbench.base.files import write_json
+from workbench.base.files import unchanged, write_json
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
-from workbench.base.sums import unchanged
 from workbench.base.text import read_json
 from workbench.clusters import Cluster
 from workbench.clusters.warm import POOLS

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.errors import RunError
-from workbench.base.files import atomic_write, write_json
+from workbench.base.files import atomic_write, check_sums, unchanged, write_json
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
-from workbench.base.sums import check_sums, unchanged
 from workbench.base.text import read_json
 from workbench.base.types import Array
 from workbench.core.optimisers import State

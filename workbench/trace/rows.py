@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.files import SUMS, check_sums
 from workbench.base.settings import SettingError
-from workbench.base.sums import SUMS, check_sums
 from workbench.base.text import read_json
 from workbench.engines.timeline import COUNTS
 from workbench.experiment import Experiment

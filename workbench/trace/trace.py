@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import workbench as wb  # its front door: the runners know traces, and not the other way round
-from workbench.base.files import atomic_folder, atomic_write
+from workbench.base.files import atomic_folder, atomic_write, check_sums, write_sums
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
-from workbench.base.sums import check_sums, write_sums
 from workbench.base.text import in_seconds, read_json
 from workbench.base.types import Array
 from workbench.core.steering import Change

@@ -6,8 +6,7 @@
 """
 
 from .cache import hashes, trust
-from .dataset import PREPARED, DataSet, load, reopen
-from .locate import catalogue
+from .dataset import PREPARED, DataSet, catalogue, load, reopen
 from .options import DataError
 from .sources import SourceInfo
 

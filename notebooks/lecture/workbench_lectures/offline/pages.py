@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.files import atomic_write
-from workbench.base.imports import grammar_put_off
+from workbench.base.notebooks import grammar_put_off
 from workbench.widgets import assets
 from workbench_lectures.assets import script as ours
 from workbench_lectures.assets import style

@@ -8,7 +8,7 @@ from workbench.core.plan import MASTER
 from workbench.figures.gallery.held import held
 from workbench.figures.gallery.weights import weights
 from workbench.figures.inputs import labels
-from workbench.figures.moments import name
+from workbench.figures.round_events import name
 from workbench.trace.trace import Trace
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
