@@ -47,9 +47,8 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
     the next node's port after the latency and occupies it for its transfer. The last of all ways ends it.
     """
     n = len(entry)
-    if (
-        n > 1 and not link.latency and not link.bandwidth
-    ):  # every step hands a maximum on, the last has seen all
+    if n > 1 and not link.latency and not link.bandwidth:
+        # Every step hands a maximum on, the last has seen all.
         last = np.full(n, max(entry.max(), port_free.max()))
         return last, last.copy()
     rate = link.width / (link.bandwidth or np.inf)

@@ -204,9 +204,7 @@ class Steering:
         self.taken = [self.ways[0]]  # what the run was with so far
         self.held = Held(self.ways[0].plan)
         self.times = Times(self.workers)
-        self.sends: Array = np.zeros(
-            self.workers
-        )  # s that sending a whole model takes each worker, as last seen
+        self.sends: Array = np.zeros(self.workers)  # s that sending a model takes each worker, as last seen
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds, samples done in them
         self.began: dict[int, tuple[float, float]] = {}  # round -> when it began and ended
         self.free = 0.0  # when the port was through with what it had last
@@ -273,9 +271,8 @@ class Steering:
         first = max(0, len(self.times.rows) - again)
         self._forecast(first, self.times.rates(first))
         self.elapsed += end - begin
-        if (
-            self.left is not None
-        ):  # what that would have cost at most: who was not through may be slow without end
+        if self.left is not None:
+            # What that would have cost at most: who was not through may be slow without end.
             rates = np.where(done >= loads, took, NEVER * least) / (loads + self.times.fixed)
             left = self.ways[self.left]
             most = self._priced(left, self.odds(left, rates[None]))
@@ -323,10 +320,8 @@ class Steering:
         first = min(self.judges, key=lambda judge: judge.spent)
         if first.spent + MARGIN * typical < self.heard.spent:
             self.heard = first
-        if (
-            self.lost + max(self.loss, 0.0) > PRICE * self.elapsed
-        ):  # trying has been dear: the one with patience
-            self.heard = self.judges[-1]
+        if self.lost + max(self.loss, 0.0) > PRICE * self.elapsed:
+            self.heard = self.judges[-1]  # trying has been dear: the one with patience
         to = self.heard.at
         if to == self.at:
             return None

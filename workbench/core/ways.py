@@ -115,9 +115,8 @@ def ways_of(own: Way, problem: str) -> list[Way]:
             if _fits(way, own, problem) and way not in found:
                 found.append(way)
             if way.plan.answers > 1:
-                several.add(
-                    name
-                )  # those that answer once are a coded star by another name, and slow to forecast
+                # Those that answer once are a coded star by another name, and slow to forecast.
+                several.add(name)
         except SettingError:
             continue
     return [way for way in found if way is own or way.name not in several]

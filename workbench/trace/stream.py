@@ -42,19 +42,14 @@ class Stream:
     def __init__(self, experiment: Experiment) -> None:
         self.plan, self.rounds = experiment.plan, experiment.rounds
         self.workers, self.slices = self.plan.ranks - 1, max(2, min(SLICES, MOST // experiment.rounds))
-        self.dead = {
-            fault.worker: fault.round for fault in experiment.faults
-        }  # worker -> first round without it
+        self.dead = {f.worker: f.round for f in experiment.faults}  # worker -> first round without it
         self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
         self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, cut off or not
         self.late = np.zeros((0, self.workers), bool)
         self.asked = np.zeros((0, self.workers), bool)
-        self._room = {
-            name: getattr(self, name) for name in ("grid", "busy", "late", "asked")
-        }  # with rows to spare
-        self._sums = {
-            name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")
-        }  # of so many rounds
+        # With rows to spare; and sums over so many rounds.
+        self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
+        self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
         self.starts, self.ends = np.zeros(0), np.zeros(0)  # s
         self._rows: dict[str, NDArray[Any]] = _no_events()  # of the newest rounds
         self._base = -1  # number of the first round; a run that was resumed has no events of those before
@@ -206,20 +201,13 @@ class Stream:
 
         `states`: what such a worker is called, before it has computed and after.
         """
-        heard, done = (np.zeros_like(self.asked[first:]) for _ in range(2))
-        for table, mask in ((heard, up), (done, computed)):
-            mine = mask & (rows["rank"].astype(int) > 0)
-            table[
-                rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1
-            ] = True
+        heard, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
+        for table, mask in ((heard, up), (done, computed), (refused, dropped)):
+            _, r, w = self._places(rows, mask)
+            table[r - first, w] = True
         self.asked[first:] |= done
         silent = self.asked[first:] & ~heard
         self.late[first:] = silent
-        refused = np.zeros_like(silent)
-        mine = dropped & (rows["rank"].astype(int) > 0)
-        refused[rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1] = (
-            True
-        )
         r, w = np.nonzero(silent & ~done)
         ends = self.ends[first:][r]
         since = np.minimum(self._since[r, w], ends)
@@ -228,14 +216,17 @@ class Stream:
         self._fill(first + r[keep], w[keep], since[keep], ends[keep], states[0])
         r, w = np.nonzero(silent & done & ~refused)  # computed, but nothing of it was there in time
         last = np.zeros(silent.shape)
-        mine = computed & (rows["rank"].astype(int) > 0)
-        at = rows["round"][mine].astype(int) - self._base - first, rows["rank"][mine].astype(int) - 1
-        np.maximum.at(last, at, rows["end"][mine].astype(float))
+        mine, *at = self._places(rows, computed)
+        np.maximum.at(last, (at[0] - first, at[1]), rows["end"][mine].astype(float))
         self._fill(first + r, w, last[r, w], self.ends[first:][r], states[1])
 
-    def _bars(self, rows: Events, mask: NDArray[np.bool_], since: str, until: str, state: int) -> None:
+    def _places(self, rows: Events, mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Which of these rows are a worker's; round (from the first) and worker (from 0) of each of those."""
         mine = mask & (rows["rank"].astype(int) > 0)
-        r, w = rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
+        return mine, rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
+
+    def _bars(self, rows: Events, mask: NDArray[np.bool_], since: str, until: str, state: int) -> None:
+        mine, r, w = self._places(rows, mask)
         start = rows[since][mine].astype(float)
         end = rows[until][mine].astype(float) if until else self.ends[r]
         self._fill(r, w, start, end, state)
