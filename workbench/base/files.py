@@ -103,10 +103,10 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_json(path: str | os.PathLike[str], words: dict[str, Any]) -> None:
-    """Write fields as JSON, at once or not at all; raises OSError."""
+def write_json(path: str | os.PathLike[str], words: Mapping[str, Any], indent: int | None = None) -> None:
+    """Write fields as JSON, at once or not at all, on lines of their own with `indent`; raises OSError."""
     with atomic_write(path, "w") as out:
-        out.write(json.dumps(words))
+        out.write(json.dumps(words, indent=indent) + "\n")
 
 
 def private_folder(path: Path, mend: bool = True) -> Path:
@@ -169,7 +169,7 @@ def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | N
     >>> _ = (folder / "model.npy").write_bytes(b"1")
     >>> write_sums(folder, ["model.npy"])
     >>> _ = (folder / "model.npy").write_bytes(b"2")
-    >>> check_sums(folder, ["model.npy"])
+    >>> check_sums(folder, ["model.npy"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     workbench.base.settings.SettingError: ...model.npy is not what was written (see SHA256SUMS); run it anew

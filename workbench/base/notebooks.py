@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets.config import Config
 
-from workbench.base.files import atomic_write, sha256
+from workbench.base.files import atomic_write, sha256, write_json
 from workbench.base.settings import SettingError
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
             written.append(name)
         else:
             kept.append(name)
-    with atomic_write(record, "w") as out:
-        json.dump(noted, out, indent=1)
+    write_json(record, noted, indent=1)
     return written, kept
 
 

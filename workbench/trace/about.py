@@ -1,6 +1,5 @@
 """What a user says of a run: its name, a note, tags, whether it is put away. Kept in its folder, and nowhere else."""
 
-import json
 import re
 import shutil
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from workbench.base.files import atomic_write, temporary_name
+from workbench.base.files import temporary_name, write_json
 from workbench.base.settings import SettingError
 from workbench.base.text import read_json
 from workbench.trace.layout import ABOUT, STATUS
@@ -58,8 +57,7 @@ def describe(folder: Path, **words: Any) -> About:
     made: dict[str, Any] = {k: v.strip() if isinstance(v, str) else v for k, v in words.items()}
     made |= {"tags": tidy(words["tags"])} if "tags" in words else {}
     found = replace(About.read(folder), **made)
-    with atomic_write(folder / ABOUT, "w") as out:
-        out.write(json.dumps(asdict(found), indent=2) + "\n")
+    write_json(folder / ABOUT, asdict(found), indent=2)
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from workbench.base.files import atomic_write
+from workbench.base.files import write_json
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.text import read_json
@@ -46,8 +46,7 @@ class Status:
 
     def write(self, folder: Path) -> None:
         """Write at once or not at all."""
-        with atomic_write(folder / STATUS, "w") as out:
-            out.write(json.dumps(asdict(self), indent=2) + "\n")
+        write_json(folder / STATUS, asdict(self), indent=2)
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
@@ -72,8 +71,7 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: An
     if known and not set(known) & set(names):
         why = "holds another sweep, of which this one shares no run; choose another folder"
         raise SettingError(f"folder = {str(folder)!r}: {why}")
-    with atomic_write(folder / PLAN, "w") as out:
-        out.write(json.dumps({"sweep": sweep, "runs": names, **more}, indent=2) + "\n")
+    write_json(folder / PLAN, {"sweep": sweep, "runs": names, **more}, indent=2)
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
