@@ -1,12 +1,13 @@
 """What the figures are given: checked, named, with one look each."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from workbench.base.settings import SettingError
 from workbench.core.plan import Plan
 from workbench.experiment import Experiment
 from workbench.figures.style import Style, styles
+from workbench.trace.rows import settings_of
 from workbench.trace.trace import Trace
 
 _MOST_FACTS = 3  # a legend entry stays readable
@@ -84,18 +85,11 @@ def _told_apart(traces: Sequence[Named]) -> list[str]:
 
 
 def _facts(trace: Named) -> dict[str, Any]:
-    """Every setting of a run by name, the scheme's own first."""
-    e = trace.experiment
-    rest = e.model_dump(exclude={"scheme", "scheme_args"})
-    return {**e.built_scheme.model_dump(), "engine": trace.engine, **_flat(rest)}
-
-
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        inner = _flat(value, f"{key}.") if isinstance(value, Mapping) else {key: value}
-        flat.update({prefix + name: item for name, item in inner.items()})
-    return flat
+    """Every setting of a run by name, the scheme's own first, without its group."""
+    found = settings_of(trace.experiment)
+    own = {name: found.pop(name) for name in list(found) if name.startswith("scheme_args.")}
+    bare = {name.removeprefix("scheme_args."): value for name, value in own.items()}
+    return {**bare, "engine": trace.engine, **found}
 
 
 def shared(traces: Sequence[Trace]) -> str:
