@@ -105,10 +105,6 @@ class NumpyArgs(OnData):
     def suits(self) -> str:
         return {"numbers": "regression", "two classes": "binary", "classes": "multiclass"}[self.targets]
 
-    def identity(self) -> tuple[Any, ...]:
-        """The data's content, and the functions."""
-        return (*super().identity(), *self.own().values())
-
     def size(self, plan: Plan | None) -> int:
         """As many numbers as the first model has."""
         return super().size(plan) if self.first is None else int(np.size(self.own()["first"]()))

@@ -48,7 +48,9 @@ class OnData(ProblemArgs):
         return self.open()
 
     def identity(self) -> tuple[Any, ...]:
-        return (self.open().digest,)
+        """The data's content, where they are the workbench's, and what is the user's own."""
+        prepared = self.prepared()
+        return (prepared.digest if prepared else "", *self.own().values())
 
     def open(self) -> DataSet:
         """Prepare the data once and map them into memory; raises `DataError`."""

@@ -404,11 +404,6 @@ class TorchArgs(OnData):
         """The data of the workbench; None where the samples are the user's own."""
         return None if self.dataset else self.open()
 
-    def identity(self) -> tuple[Any, ...]:
-        """What the problem is made of besides the fields."""
-        prepared = self.prepared()
-        return (prepared.digest if prepared else "", *self.own().values())
-
     def count(self) -> int:
         return len(self._samples()[0]) if self.dataset else super().count()
 
