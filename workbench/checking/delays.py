@@ -123,16 +123,8 @@ def _share_wrong(law: DelayModel, q: float, told: float, found: Array) -> str:
     return ""
 
 
-def _no_mean(law: DelayModel) -> str:
-    return "" if law.expected(1) is not None else "declare `expected(samples)` to have it checked"
-
-
-def _no_quantiles(law: DelayModel) -> str:
-    return "" if law.quantile(0.5, 1) is not None else "declare `quantile(q, samples)` to have it checked"
-
-
-def _remembers(law: DelayModel) -> str:
-    return "it has a memory (`memory = True`)" if law.memory else ""
+def _undeclared(what: str, told: float | None) -> str:
+    return "" if told is not None else f"declare `{what}` to have it checked"
 
 
 LAWS: tuple[Law[Any], ...] = (
@@ -140,8 +132,8 @@ LAWS: tuple[Law[Any], ...] = (
     Law("finite", finite),
     Law("order", ordered),
     Law("growing", growing),
-    Law("memory", memory, _remembers),
+    Law("memory", memory, lambda law: "it has a memory (`memory = True`)" if law.memory else ""),
     Law("seeds", seeds),
-    Law("mean", mean, _no_mean),
-    Law("quantiles", quantiles, _no_quantiles),
+    Law("mean", mean, lambda law: _undeclared("expected(samples)", law.expected(1))),
+    Law("quantiles", quantiles, lambda law: _undeclared("quantile(q, samples)", law.quantile(0.5, 1))),
 )

@@ -36,15 +36,11 @@ class MultiMessageScheme(Scheme):
     )
 
     @classmethod
-    def shapes(cls, workers: int) -> list[dict[str, Any]]:
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Some numbers of clusters and loads."""
         sizes = divisors(workers)[1:]
         picked = {sizes[round(k * (len(sizes) - 1) / 3)] for k in range(4)} if sizes else set()
         return [{"clusters": workers // size, "load": r} for size in sorted(picked) for r in some(2, size, 4)]
-
-    @classmethod
-    def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        return cls.shapes(workers)
 
     def check(self, workers: int) -> None:
         """Clusters divide the workers; a worker has no more parts than its cluster."""
@@ -124,7 +120,7 @@ class GCMMC(MultiMessageScheme):
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """One message after all parts, or the first after half of them."""
-        shapes = cls.shapes(workers)
+        shapes = super().candidates(workers)
         orders = [(each, m) for each in shapes for m in {each["load"], (each["load"] + 1) // 2}]
         return [{**each, "order": m} for each, m in orders if m > 1]
 
