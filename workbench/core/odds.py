@@ -138,8 +138,7 @@ def star_odds(
 
     `draws`: times of some rounds, s.
 
-    >>> times = np.array([[1.0, 2.0, 4.0]])
-    >>> draws = Draws(times, lambda floats: 0.0, Link(), floats=10, ties=lambda which: np.zeros((1, 3)))
+    >>> draws = Draws.measured(np.array([[1.0, 2.0, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
     >>> star_odds(draws, needed=2).seconds.tolist()
     [2.0]
     """
@@ -181,8 +180,7 @@ def deadline_odds(draws: Draws, deadline: float) -> Odds:
 
     `draws`: times of some rounds, s.
 
-    >>> times = np.array([[1.0, 2.0, 4.0]])
-    >>> draws = Draws(times, lambda floats: 0.0, Link(), floats=10, ties=lambda which: np.zeros((1, 3)))
+    >>> draws = Draws.measured(np.array([[1.0, 2.0, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
     >>> deadline_odds(draws, deadline=3.0).messages.tolist()
     [2.0]
     """
@@ -214,8 +212,7 @@ def waited(draws: Draws, tolerance: float, number: int = 1) -> Waited:
 
     `draws`: times of some rounds, s.
 
-    >>> times = np.array([[1.0, 1.9, 4.0]])
-    >>> draws = Draws(times, lambda floats: 0.0, Link(), floats=10, ties=lambda which: np.zeros((1, 3)))
+    >>> draws = Draws.measured(np.array([[1.0, 1.9, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
     >>> round = waited(draws, tolerance=1.0)
     >>> round.late.tolist(), round.seconds.tolist(), round.last.tolist()
     ([[False, False, True]], [2.0], [4.0])
@@ -247,8 +244,7 @@ def tree_odds(draws: Draws, children: int, layers: int, needed: int) -> Odds:
 
     `draws`: of all workers; `children` per parent, `layers` of workers.
 
-    >>> times = np.array([[1.0, 2.0, 4.0, 1.0, 1.0, 1.0]])
-    >>> draws = Draws(times, lambda floats: 0.0, Link(), floats=10, ties=lambda which: np.zeros((1, 6)))
+    >>> draws = Draws.measured(np.array([[1.0, 2.0, 4.0, 1.0, 1.0, 1.0]]), lambda floats: 0.0, Link(), 10, samples=6)
     >>> tree_odds(draws, children=2, layers=2, needed=1).seconds.tolist()
     [1.0]
     """
@@ -286,8 +282,7 @@ def ring_odds(draws: Draws) -> Odds:
 
     `draws`: times of some rounds, s.
 
-    >>> times = np.array([[1.0, 2.0, 4.0]])
-    >>> draws = Draws(times, lambda floats: 0.0, Link(), floats=10, ties=lambda which: np.zeros((1, 3)))
+    >>> draws = Draws.measured(np.array([[1.0, 2.0, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
     >>> ring_odds(draws).seconds.tolist()
     [4.0]
     """
