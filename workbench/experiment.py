@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import field_validator, model_validator
 
 from workbench import problems, schemes
-from workbench.base.files import atomic_write
+from workbench.base.files import write_file
 from workbench.base.own import name_of, told
 from workbench.base.settings import (
     SettingError,
@@ -235,8 +235,7 @@ class Experiment(Settings):
         check_writable(file, "path")
         json = file.suffix == ".json"
         text = self.model_dump_json(indent=2) + "\n" if json else dump(self.model_dump(mode="json"))
-        with atomic_write(file) as out:
-            out.write(text.encode())
+        write_file(file, text.encode())
         return file
 
 

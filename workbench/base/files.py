@@ -103,10 +103,15 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def write_file(path: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write a whole file, at once or not at all, text in UTF-8; raises OSError."""
+    with atomic_write(path, "w" if isinstance(content, str) else "wb") as out:
+        out.write(content)
+
+
 def write_json(path: str | os.PathLike[str], words: Mapping[str, Any], indent: int | None = None) -> None:
     """Write fields as JSON, at once or not at all, on lines of their own with `indent`; raises OSError."""
-    with atomic_write(path, "w") as out:
-        out.write(json.dumps(words, indent=indent) + "\n")
+    write_file(path, json.dumps(words, indent=indent) + "\n")
 
 
 def private_folder(path: Path, mend: bool = True) -> Path:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets.config import Config
 
-from workbench.base.files import atomic_write, sha256, write_json
+from workbench.base.files import sha256, write_file, write_json
 from workbench.base.settings import SettingError
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
             noted[name] = new
         elif old is None or old == noted.get(name):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(target) as out:
-                out.write(source.read_bytes())
+            write_file(target, source.read_bytes())
             noted[name] = new
             written.append(name)
         else:

@@ -20,7 +20,7 @@ from typing import Any
 import workbench as wb
 from workbench.base.byvalue import adopt
 from workbench.base.errors import RunError
-from workbench.base.files import atomic_write
+from workbench.base.files import write_file
 from workbench.base.settings import SettingError, check_writable, path_of
 from workbench.base.text import duration, read_json
 from workbench.batch.run import NOTEBOOK, check_options, named, note, opened, own_of, room, sweep
@@ -143,8 +143,7 @@ class SweepRun:
     def stop(self) -> None:
         """Ask it to end now: runs under way are marked as interrupted; returns at once."""
         if self._alive():
-            with atomic_write(self.folder / STOP, "w") as out:
-                out.write("")
+            write_file(self.folder / STOP, "")
 
     def go_on(self, jobs: int | None = None, pictures: bool = True) -> SweepRun:
         """Do what is missing, interrupted or failed. Raises `SettingError` where it is under way."""

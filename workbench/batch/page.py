@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from workbench.base.files import atomic_write
+from workbench.base.files import write_file
 from workbench.base.page import CONFIG
 from workbench.trace.layout import SCRIPT, STOP
 
@@ -37,8 +37,7 @@ _STYLES_ASIDE = "{% block notebook_css %}{{ super() | aside }}{% endblock %}"
 def write_page(notebook: Path, page: Path) -> None:
     """Write the page of a notebook; its figures are drawn by the script in the folder above."""
     body = _page(notebook, page.parent.name)
-    with atomic_write(page, "w") as out:
-        out.write(body)
+    write_file(page, body)
 
 
 def rehearse(notebook: Path) -> None:
@@ -60,8 +59,7 @@ def write_script(folder: Path) -> None:
     script = get_plotlyjs().encode()
     file = folder / SCRIPT
     if not file.is_file() or file.stat().st_size != len(script):
-        with atomic_write(file) as out:
-            out.write(script)
+        write_file(file, script)
 
 
 class _Name(str):
@@ -141,8 +139,7 @@ def add_pictures(notebooks: Iterable[Path], draw: Callable[[dict[str, Any]], byt
         for data in bare:
             data[PNG] = base64.b64encode(draw(data[FIGURE])).decode()
         if bare:
-            with atomic_write(path, "w") as out:
-                out.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+            write_file(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         made += len(bare)
     return made
 

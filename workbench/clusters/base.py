@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator
 
 from workbench.base.errors import ClusterError
-from workbench.base.files import atomic_write, cache_folder
+from workbench.base.files import cache_folder, write_file
 from workbench.base.plugins import Catalogue, Family
 from workbench.base.settings import setting
 from workbench.launch.client.there import There
@@ -169,8 +169,7 @@ def placed(name: str, text: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
     if not path.exists():
-        with atomic_write(path, "w") as out:
-            out.write(text)
+        write_file(path, text)
     return path
 
 

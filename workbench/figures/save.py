@@ -6,7 +6,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from workbench.base.files import atomic_write
+from workbench.base.files import write_file
 from workbench.base.settings import SettingError, path_of
 from workbench.figures.page import Figure
 
@@ -45,8 +45,7 @@ def save(figure: go.Figure, path: str | Path) -> Path:
     if not file.parent.is_dir():
         raise SettingError(f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first")
     content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])
-    with atomic_write(file) as out:
-        out.write(content)
+    write_file(file, content)
     return file
 
 

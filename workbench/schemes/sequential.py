@@ -26,7 +26,7 @@ from workbench.base.types import Array
 from workbench.codes import GradientCode, cyclic
 from workbench.core.odds import Draws, Odds, Waited, waited
 from workbench.core.plan import MASTER, Plan, Work, even_sizes, star_plan
-from workbench.core.programs import Lost, decoded, patient_answers, plain_sum
+from workbench.core.programs import Lost, answer, decoded, patient_answers, plain_sum, worker_program
 from workbench.core.protocol import CODED, MODEL, Commit, Compute, Decode, Node, Program, Recv, Send
 from workbench.core.scheme import Scheme, kept_digits, some
 
@@ -210,7 +210,10 @@ class SRSGC(Sequential):
         return replace(star_plan(self.codes(workers)[0].matrix, samples), versions=self.burst + 1)
 
     def program(self, node: Node) -> Program:
-        return self._master(node) if node.rank == MASTER else self._worker(node)
+        if node.rank == MASTER:
+            return self._master(node)
+        # Who is to repeat a job is sent that job's model; the last jobs are repeated after the last round.
+        return worker_program(replace(node, rounds=node.rounds + self.burst), answer)
 
     def _master(self, node: Node) -> Program:
         jobs, lost = Repeats(self, node.plan.workers, node.first), Lost()
@@ -236,13 +239,6 @@ class SRSGC(Sequential):
             _forget(models, r + 1 - self.burst)
             _forget(answers, min(jobs.done, r + 1 - self.burst))
         yield Send(node.children, MODEL, node.rounds + self.burst, None, floats=0)
-
-    def _worker(self, node: Node) -> Program:
-        """Answer the newest model: who is to repeat a job is sent that job's."""
-        while (told := (yield Recv({MODEL: 0}, latest=True))).round < node.rounds + self.burst:
-            value = yield Compute(node.work, told.value, told.round, {MODEL: told.round + 1})
-            if value is not None:
-                yield Send(node.parent, CODED, told.round, value)
 
     def steps(self, draws: Draws, workers: int) -> Iterator[Step]:
         jobs = Repeats(self, workers, first=0)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from workbench.base.files import atomic_write
+from workbench.base.files import write_file
 from workbench.base.own import is_own
 from workbench.base.settings import SettingError
 from workbench.base.sources import Source, digest_in, source_of
@@ -35,8 +35,7 @@ def keep(folder: Path, e: Experiment) -> list[str]:
     for source in sources_of(e):
         names.append(OWN.format(source.name))
         if not (folder / names[-1]).is_file():
-            with atomic_write(folder / names[-1], "w") as out:
-                out.write(source.text)
+            write_file(folder / names[-1], source.text)
     return names
 
 

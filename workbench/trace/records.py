@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.base.errors import RunError
-from workbench.base.files import atomic_write, check_sums, unchanged, write_json
+from workbench.base.files import atomic_write, check_sums, unchanged, write_file, write_json
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
 from workbench.base.text import read_json
@@ -128,8 +128,7 @@ class Record:
 
     def checkpoint(self, model: Array, state: State) -> None:
         """Replace the checkpoint, whole or not at all."""
-        with atomic_write(self.folder / CHECKPOINT) as out:
-            out.write(self.packed(model, state))
+        write_file(self.folder / CHECKPOINT, self.packed(model, state))
         self.saved = time.monotonic()
 
     def packed(self, model: Array, state: State) -> bytes:
@@ -160,8 +159,7 @@ class Record:
 def write_end(folder: Path, words: dict[str, Any], books: Iterable[bytes]) -> None:
     """Write the ranks' books, then how the run ended."""
     packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
-    with atomic_write(folder / BOOKS) as out:
-        out.write(to_bytes(packed))
+    write_file(folder / BOOKS, to_bytes(packed))
     write_json(folder / ENDED, words)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import workbench as wb  # its front door: the runners know traces, and not the other way round
-from workbench.base.files import atomic_folder, atomic_write, check_sums, write_sums
+from workbench.base.files import atomic_folder, atomic_write, check_sums, write_file, write_sums
 from workbench.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.base.text import in_seconds, read_json
 from workbench.base.types import Array
@@ -129,8 +129,7 @@ class Trace:
         run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
         there = [name for name in FILES if name != RUN]
         write_sums(folder, [*there, *own, *more], {RUN: run.encode()})
-        with atomic_write(folder / RUN) as out:
-            out.write(run.encode())
+        write_file(folder / RUN, run.encode())
 
     @classmethod
     def load(cls, folder: str | Path) -> Trace:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import platformdirs
 
-from workbench.base.files import atomic_folder, atomic_write, private_folder, sha256, temporary_name
+from workbench.base.files import atomic_folder, private_folder, sha256, temporary_name, write_file
 from workbench.base.settings import user_path
 
 from .options import DataError, Options
@@ -56,8 +56,7 @@ def stored(room: str, content: bytes, ending: str) -> Path:
     file = root() / room / f"{hashlib.sha256(content).hexdigest()[:32]}{ending}"
     if not file.is_file():
         ours(file.parent)
-        with atomic_write(file) as out:
-            out.write(content)
+        write_file(file, content)
     return file
 
 
