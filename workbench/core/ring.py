@@ -4,8 +4,6 @@
 program of explicit messages. Tests hold the two equal.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Generator
 from functools import lru_cache

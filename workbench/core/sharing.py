@@ -7,8 +7,6 @@ its share of the cores till then. Nor does a node hear at once that it has all i
 it waits until those before it have had a slice each, and what is over within a slice is computed to its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -14,8 +14,6 @@ times; what forecasts miss is not in it.
 Nothing is read but times: no delay law, no seed, no later round.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from statistics import median

@@ -1,7 +1,5 @@
 """What a run may change to: schemes and numbers, who holds which samples, and what a change would move."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -1,7 +1,5 @@
 """A law that becomes another one in the middle of a run: what a plan that keeps steering is for."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Laws whose times are drawn anew in every round, whoever was slow before."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Laws of workers that are slow or fast: for the whole run, or for a while."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Gradient steps: plain, accelerated, shorter and shorter, and scaled coordinate by coordinate."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import ClassVar, Self
 
