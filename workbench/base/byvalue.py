@@ -141,6 +141,3 @@ def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
             if found := look(function, own + function.__name__):
                 return found
     return None
-
-
-__all__ = ["adopt", "adopt_file", "received", "sent"]

@@ -195,8 +195,3 @@ def functions_of(thing: Any) -> Iterator[Any]:
         inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
         if inspect.isfunction(inner):
             yield inspect.unwrap(inner)
-
-
-__all__ = [
-    "Fault", "came", "class_of", "fault_of", "functions_of", "is_own", "name_of", "thing_of", "told"
-]  # fmt: skip

@@ -311,6 +311,3 @@ def _is_note(node: ast.stmt) -> bool:
     """Is it a note of ours on a value?"""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and str(value.value).startswith(HELD)
-
-
-__all__ = ["Source", "digest_in", "digest_of", "source_of"]

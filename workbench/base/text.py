@@ -13,21 +13,9 @@ from typing import Any
 
 import numpy as np
 import yaml
-from yaml import YAMLError
+from yaml import YAMLError as YAMLError  # for others
 
 from workbench.base.settings import SettingError, Settings, path_of
-
-__all__ = [
-    "YAMLError",
-    "dump",
-    "duration",
-    "in_seconds",
-    "parse",
-    "plain",
-    "read_json",
-    "read_text",
-    "read_yaml",
-]
 
 DEEPEST = 50  # levels of lists and fields in one another: no experiment has ten
 REPEATED = 10_000  # values that the aliases of one text may stand for

@@ -171,6 +171,3 @@ def _draw(figure: Figure, path: Path) -> None:
         click.echo(f"picture: {save(figure, path)}")
     except NoBrowser as error:
         click.echo(f"no picture: {error}", err=True)
-
-
-__all__ = ["plan", "profile"]

@@ -411,6 +411,3 @@ class Steering:
 
 def _plain(column: Array) -> list[float | None]:
     return [None if np.isnan(x) else float(x) for x in column]
-
-
-__all__ = ["Change", "Steering"]

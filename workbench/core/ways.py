@@ -151,6 +151,3 @@ def _fits(way: Way, own: Way, problem: str) -> bool:
 @lru_cache(maxsize=256)
 def _lost(scheme: Scheme, workers: int) -> float:
     return max((lost(code) for code in scheme.codes(workers)), default=0.0)
-
-
-__all__ = ["Held", "Way", "ways_of", "why_not"]

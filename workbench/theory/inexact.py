@@ -9,8 +9,6 @@ from math import comb
 
 from workbench.theory._checks import divides, whole
 
-__all__ = ["is_gc_error", "pgc_error"]
-
 
 def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
     """Expected error of IS-GC with fractional repetition; with replication 1, of backup workers.
