@@ -289,10 +289,7 @@ def _inexact(cls: Class) -> str:
     return "" if cls.exact else "it does not promise the full gradient (`exact = False`)"
 
 
-def _no_forecast(cls: Class) -> str:
-    return "whom it asks depends on the learning (`selects = True`)" if cls.selects else ""
-
-
+NO_FORECAST = "whom it asks depends on the learning (`selects = True`)"
 LAWS: tuple[Law[Any], ...] = (
     Law("settings", through_json),
     Law("candidates", candidates, once=True),
@@ -304,7 +301,7 @@ LAWS: tuple[Law[Any], ...] = (
     Law("fresh", fresh, _sampled),
     Law("lateness", lateness, _sampled),
     Law("deaths", deaths),
-    Law("forecast", forecasts, _no_forecast),
+    Law("forecast", forecasts, lambda cls: NO_FORECAST if cls.selects else ""),
     Law("digits", digits, _inexact),
     Law("repeats", repeats),
 )

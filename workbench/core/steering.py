@@ -376,7 +376,7 @@ class Steering:
 
     def words(self) -> dict[str, Any]:
         """What the next stretch of a run has to know, for JSON."""
-        before = self.times.before
+        before = [[None if np.isnan(x) else float(x) for x in each] for each in self.times.before or ()]
         return {
             "way": [self.now.name, self.now.numbers],
             "held": [[way.name, way.numbers] for way in self.taken],
@@ -385,7 +385,7 @@ class Steering:
             "tried": [self.left, self.loss, self.lost, self.moved, self.elapsed],
             "full": [list(own) for own in self.times.full],
             "shown": self.times.shown,
-            "before": None if before is None else [_plain(column) for column in before],
+            "before": before or None,
             "sends": self.sends.tolist(),
         }
 
@@ -407,7 +407,3 @@ class Steering:
         if memory["before"] is not None:
             loads, seconds = (np.array([np.nan if x is None else x for x in c]) for c in memory["before"])
             self.times.before = (loads, seconds)
-
-
-def _plain(column: Array) -> list[float | None]:
-    return [None if np.isnan(x) else float(x) for x in column]

@@ -200,16 +200,13 @@ def events_of(trace: Trace, round: int) -> Round:
     if found.empty:
         raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
     plan = trace.experiment.plan
-    rows = _without_notices(plan, Rows({str(name): found[name].to_numpy() for name in found}))
+    rows = Rows({str(name): found[name].to_numpy() for name in found})
+    # Empty messages to children, such as "stop", carry no model and belong to no round.
+    rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
     times = np.asarray(trace.columns["time"], dtype=float)
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.round <= round)
     return Round(plan, rows, start, float(times[round]) - start, dead)
-
-
-def _without_notices(plan: Plan, rows: Rows) -> Rows:
-    """Leave out empty messages to children, such as "stop": they carry no model and belong to no round."""
-    return rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
 
 
 def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:

@@ -51,7 +51,8 @@ class Stream:
         self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
         self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
         self.starts, self.ends = np.zeros(0), np.zeros(0)  # s
-        self._rows: dict[str, NDArray[Any]] = _no_events()  # of the newest rounds
+        # Of the newest rounds.
+        self._rows = {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}
         self._base = -1  # number of the first round; a run that was resumed has no events of those before
 
     @classmethod
@@ -267,7 +268,3 @@ class Stream:
 def _deaths(events: Events) -> list[tuple[int, int]]:
     dead = events["kind"] == "dead"
     return [(int(r), int(at)) for r, at in zip(events["rank"][dead], events["round"][dead], strict=True)]
-
-
-def _no_events() -> dict[str, NDArray[Any]]:
-    return {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}
