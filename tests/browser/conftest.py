@@ -72,8 +72,9 @@ def opened(
     context: BrowserContext, request: pytest.FixtureRequest, screens: Path
 ) -> Iterator[tuple[Page, Noise]]:
     """A page, 1280 px wide, and what goes wrong in it; a test that fails leaves a picture."""
-    # Explorers share a page of JupyterLab. Other widgets, of kernels that have ended, complain in the next test.
-    with tab(context, first="user" in request.fixturenames) as found:
+    # Notebooks share a page of JupyterLab, but for tests that count what a page loads.
+    names = set(request.fixturenames)
+    with tab(context, first=bool(names & {"user", "write"}) and "traffic" not in names) as found:
         yield found
         if request.node.stash.get(FAILED, False):
             found[0].screenshot(path=screens / f"failed-{request.node.name}.png", full_page=True)

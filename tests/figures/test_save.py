@@ -34,6 +34,7 @@ def test_html_is_self_contained_and_holds_the_figure(
 
 @pytest.mark.browser
 @pytest.mark.skipif(not BROWSER, reason="no Chrome or Chromium is installed")
+@pytest.mark.usefixtures("one_browser")
 def test_pictures_are_1280_pixels_wide(traces: list[wb.Trace], tmp_path: Path) -> None:
     figure = convergence(traces)
     png = save(figure, tmp_path / "figure.png").read_bytes()
