@@ -81,7 +81,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
         assert image.evaluate("e => e.naturalWidth") > 300
     picture("saved-without-kernel")
     assert [url for url in foreign if "127.0.0.1" not in url] == []
-    assert noise.ours() == []
+    assert noise.after_reload() == []
 
 
 def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinned(
