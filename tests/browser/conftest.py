@@ -68,13 +68,18 @@ def context() -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
+def alone() -> None:
+    """A test that asks for it has a page that nobody had before: it counts what that loads, or leaves it."""
+
+
+@pytest.fixture
 def opened(
     context: BrowserContext, request: pytest.FixtureRequest, screens: Path
 ) -> Iterator[tuple[Page, Noise]]:
     """A page, 1280 px wide, and what goes wrong in it; a test that fails leaves a picture."""
-    # Notebooks share a page of JupyterLab, but for tests that count what a page loads.
+    # Notebooks share a page of JupyterLab.
     names = set(request.fixturenames)
-    with tab(context, first=bool(names & {"user", "write"}) and "traffic" not in names) as found:
+    with tab(context, first=bool(names & {"user", "write"}) and "alone" not in names) as found:
         yield found
         if request.node.stash.get(FAILED, False):
             found[0].screenshot(path=screens / f"failed-{request.node.name}.png", full_page=True)

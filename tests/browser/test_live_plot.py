@@ -47,7 +47,7 @@ class Traffic:
 
 
 @pytest.fixture
-def traffic(page: Page) -> Traffic:
+def traffic(alone: None, page: Page) -> Traffic:
     """What comes over the sockets of a page that nobody had before."""
     return Traffic(page)
 

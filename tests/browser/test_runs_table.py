@@ -14,7 +14,7 @@ import workbench as wb
 from tests.browser.lab import Lab, Noise, Server, nameless
 from workbench.trace.about import keep
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("alone")]
 ROWS = ".itables_anywidget .dt-scroll-body tbody tr"
 COUNT = f"n => document.querySelectorAll('{ROWS}').length === n"
 SAVED = "n => document.querySelectorAll('.jp-CodeCell')[n].querySelector('.wb-still img') !== null"
