@@ -22,7 +22,7 @@ from tests.browser.conftest import NOTEBOOKS
 from tests.browser.lab import CONNECTED, Lab, Noise, Server, free_port
 from tests.lectures.drawn import SCRIPTS
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("notebooks")]
 
 NAMES = list(SCRIPTS)
 DRAWN = """() => [...document.querySelectorAll('.wb-lecture-view [role=figure] .wb-plot')]

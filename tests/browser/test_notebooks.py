@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 from tests.browser.conftest import NOTEBOOKS
 from tests.browser.lab import Lab, Noise, Server
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("notebooks")]
 
 
 # Executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).

@@ -22,7 +22,7 @@ from tests.figures.every import EVERY
 from workbench.batch.page import write_page, write_script
 from workbench.figures.page import PALETTES, dark_style
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("notebooks")]
 
 SHARES = """() => [...document.querySelectorAll('.js-plotly-plot')].map(plot => [
   plot.querySelectorAll('.modebar-btn').length > 3,
