@@ -44,22 +44,6 @@ def forgetful() -> Iterator[None]:
         family.catalogue._classes.update(known)
 
 
-@pytest.fixture
-def one_browser() -> Iterator[None]:
-    """All pictures of a test are drawn by one browser: starting it costs more than a picture."""
-    import kaleido  # a driver of browsers, which few tests need
-    from choreographer.browsers.chromium import Chromium
-
-    if Chromium.find_browser(skip_local=False) is None:  # and nobody draws
-        yield
-        return
-    kaleido.start_sync_server(n=1)
-    try:
-        yield
-    finally:
-        kaleido.stop_sync_server()
-
-
 # Those that take longest, and wait for more than they compute, begin, so that at the end nobody waits for them.
 LONGEST = ("browser", "notebooks", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
 

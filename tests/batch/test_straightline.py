@@ -43,7 +43,6 @@ def test_the_story_names_the_winner(traces: list[wb.Trace]) -> None:
     assert all(f"**{t.label}**" in story for t in traces)
 
 
-@pytest.mark.usefixtures("one_browser")
 def test_keep_writes_folders_and_a_page(traces: list[wb.Trace], tmp_path: Path) -> None:
     paths = straightline.keep(traces, tmp_path)
     assert all(path.exists() for path in paths)

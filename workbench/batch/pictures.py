@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.base.files import atomic_write
 from workbench.batch.page import FIGURE
+from workbench.figures.save import one_browser
 from workbench.trace.layout import STOP
 
 PNG, WIDTH, HEIGHT = "image/png", 960, 540
@@ -47,16 +48,13 @@ def picture(figure: dict[str, Any]) -> bytes:
 
 def illustrate(notebooks: Iterable[Path]) -> str:
     """Add pictures with one browser for all; says why there are none, empty where all went well."""
-    import kaleido
     from choreographer.errors import ChromeNotFoundError
 
-    kaleido.start_sync_server(n=1, silence_warnings=True)
     try:
-        add_pictures(notebooks, picture)
+        with one_browser():
+            add_pictures(notebooks, picture)
     except ChromeNotFoundError:
         return "no pictures were put into the notebooks: no Chrome or Chromium was found; set BROWSER_PATH to one"
     except Exception as error:  # the runs are what counts
         return f"no more pictures were put into the notebooks: {type(error).__name__}: {' '.join(str(error).split())}"
-    finally:
-        kaleido.stop_sync_server(silence_warnings=True)
     return ""

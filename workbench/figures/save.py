@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -48,6 +51,20 @@ def save(figure: go.Figure, path: str | Path) -> Path:
     with atomic_write(file) as out:
         out.write(content)
     return file
+
+
+@contextmanager
+def one_browser() -> Iterator[None]:
+    """All pictures meanwhile are drawn by one Chrome or Chromium: to start it takes longer than a picture does."""
+    import kaleido
+
+    kaleido.start_sync_server(n=1, silence_warnings=True)
+    try:
+        with warnings.catch_warnings():  # plotly's, of options that it gives itself
+            warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
+            yield
+    finally:
+        kaleido.stop_sync_server(silence_warnings=True)
 
 
 def _html(figure: go.Figure) -> bytes:
