@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,7 +58,12 @@ def save(figure: go.Figure, path: str | Path) -> Path:
 def one_browser() -> Iterator[None]:
     """All pictures meanwhile are drawn by one Chrome or Chromium: to start it takes longer than a picture does."""
     import kaleido
+    from choreographer.browsers.chromium import Chromium
 
+    found = os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False)
+    if not (found and Path(found).is_file()):  # whoever asked a server without one would wait forever
+        yield
+        return
     kaleido.start_sync_server(n=1, silence_warnings=True)
     try:
         with warnings.catch_warnings():  # plotly's, of options that it gives itself
