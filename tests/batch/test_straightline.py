@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from choreographer.browsers.chromium import Chromium
 
 import workbench as wb
 from workbench.batch import straightline
@@ -48,6 +49,18 @@ def test_keep_writes_folders_and_a_page(traces: list[wb.Trace], tmp_path: Path) 
     assert all(path.exists() for path in paths)
     assert (tmp_path / "convergence.html").stat().st_size > 1e6  # self-contained
     assert wb.Trace.load(tmp_path / "CR").same(traces[-1])
+
+
+def test_without_a_browser_what_needs_none_is_kept(
+    traces: list[wb.Trace],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(Chromium, "find_browser", classmethod(lambda cls, **options: None))
+    assert straightline.keep(traces, tmp_path)[-1] == tmp_path / "convergence.html"
+    assert "no Chrome or Chromium was found" in capsys.readouterr().err
 
 
 def test_tuning_never_makes_it_worse(traces: list[wb.Trace]) -> None:

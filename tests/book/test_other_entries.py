@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from workbench_book import Setting, cegc_example, find, get, names
+from workbench_book import Setting, cegc_example, find, get, names, sequential
 from workbench_book.agc import PUBLISHED, simulated
 from workbench_book.agc_data import ec2
+from workbench_book.agc_replay import TOLERANT
 from workbench_book.agc_runs import _alike, _below
 from workbench_book.cada import COSTS, MEANT
 from workbench_book.cada_sweep import SWEPT
@@ -128,7 +130,20 @@ def test_figure_2c_without_recorded_times_says_so(quick: Setting) -> None:
     assert "stand-in" in get("agc-fig2c").find(quick).data[0]
 
 
-def test_recorded_times_are_used_and_named_as_real(traces: Path, quick: Setting) -> None:
+ALL_SCHEMES = tuple(wb.schemes.names())
+NAMED = ("UMW", *TOLERANT)  # by the entry's own words
+SOME_SCHEMES = (*NAMED, *random.Random(46).sample(sorted(set(ALL_SCHEMES) - {*NAMED}), 2))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [SOME_SCHEMES, pytest.param(ALL_SCHEMES, marks=pytest.mark.slow)],
+    ids=["some schemes", "all schemes"],
+)
+def test_recorded_times_are_used_and_named_as_real(
+    names: tuple[str, ...], traces: Path, quick: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wb.schemes, "names", lambda: list(names))  # those that the entry compares
     here = replace(quick, traces=traces)
     figure_1 = get("agc-fig1").find(here)
     assert figure_1.pictures[0].kind == "real"
@@ -139,7 +154,7 @@ def test_recorded_times_are_used_and_named_as_real(traces: Path, quick: Setting)
     for result in found.values():
         assert "recorded on EC2 (real)" in result.data[0]
         assert all(spec.delays.kind == "replay" for spec in result.specs.values())
-    assert set(found["agc-replay"].specs) == set(wb.schemes.names())
+    assert set(found["agc-replay"].specs) == set(names)
 
 
 def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
@@ -234,6 +249,18 @@ def test_the_example_s_code_works_on_real_processes() -> None:
 
 
 def test_sequential_codes_win_in_short_spells_and_lose_in_long_ones(quick: Setting) -> None:
+    """The two races of which the entry's claims are; the whole of it is made below."""
+    short, long = (sequential.race(spell, quick) for spell in (sequential.SHORT, sequential.LONG))
+    assert sequential._claim(short).holds
+    by_line = {label: sequential.over_uncoded(found) for label, found in (("short", short), ("long", long))}
+    order = [by_line["short"][name][0] for name in ("M-SGC", "SR-SGC", "GC")]
+    assert order == sorted(order)
+    assert order[-1] < 1
+    assert by_line["long"]["M-SGC"][0] > by_line["long"]["GC"][0]
+
+
+@pytest.mark.slow
+def test_the_entry_on_sequential_codes(quick: Setting) -> None:
     found = get("sequential").find(quick)
     (claim,) = found.claims
     assert claim.holds

@@ -68,12 +68,18 @@ def context() -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
+def alone() -> None:
+    """A test that asks for it has a page that nobody had before: it counts what that loads, or leaves it."""
+
+
+@pytest.fixture
 def opened(
     context: BrowserContext, request: pytest.FixtureRequest, screens: Path
 ) -> Iterator[tuple[Page, Noise]]:
     """A page, 1280 px wide, and what goes wrong in it; a test that fails leaves a picture."""
-    # Explorers share a page of JupyterLab. Other widgets, of kernels that have ended, complain in the next test.
-    with tab(context, first="user" in request.fixturenames) as found:
+    # Notebooks share a page of JupyterLab.
+    names = set(request.fixturenames)
+    with tab(context, first=bool(names & {"user", "write"}) and "alone" not in names) as found:
         yield found
         if request.node.stash.get(FAILED, False):
             found[0].screenshot(path=screens / f"failed-{request.node.name}.png", full_page=True)

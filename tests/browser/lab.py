@@ -165,6 +165,13 @@ class Noise:
         """Errors without those that Voila and its guests make: it asks the internet for fonts, for instance."""
         return [error for error in self.errors if not any(word in error for word in FOREIGN)]
 
+    def after_reload(self) -> list[str]:
+        """`ours`, but for widgets whose models came late: a page that is loaded gives them two seconds, on any machine.
+
+        What these widgets then show is for the test to look at.
+        """
+        return [error for error in self.ours() if "widget model not found" not in error]
+
     def listen(self, page: Page) -> None:
         """Keep uncaught errors and console errors."""
         page.on("pageerror", self._uncaught)

@@ -22,7 +22,7 @@ from tests.browser.conftest import NOTEBOOKS
 from tests.browser.lab import CONNECTED, Lab, Noise, Server, free_port
 from tests.lectures.drawn import SCRIPTS
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("notebooks")]
 
 NAMES = list(SCRIPTS)
 DRAWN = """() => [...document.querySelectorAll('.wb-lecture-view [role=figure] .wb-plot')]
@@ -138,12 +138,12 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
-# At every commit a light one and a dark one; all are opened without a server (test_offline.py), three more below.
-AT_ONCE = (NAMES[0], NAMES[3])
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in AT_ONCE]
+# At every commit a dark one; light ones are opened below, and without a server (test_offline.py).
+AT_ONCE = NAMES[3]
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != AT_ONCE]
 
 
-@pytest.mark.parametrize("name", [*AT_ONCE, *OTHERS])
+@pytest.mark.parametrize("name", [AT_ONCE, *OTHERS])
 def test_a_lecture_is_a_page_without_code(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
@@ -168,9 +168,9 @@ def test_a_lecture_is_a_page_without_code(
 
 # The notebook around them is the same for all.
 @pytest.mark.parametrize(
-    "name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
+    "name", [NAMES[4], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != NAMES[4])]
 )
-def test_a_lecture_runs_in_jupyterlab(
+def test_a_lecture_runs_in_jupyterlab_and_survives_a_reload(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, f"lecture/{name}.ipynb")
@@ -183,8 +183,28 @@ def test_a_lecture_runs_in_jupyterlab(
     student.answer(exercise, "-99", "wrong")
     student.answer(exercise, str(exercise.answer(student.knobs)), "right")
     picture(f"lecture-{name}-lab")
+    if name == NAMES[4]:
+        survives_a_reload(lab, student)
     assert noise.errors == []
     assert lab.failures() == []
+
+
+def survives_a_reload(lab: Lab, student: Student) -> None:
+    """Settings and a run are there when the page is loaded anew."""
+    page, race = lab.page, cell(NAMES[4], "lecture.race")
+    lab.go_to(race)
+    student.slide("workers", 6)
+    student.run("120")
+    before = max(student.rounds())
+    lab.save()
+    page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
+    lab.reload()
+    page.wait_for_function(CONNECTED)
+    lab.go_to(race)
+    page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=before)
+    student.grows()
+    assert page.get_by_label("workers n", exact=True).first.input_value() == "6"
+    student.stop()
 
 
 def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
@@ -228,35 +248,25 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     assert noise.ours() == []
 
 
-def test_another_tab_begins_anew(page: Page, server: Server) -> None:
-    student = voila(page, server, NAMES[1])
-    student.slide("draw", 4)
+def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
+    page: Page, noise: Noise, server: Server
+) -> None:
+    student = voila(page, server, NAMES[2])
+    field = page.get_by_label("children n", exact=True).first
+    default = field.input_value()
+    assert default != "5"
+    student.slide("children", 5)
     other = page.context.new_page()
-    fresh = voila(other, server, NAMES[1])
-    assert fresh.page.get_by_label("draw", exact=True).first.input_value() == "0"
+    fresh = voila(other, server, NAMES[2])
+    assert fresh.page.get_by_label("children n", exact=True).first.input_value() == default
     other.close()
-
-
-def test_a_run_in_jupyterlab_survives_a_reload(page: Page, noise: Noise, server: Server) -> None:
-    name = NAMES[4]
-    lab = Lab(page, server, f"lecture/{name}.ipynb")
-    lab.run_all()
-    lab.go_to(cell(name, "lecture.race"))
-    student = Student(page, SCRIPTS[name])
-    student.slide("workers", 6)
-    student.run("120")
-    before = max(student.rounds())
-    lab.save()
-    page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
-    lab.reload()
-    page.wait_for_function(CONNECTED)
-    lab.go_to(cell(name, "lecture.race"))
-    page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=before)
-    student.grows()
-    assert page.get_by_label("workers n", exact=True).first.input_value() == "6"
-    student.stop()
-    assert noise.errors == []
-    assert lab.failures() == []
+    page.bring_to_front()
+    field.fill("99")
+    page.get_by_text("children = 99: take 2 to 6, the nearest is 6").first.wait_for()
+    assert field.get_attribute("aria-invalid") == "true"
+    field.fill("3")
+    page.wait_for_function("() => !document.querySelector('[aria-invalid=true]')")
+    assert noise.ours() == []
 
 
 def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Server) -> None:
@@ -293,17 +303,6 @@ def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Ser
     page.keyboard.type("0.5")
     page.keyboard.press("Enter")
     page.locator(".wb-plot .shapelayer path").first.wait_for(state="attached")
-    assert noise.ours() == []
-
-
-def test_what_is_typed_wrong_is_told_at_the_slider(page: Page, noise: Noise, server: Server) -> None:
-    voila(page, server, NAMES[2])
-    field = page.get_by_label("children n", exact=True).first
-    field.fill("99")
-    page.get_by_text("children = 99: take 2 to 6, the nearest is 6").first.wait_for()
-    assert field.get_attribute("aria-invalid") == "true"
-    field.fill("3")
-    page.wait_for_function("() => !document.querySelector('[aria-invalid=true]')")
     assert noise.ours() == []
 
 

@@ -46,6 +46,12 @@ class Traffic:
         return sum(size > 1_000_000 for size in self.sizes)
 
 
+@pytest.fixture
+def traffic(alone: None, page: Page) -> Traffic:
+    """What comes over the sockets of a page that nobody had before."""
+    return Traffic(page)
+
+
 def grows(page: Page) -> None:
     """The curves get longer."""
     page.wait_for_function(f"() => ({POINTS})() > 10")
@@ -67,12 +73,12 @@ def stop(page: Page) -> None:
 def test_a_run_is_watched_stopped_and_survives_a_reload(
     page: Page,
     noise: Noise,
+    traffic: Traffic,
     server: Server,
     root: Path,
     write: Callable[..., str],
     picture: Callable[[str], Path],
 ) -> None:
-    traffic = Traffic(page)
     name = write(LONG, "state = {run.state for run in runs}; print(state)")
     lab = Lab(page, server, name)
     lab.run_all()
@@ -159,9 +165,8 @@ def test_changes_of_scheme_are_marked_on_the_curve(
 
 
 def test_many_plots_share_one_library(
-    page: Page, noise: Noise, server: Server, root: Path, write: Callable[..., str]
+    page: Page, noise: Noise, traffic: Traffic, server: Server, root: Path, write: Callable[..., str]
 ) -> None:
-    traffic = Traffic(page)
     cells = ["import workbench as wb\nfrom workbench.widgets import Plot\ne = wb.presets['fig8']['CR']"]
     cells += [
         "Plot(lambda theme: wb.figures.code(e, theme=theme))",

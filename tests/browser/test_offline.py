@@ -29,6 +29,9 @@ from tests.lectures.drawn import SCRIPTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside those that need a server
 
+# Opened at every commit: one light, one dark, one that has places; the code of all runs below.
+AT_EACH_COMMIT = ("1-stragglers", "4-communication", "6-asking-less")
+OPENED = [n if n in AT_EACH_COMMIT else pytest.param(n, marks=pytest.mark.slow) for n in SCRIPTS]
 FEW, ALL = 8, 1250  # settings of each lecture: at every commit, and under `slow`, 10,000 of all
 CLOSE = 1e-12  # share of a number: the last digits may differ
 AT_ONCE = 25  # figures of so many settings are asked for at once
@@ -64,7 +67,7 @@ def shared(context: BrowserContext, page: Page, noise: Noise) -> Iterator[tuple[
     context.set_offline(False)
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", OPENED)
 def test_a_lecture_works_from_a_folder(
     name: str, tmp_path: Path, shared: tuple[Page, Noise, list[str]], screens: Path
 ) -> None:

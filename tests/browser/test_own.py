@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.lab import Lab, Noise, Server
 from tests.browser.test_explore import User
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("notebooks")]
 
 # Real processes and kernels of the sweep's own are in test_notebooks.py.
 FEWER = {
@@ -23,6 +23,7 @@ FEWER = {
 CHECKED, EXPLORER, WATCHED, SWEPT, FIGURE = 5, 11, 13, 16, 19  # cells of the notebook
 
 
+@pytest.mark.slow  # at every commit it is executed without a browser (test_notebooks.py)
 def test_the_notebook_on_yours_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, root: Path, picture: Callable[[str], Path]
 ) -> None:

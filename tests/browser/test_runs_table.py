@@ -14,7 +14,7 @@ import workbench as wb
 from tests.browser.lab import Lab, Noise, Server, nameless
 from workbench.trace.about import keep
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("alone")]
 ROWS = ".itables_anywidget .dt-scroll-body tbody tr"
 COUNT = f"n => document.querySelectorAll('{ROWS}').length === n"
 SAVED = "n => document.querySelectorAll('.jp-CodeCell')[n].querySelector('.wb-still img') !== null"
@@ -81,7 +81,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
         assert image.evaluate("e => e.naturalWidth") > 300
     picture("saved-without-kernel")
     assert [url for url in foreign if "127.0.0.1" not in url] == []
-    assert noise.ours() == []
+    assert noise.after_reload() == []
 
 
 def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinned(

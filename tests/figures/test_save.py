@@ -14,6 +14,7 @@ from choreographer.browsers.chromium import Chromium
 import workbench as wb
 from workbench.base.settings import SettingError
 from workbench.figures import NoBrowser, convergence, save
+from workbench.figures.save import one_browser
 
 BROWSER = Chromium.find_browser(skip_local=False)
 
@@ -35,6 +36,11 @@ def test_html_is_self_contained_and_holds_the_figure(
 @pytest.mark.browser
 @pytest.mark.skipif(not BROWSER, reason="no Chrome or Chromium is installed")
 def test_pictures_are_1280_pixels_wide(traces: list[wb.Trace], tmp_path: Path) -> None:
+    with one_browser():
+        check_pictures(traces, tmp_path)
+
+
+def check_pictures(traces: list[wb.Trace], tmp_path: Path) -> None:
     figure = convergence(traces)
     png = save(figure, tmp_path / "figure.png").read_bytes()
     assert png[:8] == b"\x89PNG\r\n\x1a\n"

@@ -136,7 +136,9 @@ def held(kind: str, workers: int, fresh: int, choices: int) -> float:
     return float(np.mean(inside))
 
 
-@pytest.mark.parametrize("kind", ["shifted_exponential", "heterogeneous"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("shifted_exponential", marks=pytest.mark.slow), "heterogeneous"]
+)
 def test_fresh_runs_lie_in_the_intervals(kind: str) -> None:
     """Exact and inexact choices, on new draws of the cluster as it is; benchmarks/planner.py has more of it."""
     assert held(kind, workers=6, fresh=6, choices=4) >= 0.75

@@ -89,11 +89,11 @@ def _by_value(classes: Sequence[Any]) -> Iterator[None]:
 
 def _loose(module: ModuleType, classes: Sequence[Any]) -> bool:
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
-    if name == "__main__" or file is None or name not in sys.modules or not is_own(module):
+    if name == "__main__" or file is None or name not in sys.modules:
         return False
     beside = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in classes}
     folders = {str(Path(f).parent) for f in beside if f} | {str(Path.cwd())}
-    return str(Path(file).parent) in folders
+    return str(Path(file).parent) in folders and is_own(module)
 
 
 def _unsendable(classes: Sequence[Any], error: Exception) -> SettingError:

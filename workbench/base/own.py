@@ -46,8 +46,14 @@ def _ours(top: str) -> bool:
 
 @cache
 def _installed(file: str) -> bool:
-    paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(Path(file).resolve().is_relative_to(Path(path).resolve()) for path in paths)
+    path = Path(file).resolve()
+    return any(path.is_relative_to(place) for place in _places())
+
+
+@cache  # for a thousand modules sysconfig takes seconds
+def _places() -> set[Path]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return {Path(sysconfig.get_path(name)).resolve() for name in names}
 
 
 def name_of(value: Any, field: str) -> str:

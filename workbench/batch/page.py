@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from workbench.base.files import write_file
 from workbench.base.page import CONFIG
+from workbench.figures.save import one_browser
 from workbench.trace.layout import SCRIPT, STOP
 
 if TYPE_CHECKING:
@@ -155,16 +156,13 @@ def picture(figure: dict[str, Any]) -> bytes:
 
 def illustrate(notebooks: Iterable[Path]) -> str:
     """Add pictures with one browser for all; says why there are none, empty where all went well."""
-    import kaleido
     from choreographer.errors import ChromeNotFoundError
 
-    kaleido.start_sync_server(n=1, silence_warnings=True)
     try:
-        add_pictures(notebooks, picture)
+        with one_browser():
+            add_pictures(notebooks, picture)
     except ChromeNotFoundError:
         return "no pictures were put into the notebooks: no Chrome or Chromium was found; set BROWSER_PATH to one"
     except Exception as error:  # the runs are what counts
         return f"no more pictures were put into the notebooks: {type(error).__name__}: {' '.join(str(error).split())}"
-    finally:
-        kaleido.stop_sync_server(silence_warnings=True)
     return ""

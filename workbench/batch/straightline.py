@@ -12,7 +12,7 @@ from workbench.base.notebooks import execute, shipped
 from workbench.base.settings import SettingError, path_of
 from workbench.figures.gallery.convergence import convergence
 from workbench.figures.inputs import check_traces
-from workbench.figures.save import NoBrowser, save
+from workbench.figures.save import NoBrowser, one_browser, save
 from workbench.figures.speedups import common_target, speedups
 from workbench.trace.trace import Trace
 
@@ -69,14 +69,15 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
     check_traces(traces)
     paths = [trace.save(target / trace.label) for trace in traces]
     figure = convergence(traces, target=common_target(traces))
-    for suffix in (".html", ".png", ".svg", ".pdf"):
-        path = target / f"convergence{suffix}"
-        try:
-            save(figure, path)
-        except NoBrowser as error:
-            print(error, file=sys.stderr)
-            break
-        paths.append(path)
+    with one_browser():
+        for suffix in (".html", ".png", ".svg", ".pdf"):
+            path = target / f"convergence{suffix}"
+            try:
+                save(figure, path)
+            except NoBrowser as error:
+                print(error, file=sys.stderr)
+                break
+            paths.append(path)
     return paths
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -47,6 +51,25 @@ def save(figure: go.Figure, path: str | Path) -> Path:
     content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])
     write_file(file, content)
     return file
+
+
+@contextmanager
+def one_browser() -> Iterator[None]:
+    """All pictures meanwhile are drawn by one Chrome or Chromium: to start it takes longer than a picture does."""
+    import kaleido
+    from choreographer.browsers.chromium import Chromium
+
+    found = os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False)
+    if not (found and Path(found).is_file()):  # whoever asked a server without one would wait forever
+        yield
+        return
+    kaleido.start_sync_server(n=1, silence_warnings=True)
+    try:
+        with warnings.catch_warnings():  # plotly's, of options that it gives itself
+            warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
+            yield
+    finally:
+        kaleido.stop_sync_server(silence_warnings=True)
 
 
 def _html(figure: go.Figure) -> bytes:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def nursery(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
             yield process, folder
         finally:
             for each in family(psutil.Process(process.pid)) if process.poll() is None else []:
-                each.kill()
+                with suppress(psutil.NoSuchProcess):  # it ends by itself, just now
+                    each.kill()
 
 
 def told(folder: Path) -> list[dict[str, Any]]:

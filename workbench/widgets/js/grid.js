@@ -39,7 +39,7 @@ function render({ model, el }) {
     model.set("asked", asked(api));
     model.save_changes();
   };
-  const defined = () => [...known.columnDefs, { targets: "_all", render: rendered }];
+  const defined = () => [...(known.columnDefs ?? []), { targets: "_all", render: rendered }];
   const drawn = function () {
     api = this.api();
     if (busy) return;
