@@ -113,7 +113,8 @@ class Diagnosis:
         yield from map(str, self.remedies or ())
         if self.remedies == ():
             yield "there is nothing to gain from a code, or from leaving somebody out"
-        yield f"left out: {self.left_out}"
+        disk = any(one.what == WAITING for one in self.culprits)
+        yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
 
 
 def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
