@@ -61,20 +61,18 @@ def chances(times: Array, rng: np.random.Generator, like: Array | None = None) -
     """
     if len(times) < 2:  # one step is no habit
         return np.ones(times.shape[1])
-    over, all_over = (
-        each - np.median(each, axis=1, keepdims=True) for each in (times, times if like is None else like)
-    )
+    over = times - np.median(times, axis=1, keepdims=True)
     usual = np.abs(over - np.median(over, axis=0))
     most = CUT * np.median(usual[usual > 0]) if usual.any() else 0.0
-    # Ranks lose sight of bursts that are long but seldom; the cut times, of what is small beside them.
-    lasts = max(_lasting(_even(all_over)), _lasting(np.clip(all_over, -most, most)))
+    lasts = _lasting(_even(times if like is None else like))
     scores = blame(over_median(times)), np.clip(over, -most, most)
     found = [_chances(score, lasts, rng) for score in scores]
     return np.asarray(np.minimum(1.0, len(found) * np.min(found, axis=0)))
 
 
-def _even(over: Array) -> Array:
-    """Normal scores of everybody's own order of steps: ups and downs, and none is odd."""
+def _even(times: Array) -> Array:
+    """Normal scores of everybody's own order of steps, apart from what all share: ups and downs, and none is odd."""
+    over = times - np.median(times, axis=1, keepdims=True)
     return np.asarray(norm.ppf((rankdata(over, axis=0) - 0.5) / len(over)))
 
 
