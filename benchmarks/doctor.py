@@ -1,7 +1,7 @@
 """Does the doctor name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
 
     python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
-                                [neighbour-healthy] [--count 100] [--keep DIR] [--still]
+                                [neighbour-healthy] [--count 100] [--keep DIR] [--exchange]
 
 What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
 tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" those of both workers of one host (four
@@ -10,10 +10,12 @@ ranks of this machine that are called two hosts); "link" makes one worker's mess
 is not taken for a fault; "raw-rank", "raw-host" and "raw-healthy" take the machine's own clock: there, who is late by
 what nobody has injected counts against the doctor. "neighbour" is real altogether: four workers that compute for
 some tens of milliseconds, two on each of two cores, and a busy process beside those of one core; it says something
-only where nothing else keeps the cores busy. A virtual core shares a real one with others that nobody here sees, and
-may be a fifth slower than the next for seconds: the two hosts, and the neighbour with its own, change cores every tenth
-of a second, so that this falls upon both alike (`--still`: they stay). Of those named wrongly it is told, too, in how
-many runs the processor's time for the same work explains half of the lateness or more; they count all the same.
+only where nothing else keeps the cores busy. Each host stays on its core. A virtual core
+shares a real one with others that nobody here sees, and may be a fifth slower than the next for seconds, which the
+doctor tells from waiting for a processor: both are counted, and who is named without a fault counts against it, for
+whichever. A loop of this program, on both cores before and after each run, says how quick they were then: no rank's
+time is in that. `--exchange`: the two hosts, and the neighbour with its own, change cores every tenth of a second, so
+that a slow core falls upon both alike.
 Stars and all-reduces (the MPI library's own, or with links an explicit ring) take turns. Healthy runs are the same
 without a fault. `--keep` leaves the run folders there, each with what this machine did meanwhile (NAME.load.json), and
 judges those that are there already: a change of the doctor needs no new runs.
@@ -43,19 +45,20 @@ from scipy.stats import binomtest
 import workbench as wb
 from workbench.base.files import write_json
 from workbench.base.settings import setting
+from workbench.base.text import read_json
 from workbench.base.types import Array
 from workbench.clusters.warm import POOLS
 from workbench.core.delays import DelayModel
 from workbench.core.delays.base import Keyed
-from workbench.engines.real.ledger import Books
-from workbench.recordings.of_run import Rounds
+from workbench.recordings.doctor import Culprit
+from workbench.recordings.of_run import SLOWER, WAITING
 from workbench.running.real import start_real
-from workbench.trace import records
 
 WORKERS, ROUNDS = 4, 30
 PLACES = ["head", "left", "left", "right", "right"]  # what the ranks' hosts are called
 HEALTHY = {"healthy": ("rank", "link"), "raw-healthy": ("raw-rank",), "neighbour-healthy": ("neighbour",)}
-TURN = 0.1  # s for which a host keeps its core
+TURN = 0.1  # s for which a host keeps its core where they are exchanged
+PROBES, PROBED = 9, 100_000  # loops, and how long each is
 BUSY = "import os, time\nwhile os.getppid() == {parent}:\n    sum(range(10000))"
 
 
@@ -138,37 +141,54 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
     return Case(e, emulate, "" if healthy else wanted[kind], busy, kind == "neighbour")
 
 
-def played(one: Case, folder: Path, still: bool) -> wb.Trace:
+def played(one: Case, folder: Path, exchange: bool) -> wb.Trace:
     """The run of a case on warm ranks, each host's workers on one core at a time where they are pinned."""
     pool = POOLS.get(WORKERS + 1)
     pool.await_ready()
     ranks = {f"rank {rank}": pid for rank, (pid, _) in enumerate(pool.places)}
     for pid in ranks.values():
         os.sched_setaffinity(pid, os.sched_getaffinity(0))
+    probes = [probe()] if one.pinned else []
     with busy(one.busy >= 0) as neighbours:
         ours = {"watching": os.getpid(), **neighbours, **ranks}
         hosts = {pid: PLACES.index("right") <= rank for rank, pid in enumerate(ranks.values()) if rank}
         hosts |= dict.fromkeys(neighbours.values(), bool(one.busy))
         before, begun = spent(ours), time.monotonic()
-        with turning(hosts if one.pinned else {}, still):
+        with turning(hosts if one.pinned else {}, exchange):
             trace = start_real(one.experiment, emulate=one.emulate, folder=folder).result()
         load = {
             name: now - was for (name, was), now in zip(before.items(), spent(ours).values(), strict=True)
         }
-    load |= {"seconds": time.monotonic() - begun, "processes": os.getloadavg()[0]}
+    probes += [probe()] if one.pinned else []
+    load |= {"probes": probes, "seconds": time.monotonic() - begun, "processes": os.getloadavg()[0]}
     write_json(folder.with_name(f"{folder.name}.load.json"), load)
     return trace
 
 
+def probe() -> list[float]:
+    """How long each of the first two cores takes for the same loop, in its own time, s; the median of some."""
+    cores, found = sorted(os.sched_getaffinity(0)), []
+    for core in cores[:2]:
+        os.sched_setaffinity(0, {core})  # this thread
+        times = []
+        for _ in range(PROBES):
+            begun = time.thread_time()
+            sum(range(PROBED))
+            times.append(time.thread_time() - begun)
+        found.append(float(np.median(times)))
+    os.sched_setaffinity(0, cores)
+    return found
+
+
 @contextmanager
-def turning(hosts: dict[int, bool], still: bool) -> Iterator[None]:
-    """Within it, processes (id -> are they the second host's?) are on their host's core, which the hosts exchange."""
+def turning(hosts: dict[int, bool], exchange: bool) -> Iterator[None]:
+    """Within it, processes (id -> are they the second host's?) are on their host's core; hosts may exchange cores."""
     over, cores = threading.Event(), sorted(os.sched_getaffinity(0))
 
     def turn() -> None:
         turns = 0
         while hosts and not over.wait(TURN if turns else 0.0):
-            if not (turns and still):
+            if exchange or not turns:
                 for pid, second in hosts.items():
                     os.sched_setaffinity(pid, {cores[(second + turns) % 2]})
             turns += 1
@@ -205,12 +225,12 @@ def busy(wanted: bool) -> Iterator[dict[str, int]]:
 
 
 def traced(
-    kind: str, number: int, seed: int, keep: Path, healthy: bool = False, still: bool = False
+    kind: str, number: int, seed: int, keep: Path, healthy: bool = False, exchange: bool = False
 ) -> tuple[Case, wb.Trace]:
     """A case and its run: as it lies there, or else now."""
     one, folder = case(kind, number, seed, healthy), lies(kind, number, seed, keep, healthy)
     there = (folder / "run.json").is_file()
-    trace = wb.Trace.load(folder) if there else played(one, folder, still)
+    trace = wb.Trace.load(folder) if there else played(one, folder, exchange)
     return one, replace(trace, info={**trace.info, "places": PLACES})
 
 
@@ -219,33 +239,43 @@ def lies(kind: str, number: int, seed: int, keep: Path, healthy: bool) -> Path:
     return keep / f"{'healthy-' * healthy}{kind}-{seed}-{number}"
 
 
-def slowed(trace: wb.Trace, folder: Path, named: str) -> bool:
-    """Does the processor's time explain half of by how much somebody's tasks took longer than the others', or more?"""
-    who = np.array([f"host {PLACES[i + 1]}" == named or f"worker {i + 1}" == named for i in range(WORKERS)])
-    if not who.any():  # a link
-        return False
-    books = {int(book["rank"]): book for book in Books(records.read_books(folder)).books}
-    spent = np.stack([books[rank]["count_busy"][:ROUNDS] for rank in range(1, WORKERS + 1)], axis=1)
-    late, dear = (
-        times[:, who].mean() / times[:, ~who].mean() - 1 for times in (Rounds.of(trace).seconds, spent)
-    )
-    return bool(dear >= late / 2)
+def slower(one: Culprit, load: Path) -> str:
+    """Why somebody was named; of a slower core, by how much, and what the probes say of its core and the other."""
+    if one.what != SLOWER:
+        return f"{one.who} ({one.what})"
+    words = f"{one.who} ({one.what}: {one.more:.0%} longer for the same work"
+    probes = read_json(load).get("probes") if load.is_file() else None
+    second = one.who in {f"host {PLACES[-1]}", *(f"worker {i + 1}" for i in (2, 3))}
+    said = [f"{(each[second] / each[not second] - 1):+.0%}" for each in probes or ()]
+    return f"{words}{'; a loop before and after it: ' + ', '.join(said) if said else ''})"
 
 
-def told(kind: str, found: list[tuple[str, list[str]]]) -> str:
+def told(kind: str, found: list[tuple[str, list[Culprit]]]) -> str:
     """How many were named rightly, with a 95 % interval (Clopper and Pearson), and what else was said.
 
     `found`: who was to be named (empty: nobody), and who was.
     """
-    right = sum(named[:1] == [wanted] if wanted else not named for wanted, named in found)
-    others = sum(bool(wanted and set(named) - {wanted}) for wanted, named in found)
-    wrong = [named[0] for wanted, named in found if named and named[0] != wanted]
-    band = binomtest(right, len(found)).proportion_ci(0.95)
+    right = [named for wanted, named in found if [one.who for one in named[:1]] == [wanted] * bool(wanted)]
+    besides = [one for wanted, named in found for one in named if wanted and one.who != wanted]
+    wrong = [named[0].who for wanted, named in found if named and named[0].who != wanted]
+    band = binomtest(len(right), len(found)).proportion_ci(0.95)
     most = max(set(wrong), key=wrong.count) if wrong else ""
-    return (
-        f"{kind:28s} {'named' if found[0][0] else 'nobody named'}: {right:3d} of {len(found)}"
+    line = (
+        f"{kind:28s} {'named' if found[0][0] else 'nobody named'}: {len(right):3d} of {len(found)}"
         f" ({band.low:.0%} to {band.high:.0%});"
-        f" somebody else, too: {others}{f'; wrongly, most often: {most}' if most else ''}"
+        f" somebody else, too: {len(besides)}{f'; wrongly, most often: {most}' if most else ''}"
+    )
+    if not kind.startswith("neighbour"):
+        return line
+    if found[0][0]:
+        causes = ((len([1 for named in right if named[0].what == what]), what) for what in (WAITING, SLOWER))
+        others = sum(one.what == WAITING for one in besides)
+        return f"{line}; first for {', '.join(f'{n} {what}' for n, what in causes)}; others for waiting: {others}"
+    waiting, slow = (
+        sum(any(one.what == what for one in named) for _, named in found) for what in (WAITING, SLOWER)
+    )
+    return (
+        f"{line}; for waiting, a false alarm: {waiting}; for a slower core, measured and not injected: {slow}"
     )
 
 
@@ -253,24 +283,23 @@ def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
     """One kind of fault, stars and all-reduces apart, or none, where kinds take turns; prints as it goes."""
     healthy = what.endswith("healthy")
     kinds = HEALTHY[what] if healthy else (what,)
-    found: dict[str, list[tuple[str, list[str]]]] = {}
-    really = 0
+    found: dict[str, list[tuple[str, list[Culprit]]]] = {}
     for place in range(args.count):
         number, kind = divmod(place, len(kinds))
         which = (kinds[kind], number, args.seed, keep, healthy)
-        one, trace = traced(*which, args.still)
-        named = [each.who for each in wb.diagnose(trace).culprits]
+        one, trace = traced(*which, args.exchange)
+        named = list(wb.diagnose(trace).culprits)
         found.setdefault(one.experiment.scheme, []).append((one.wanted, named))
-        if named[:1] != [one.wanted] and (named or one.wanted):
-            really += (slow := one.pinned and bool(named) and slowed(trace, lies(*which), named[0]))
-            why = ", whose processor took longer for the same" if slow else ""
-            print(f"  {what} {place}: {', '.join(named) or 'nobody'}{why}", flush=True)
+        if [each.who for each in named] != [one.wanted] * bool(one.wanted):
+            load = lies(*which).with_name(f"{lies(*which).name}.load.json")
+            print(
+                f"  {what} {place}: {', '.join(slower(each, load) for each in named) or 'nobody'}", flush=True
+            )
         if place % 10 == 9 and place < args.count - 1:
             print(f"  so far, {told(what, [*chain(*found.values())])}", flush=True)
     for scheme, some in found.items() if len(found) > 1 and not healthy else ():
         print(told(f"{what}, {scheme}", some), flush=True)
-    more = f"; of these, {really} took a processor longer for the same work" if really else ""
-    print(told(what, [*chain(*found.values())]) + more, flush=True)
+    print(told(what, [*chain(*found.values())]), flush=True)
 
 
 def main() -> None:
@@ -282,7 +311,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--still", action="store_true", help="hosts do not change cores")
+    cores = parser.add_mutually_exclusive_group()
+    cores.add_argument("--still", action="store_true", help="hosts stay on their cores (so it is anyway)")
+    cores.add_argument("--exchange", action="store_true", help="hosts change cores every tenth of a second")
     args = parser.parse_args()
     print(f"load of this machine: {os.getloadavg()[0]:.0f} processes on {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory() as folder:

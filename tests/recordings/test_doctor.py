@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import workbench as wb
 from benchmarks.doctor import Injected
 from tests.recordings.made import healthy, public, recording
+from tests.recordings.test_blame import remembering
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
+from workbench.engines.real.ledger import Ledger
+from workbench.recordings.sources.runs import processor_of
+from workbench.trace.records import write_end
 
 
 def named(times: Array, seed: int = 0) -> list[str]:
@@ -160,3 +167,89 @@ def test_a_recording_of_a_run_names_its_port_and_decoding_too() -> None:
     assert of_rows.slowdown == pytest.approx(of_run.slowdown, rel=0.02)
     for who in ("the port", "decoding"):
         assert of_rows.costs[who] == pytest.approx(of_run.costs[who], abs=0.02)
+
+
+# ----------------------------------------------------------------------- the processor's time: a neighbour, a slow core
+
+
+def computed(seed: int, slow: int = -1, busy: int = -1) -> wb.traces.Recording:
+    """Two hosts, of two workers each; cores wander by a tenth, one may be slow, beside one somebody may be busy."""
+    rng = np.random.default_rng([seed, 43])
+    host = np.array([0, 0, 1, 1])
+    work = np.exp(0.1 * remembering(30, 2, 3.0, rng)[:, host] + 0.01 * rng.normal(size=(30, 4)))
+    waits = 2 * np.exp(0.05 * remembering(30, 4, 1.0, rng))
+    work, waits = work * np.where(host == slow, 1.5, 1.0), waits * np.where(host == busy, 1.5, 1.0)
+    step, worker = np.indices(work.shape).reshape(2, -1)
+    rows = {"worker": worker, "step": step, "host": np.array(["left", "right"])[host[worker]]}
+    times = {"seconds": (work * waits).ravel(), "processor": work.ravel()}
+    return wb.traces.Recording.of_rows(pd.DataFrame(rows | times), "two cores")
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("slow", "busy"), [(-1, -1), (0, -1), (-1, 1), (0, 1), (1, 1)])
+def test_a_busy_neighbour_is_told_from_a_slow_core(slow: int, busy: int, count: int) -> None:
+    wanted = {("host right", "waiting")} if busy >= 0 else set()
+    wanted |= {(f"host {('left', 'right')[slow]}", "slower core")} if slow >= 0 else set()
+    all_of_them, others, waiting = 0, 0, 0
+    for seed in range(count):
+        causes = _named(computed(seed, slow, busy))
+        all_of_them += {who for who, _ in wanted} <= {who for who, _ in causes} and bool(
+            causes & wanted or not wanted
+        )
+        others += bool({who for who, _ in causes} - {who for who, _ in wanted})
+        waiting += any(what == "waiting" for _, what in causes - wanted)
+    assert all_of_them >= 0.9 * count
+    assert others <= 0.05 * count
+    assert waiting <= 0.02 * count
+
+
+def _named(job: wb.traces.Recording) -> set[tuple[str, str]]:
+    return {(one.who, one.what) for one in wb.diagnose(job).culprits}
+
+
+def test_without_the_processors_time_computing_is_one() -> None:
+    job = computed(0, busy=1)
+    found = wb.diagnose(replace(job, frame=job.frame.assign(processor=np.nan)))
+    assert {(one.who, one.what) for one in found.culprits} == {("host right", "compute")}
+
+
+def kept(folder: Path, spent: Array, name: str = "worked", scheme: str = "UMW") -> wb.Trace:
+    """A run whose host b takes half as long again, with ranks' books that say this of a processor, s."""
+    trace = played(["head", "a", "a", "b", "b", "c", "c"], scheme, victims=[2, 3], task_factor=1.5)
+    books = [Ledger(rank, 40) for rank in range(7)]
+    for book in books[1:]:
+        del book.counts["worked"]
+        book.counts[name] = array("q", [*(1e6 * spent[:, book.rank - 1]).astype(int), 0])
+    write_end(folder, {}, [book.pack() for book in books])
+    return replace(trace, info={**trace.info, "emulate": "nothing"}, folder=folder)
+
+
+@pytest.mark.parametrize("what", ["waiting", "slower core"])
+def test_a_run_and_its_recording_tell_both_apart_by_the_ranks_books(what: str, tmp_path: Path) -> None:
+    took = wb.traces.load(played(victims=[2, 3], task_factor=1.5)).table().to_numpy()
+    even = np.where(np.isin(range(6), [2, 3]), took / 1.5, took)
+    trace = kept(tmp_path, 0.5 * (even if what == "waiting" else took))
+    found = wb.diagnose(trace)
+    (one,), (same,) = found.culprits, wb.diagnose(wb.traces.load(trace)).culprits
+    assert (one.who, one.what) == (same.who, same.what) == ("host b", what)
+    assert one.more == pytest.approx(same.more) == pytest.approx(0.5, abs=0.04)
+    assert one.low <= one.cost <= one.high
+    words = {"waiting": "waiting for a processor that somebody", "slower core": "its processor needs 5"}
+    assert words[what] in str(found)
+    best = (found.remedies or ())[0]
+    assert best.what.endswith({"waiting": "host b busy", "slower core": "for host b"}[what])
+    assert best.saving == pytest.approx(one.cost, abs=0.05)
+    (bars,) = found.figure().data
+    assert bars.y[0] == one.label == f"host b ({what})"
+
+
+def test_books_are_believed_only_where_they_tell_of_computing(tmp_path: Path) -> None:
+    spent = np.full((40, 6), 0.01)
+    assert processor_of(kept(tmp_path, spent)) == pytest.approx(spent)
+    for name, scheme, known in (("busy", "UMW", True), ("busy", "RAR", False), ("worked", "RAR", True)):
+        assert (processor_of(kept(tmp_path, spent, name, scheme)) is not None) == known
+    drawn = kept(tmp_path, spent)
+    assert processor_of(replace(drawn, info={**drawn.info, "emulate": "all"})) is None
+    assert processor_of(replace(drawn, folder=tmp_path / "gone")) is None
+    spent[3, 2] = 0.0  # a round that a resumed run's books do not have
+    assert processor_of(kept(tmp_path, spent)) is None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import workbench as wb
 from workbench.base.settings import SettingError
-from workbench.recordings.of_run import COMPUTE, DECODING, PORT, Cause, Rounds
+from workbench.base.types import Array
+from workbench.recordings.of_run import COMPUTE, DECODING, PORT, SLOWER, WAITING, Cause, Rounds, split
 
 SLOW = {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9}
 
@@ -45,6 +50,24 @@ def test_what_is_mended_is_what_the_run_would_be_without() -> None:
     np.testing.assert_allclose(found.lasting([PORT, DECODING]), free.lasting(), rtol=1e-9)
     even = found.lasting([Cause(COMPUTE, tuple(range(12))), PORT, DECODING])
     np.testing.assert_allclose(even, np.median(found.seconds, axis=1))
+
+
+@settings(max_examples=20, deadline=None)
+@given(arrays(float, (2, 4, 3), elements=st.floats(0.5, 2.0)))
+def test_waiting_and_the_processors_work_make_up_computing(drawn: Array) -> None:
+    """With both mended of all nobody is later than the median of both; and nothing is lost in between."""
+    waits, work = drawn
+    found = split(waits * work, work)
+    np.testing.assert_allclose(
+        found[WAITING] * found[SLOWER] / (waits * work), np.median(waits) * np.median(work)
+    )
+    trace = run("UMW", workers=3, rounds=4)
+    rounds = replace(Rounds.of(trace), seconds=waits * work, processor=work)
+    np.testing.assert_allclose(rounds.lasting(), (waits * work).max(axis=1))
+    usual = [np.minimum(each, np.median(each, axis=1, keepdims=True)) for each in (waits, work)]
+    both = [Cause(WAITING, (0, 1, 2)), Cause(SLOWER, (0, 1, 2))]
+    np.testing.assert_allclose(rounds.lasting(both), (usual[0] * usual[1]).max(axis=1))
+    np.testing.assert_allclose(rounds.lasting(both[:1]), (usual[0] * work).max(axis=1))
 
 
 def test_shapley_values_add_up_and_treat_equals_alike() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import workbench as wb
 from benchmarks import doctor
+from workbench.engines.real.ledger import Books
+from workbench.trace import records
 
 pytestmark = pytest.mark.mpi
 
@@ -21,3 +24,6 @@ def test_the_fault_of_a_real_run_is_named(kind: str, number: int, healthy: bool,
     one, trace = doctor.traced(kind, number, 0, tmp_path, healthy)
     named = [each.who for each in wb.diagnose(trace).culprits]
     assert named[:1] == ([one.wanted] if one.wanted else [])
+    books = Books(records.read_books(doctor.lies(kind, number, 0, tmp_path, healthy)))
+    done, took = (np.array(books.count(name, doctor.ROUNDS)) for name in ("worked", "busy"))
+    assert ((done > 0) & (done < took)).all()

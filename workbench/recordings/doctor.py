@@ -7,7 +7,7 @@ these may be wrong only so much more seldom.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,18 +24,28 @@ from workbench.planning.laws import resampled
 from workbench.recordings.blame import blame, chances, late_hosts, over_median
 from workbench.recordings.card import Change, changes
 from workbench.recordings.loading import load
-from workbench.recordings.of_run import COMPUTE, DECODING, LINK, MOST, PORT, Cause, Rounds
+from workbench.recordings.of_run import COMPUTE, DECODING, LINK, MOST, PORT, SLOWER, WAITING, Cause, Rounds
 from workbench.recordings.parts import Parts
 from workbench.recordings.pipeline import COMPUTING, OPTIMISER, TRANSFERS, Pipeline
 from workbench.recordings.recording import Recording
-from workbench.recordings.remedies import Remedy, Steps, remedies
+from workbench.recordings.remedies import Candidate, Remedy, Steps, remedies
 from workbench.recordings.sources import bytedance, runs
 from workbench.trace.trace import Trace
 
 DRAWS, BAND = 400, (0.05, 0.95)
 CHANCE = 0.01  # of naming anybody where all are alike
+RARE = 0.2  # part of it that is left to waiting for a processor: another busy process shows plainly
 LEAST = 0.01  # share of the step that a culprit costs at least
-WHY = {COMPUTE: "by computing, ", LINK: "on its way, "}  # else the name says it
+WHY = {
+    COMPUTE: "by computing",
+    LINK: "on its way",
+    WAITING: "waiting for a processor that somebody else keeps busy",
+    SLOWER: "its processor needs {more:.0%} longer for the same work",
+}  # else the name says it
+MEND = {  # what there is to do about it
+    WAITING: "ending what else keeps the processors of {} busy",
+    SLOWER: "a processor as quick as the others' for {}",
+}
 OFTEN = 0.5  # a cost is chronic whose median is that much of its mean: no few steps make it
 
 
@@ -48,7 +58,13 @@ class Culprit(NamedTuple):
     high: float
     chronic: bool  # late in most steps, or now and then
     since: Change | None = None
-    what: str = COMPUTE  # or link, or a layer, or what has that name
+    what: str = COMPUTE  # or link, waiting, slower core, or a layer, or what has that name
+    more: float = np.nan  # by what share it waits, or its processor takes, longer than the others' median
+
+    @property
+    def label(self) -> str:
+        """Its name, and what of its computing is meant where that is known."""
+        return _label(self.who, self.what)
 
 
 @dataclass(frozen=True)
@@ -89,14 +105,16 @@ class Diagnosis:
             when = "in most steps" if one.chronic else "now and then"
             since = f", since step {one.since.step}" if one.since else ""
             band = f"({one.low:.1%} to {one.high:.1%})"
-            why = f"in {one.what}, " if one.what.startswith("layer ") else WHY.get(one.what, "")
+            why = f"in {one.what}" if one.what.startswith("layer ") else WHY.get(one.what, "")
+            why = why.format(more=one.more) + ", " * bool(why)
             yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{since}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from map(str, self.remedies or ())
         if self.remedies == ():
             yield "there is nothing to gain from a code, or from leaving somebody out"
-        yield f"left out: {self.left_out}"
+        disk = any(one.what == WAITING for one in self.culprits)
+        yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
 
 
 def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
@@ -147,35 +165,75 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     parts = Parts.of(job)
     times, now = parts.own, parts.lasting()
     level = CHANCE / (1 + (len(parts.hosts) > 1))
-    slow, late = _suspects(times, float(now.sum()), parts.hosts, level, rng)
-    players = {f"host {host}": parts.hosts[host] for host in late}
+    causes = _suspects(parts.tested, float(now.sum()), parts.hosts, level, rng)
+    players = {cause.name: list(cause.workers) for cause in causes if cause.name}
     gone = {i for who in players.values() for i in who}
     players |= {name: [i] for i, name in enumerate(parts.names) if i not in gone}
     over = over_median(times)
     share, *rest = parts.shares(np.stack([over[:, who].max(axis=1) for who in players.values()], axis=1))
-    found = [
-        _culprit(who, gain, now, rng, parts.why(columns), _since(times[:, columns], parts.even, parts.steps))
-        for (who, columns), gain in zip(players.items(), share.T, strict=True)
-        if len(columns) > 1 or columns[0] in slow
-    ]
+    found, costs, usual = [], {}, []
+    for (who, columns), gain in zip(players.items(), share.T, strict=True):
+        told = {cause.what: cause for cause in causes if {*cause.workers} <= {*columns}}
+        what = parts.why(columns)
+        if what in parts.computing and what not in told:  # it is told of what it was tested for
+            what = next(iter(told), what)
+        if told:
+            since = _since(times[:, columns], parts.even, parts.steps)
+            found.append(_culprit(who, gain, now, rng, what, since, _more(parts.computing, what, columns)))
+            usual += [(found[-1], parts.without(told[what]).max(axis=1))] if what in MEND else []
+        costs[_label(who, what if told else COMPUTE)] = gain
     others = {str(cause): gain for cause, gain in zip((PORT, DECODING), rest, strict=True) if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
-    costs = {**dict(zip(players, share.T, strict=True)), **others}
-    tried = partial(remedies, Steps(times, parts.names), times.max(axis=1), rng)
-    return _told(job.names[0], now, parts.even, costs, found, left_out=parts.left_out, tried=tried)
+    tried = partial(remedies, Steps(times, parts.names), times.max(axis=1), rng, _help(usual))
+    return _told(job.names[0], now, parts.even, costs | others, found, left_out=parts.left_out, tried=tried)
 
 
 def _suspects(
-    times: Array, total: float, hosts: Mapping[str, list[int]], level: float, rng: np.random.Generator
-) -> tuple[list[int], list[str]]:
-    """Columns, and hosts, that are late by more than chance; the costliest first.
+    computing: Mapping[str, Array],
+    total: float,
+    hosts: Mapping[str, list[int]],
+    level: float,
+    rng: np.random.Generator,
+) -> list[Cause]:
+    """Hosts, and workers of others, that are late by more than chance in one of the times; the costliest first.
 
     Everybody is late now and then, and that has its cost. Who costs as much as the median one is not told.
     """
-    known, cost = chances(times, rng), blame(over_median(times)).sum(axis=0) / total
-    dear = cost - np.median(cost) >= LEAST
-    slow = [int(i) for i in np.argsort(-cost) if known[i] <= level and dear[i]]
-    return slow, [host for host in late_hosts(times, hosts, level, rng) if dear[hosts[host]].any()]
+    found = []
+    for what, times in computing.items():
+        part = level * {WAITING: RARE, SLOWER: 1 - RARE}.get(what, 1.0)
+        known, cost = chances(times, rng), blame(over_median(times)).sum(axis=0) / total
+        dear = cost - np.median(cost) >= LEAST
+        late = [host for host in late_hosts(times, hosts, part, rng) if dear[hosts[host]].any()]
+        gone = {i for host in late for i in hosts[host]}
+        slow = [int(i) for i in np.argsort(-cost) if known[i] <= part and dear[i] and i not in gone]
+        found += [Cause(what, tuple(hosts[host]), f"host {host}") for host in late]
+        found += [Cause(what, (i,)) for i in slow]
+    return found
+
+
+def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:
+    """By what share somebody waits, or its processor takes, longer than the others' median."""
+    if what not in MEND:
+        return float("nan")
+    others = np.median(np.delete(computing[what], who, axis=1), axis=1)
+    return float(np.exp(np.log(computing[what][:, [*who]]).mean() - np.log(others).mean()) - 1)
+
+
+def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: Any) -> list[Candidate]:
+    """What is there to do about those that wait for a processor, or have a slow one: as they would be like the others.
+
+    `usual`: each with the steps as they would be then.
+    """
+    return [
+        Candidate(MEND[one.what].format(one.who), seconds, scheme, args)
+        for one, seconds in usual
+        if _counts(one)
+    ]
+
+
+def _label(who: str, what: str) -> str:
+    return f"{who} ({what})" if what in MEND else who
 
 
 def _since(times: Array, even: Array, steps: list[int]) -> Change | None:
@@ -190,22 +248,34 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     if run.seconds.shape[1] < 2:
         raise SettingError(f"run {trace.label!r}: has one worker only; there is nobody to compare it with")
     e, now, hosts = trace.experiment, run.lasting(), runs.hosts_of(trace)
-    late, ways = run.late.astype(np.float64), run.way.any()
+    late, ways, computing = run.late.astype(np.float64), run.way.any(), run.computing
     level = CHANCE / (1 + run.late.any() + ways + (len(hosts) > 1))
-    slow, late_as_one = _suspects(run.seconds, float(now.sum()), hosts, level, rng)
+    causes = _suspects(computing, float(now.sum()), hosts, level, rng)
     if run.late.any():
-        slow += [int(i) for i in np.flatnonzero(chances(late, rng) <= level) if i not in slow]
-    links = _suspects(run.way, float(now.sum()), {}, level, rng)[0] if ways else []
-    causes = [Cause(COMPUTE, tuple(hosts[host]), f"host {host}") for host in late_as_one]
-    gone = {i for cause in causes for i in cause.workers}
-    causes += [Cause(COMPUTE, (i,)) for i in slow if i not in gone]
-    causes += [Cause(LINK, (i,)) for i in links]
+        known = {i for cause in causes for i in cause.workers}
+        cut = np.flatnonzero(chances(late, rng) <= level).tolist()
+        causes += [Cause(COMPUTE, (i,)) for i in cut if i not in known]
+    causes += _suspects({LINK: run.way}, float(now.sum()), {}, level, rng) if ways else []
     others = [PORT] * (run.link.bandwidth is not None) + [DECODING] * (run.decode_rate is not None)
     gains = run.shapley([*causes[: MOST - len(others)], *others])
     found = [
-        _culprit(str(cause), gain, now, rng, cause.what, _since_of(run, cause))
+        _culprit(
+            str(cause),
+            gain,
+            now,
+            rng,
+            cause.what,
+            _since_of(run, cause),
+            _more(computing, cause.what, cause.workers),
+        )
         for cause, gain in gains.items()
     ]
+    usual = [
+        (one, run.lasting([cause]) + run.lasted - now)
+        for one, cause in zip(found, gains, strict=True)
+        if cause.what in MEND
+    ]
+    helped = _help(usual, e.scheme, **e.scheme_args)
     everybody = tuple(range(e.workers))
     mended = run.lasting([Cause(COMPUTE, everybody), Cause(LINK, everybody), *others])
     told = float(now.sum() / run.lasted.sum())
@@ -215,12 +285,12 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
         trace.label,
         now,
         mended,
-        {str(cause): gain for cause, gain in gains.items()},
+        {one.label: gain for one, gain in zip(found, gains.values(), strict=True)},
         found,
         left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
         f" scheme's rounds with these times are {told:.1%} of the run, and the rest is taken to stay{unseen}",
         # Of work that was cut off nobody knows how long it would have taken.
-        tried=None if run.late.any() else partial(remedies, _even(run, now), run.lasted, rng),
+        tried=None if run.late.any() else partial(remedies, _even(run, now), run.lasted, rng, helped),
         harmless=tuple(one.who for one in found if not _counts(one) and one.what == COMPUTE),
     )
 
@@ -240,10 +310,10 @@ def _even(run: Rounds, now: Array) -> Steps:
 
 def _since_of(run: Rounds, cause: Cause) -> Change | None:
     """Since when a worker, or a host, computes slowly; of the others nobody asks."""
-    if cause.what != COMPUTE:
+    if (times := run.computing.get(cause.what)) is None:
         return None
-    even, first = np.median(run.seconds, axis=1), int(run.trace.columns["round"][0])
-    return _since(run.seconds[:, cause.workers], even, list(range(first, first + len(even))))
+    even, first = np.median(times, axis=1), int(run.trace.columns["round"][0])
+    return _since(times[:, cause.workers], even, list(range(first, first + len(even))))
 
 
 def _told(
@@ -261,12 +331,18 @@ def _counts(one: Culprit) -> bool:
 
 
 def _culprit(
-    who: str, gain: Array, now: Array, rng: np.random.Generator, what: str, since: Change | None = None
+    who: str,
+    gain: Array,
+    now: Array,
+    rng: np.random.Generator,
+    what: str,
+    since: Change | None = None,
+    more: float = np.nan,
 ) -> Culprit:
     draws = [resampled(len(now), rng) for _ in range(DRAWS)]
     low, high = np.quantile([gain[d].sum() / now[d].sum() for d in draws], BAND).tolist()
     chronic = float(np.median(gain)) > OFTEN * float(gain.mean())
-    return Culprit(who, float(gain.sum() / now.sum()), low, high, chronic, since, what)
+    return Culprit(who, float(gain.sum() / now.sum()), low, high, chronic, since, what, more)
 
 
 def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:

@@ -61,7 +61,7 @@ def load(path: str | Path | Trace, source: str | None = None, **columns: str) ->
     source
         What it is (see `known`), where the file does not tell.
     columns
-        Which columns of a table mean worker, step, seconds, host, phase, recording, samples.
+        Which columns of a table mean worker, step, seconds, host, phase, recording, samples, processor.
 
     Raises
     ------

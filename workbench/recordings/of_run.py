@@ -18,7 +18,7 @@ from workbench.core.links import Link
 from workbench.core.odds import Draws
 from workbench.core.scheme import Scheme
 from workbench.planning.shapley import shapley
-from workbench.recordings.sources.runs import is_real, of_trace
+from workbench.recordings.sources.runs import is_real, of_trace, processor_of
 from workbench.trace.trace import Trace
 
 NOTHING = 1e-9  # s on the way that are rounding
@@ -38,6 +38,7 @@ class Cause(NamedTuple):
 
 
 COMPUTE, LINK = "compute", "link"
+WAITING, SLOWER = "waiting", "slower core"  # what computing is split in, where the processor's time is known
 PORT, DECODING = Cause("port", name="the port"), Cause("decoding", name="decoding")
 
 
@@ -46,7 +47,8 @@ class Rounds:
     """Rounds of one run as its scheme has them; all arrays (rounds, workers).
 
     `seconds`: computing times; `way`: of answers until they came to a port, apart from the link's latency; `late`:
-    whose work was cut off. `lasted`: what the rounds really took, (rounds,).
+    whose work was cut off. `lasted`: what the rounds really took, (rounds,). `processor`: of `seconds`, those that a
+    worker had a processor; None where that is not known.
     """
 
     trace: Trace
@@ -54,6 +56,7 @@ class Rounds:
     way: Array
     late: NDArray[np.bool_]
     lasted: Array
+    processor: Array | None = None
 
     @classmethod
     def of(cls, trace: Trace) -> Self:
@@ -80,7 +83,13 @@ class Rounds:
         seconds, latency = table("compute"), 0.0 if is_real(trace) else e.link.latency
         late = np.isnan(seconds)
         way = _ways(table("send"), latency)
-        return cls(trace, np.where(late, lasted[:, None], seconds), way, late, lasted)
+        spent = None if late.any() else processor_of(trace)  # of work that was cut off, it is a part
+        return cls(trace, np.where(late, lasted[:, None], seconds), way, late, lasted, spent)
+
+    @property
+    def computing(self) -> dict[str, Array]:
+        """Computing times by what may make them long: see `split`."""
+        return split(self.seconds, self.processor)
 
     @property
     def link(self) -> Link:
@@ -92,14 +101,16 @@ class Rounds:
         """Real decoding is part of no event."""
         return None if is_real(self.trace) else self.trace.experiment.decode_rate
 
-    def lasting(self, mended: Iterable[Cause] = ()) -> Array:
+    def lasting(self, causes: Iterable[Cause] = ()) -> Array:
         """Seconds of every round with some causes mended: workers and links like the median, port or decoding free."""
-        causes = set(mended)
-        seconds = _mended(self.seconds, COMPUTE, causes)
-        way = _mended(self.way, LINK, causes)
+        gone = set(causes)
+        seconds = mended(self.seconds, COMPUTE, gone)
+        for what, times in self.computing.items() if self.processor is not None else ():
+            seconds = seconds * (mended(times, what, gone) / times)
+        way = mended(self.way, LINK, gone)
         e, way_of = self.trace.experiment, (lambda length: way) if way.any() else None
-        link = self.link.model_copy(update={"bandwidth": None}) if PORT in causes else self.link
-        rate = None if DECODING in causes else self.decode_rate
+        link = self.link.model_copy(update={"bandwidth": None}) if PORT in gone else self.link
+        rate = None if DECODING in gone else self.decode_rate
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
 
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
@@ -107,7 +118,21 @@ class Rounds:
         return shapley(causes, lambda mended: -self.lasting(mended))
 
 
-def _mended(times: Array, what: str, causes: set[Cause]) -> Array:
+def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
+    """By what may be long: the wait for a processor, and its work, each as if the other were as usual; as `seconds`.
+
+    Their product goes with the seconds. Where the processor's time is not known, computing is one.
+
+    >>> split(np.array([[2.0, 6.0]]), np.array([[1.0, 1.5]]))["waiting"].tolist()
+    [[2.5, 5.0]]
+    """
+    if processor is None:
+        return {COMPUTE: seconds}
+    waiting = seconds / processor
+    return {WAITING: waiting * np.median(processor), SLOWER: processor * np.median(waiting)}
+
+
+def mended(times: Array, what: str, causes: set[Cause]) -> Array:
     """Times of which those of the causes are like the median at most."""
     who = sorted({worker for cause in causes if cause.what == what for worker in cause.workers})
     found = times.copy()

@@ -10,7 +10,7 @@ from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.recordings.blame import blame, over_median
 from workbench.recordings.card import whole
-from workbench.recordings.of_run import COMPUTE, LINK
+from workbench.recordings.of_run import COMPUTE, LINK, SLOWER, WAITING, Cause, mended, split
 from workbench.recordings.recording import LAYER, Recording
 
 AT_PORT = ("wait", "receive")
@@ -22,7 +22,8 @@ class Parts:
     """Seconds of the steps in which every worker was recorded.
 
     `phases`: cause -> (steps, workers); `port`: what an answer waits for its receiver, or is taken in, likewise;
-    `decoding`: of whoever decodes, (steps,). `hosts`: columns of each, where hosts were recorded.
+    `decoding`: of whoever decodes, (steps,). `hosts`: columns of each, where hosts were recorded. `computing`: by
+    what may make it long (see `split`); `phases` then has what waiting adds to the usual apart from the rest.
     """
 
     names: list[str]
@@ -32,6 +33,7 @@ class Parts:
     decoding: Array
     hosts: dict[str, list[int]]
     left_out: str
+    computing: dict[str, Array]
 
     @classmethod
     def of(cls, job: Recording) -> Self:
@@ -54,6 +56,9 @@ class Parts:
         phases |= {LINK: "send"} if "send" in there else {}
         parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
         own = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
+        computing = split(first, None if phases.keys() - {LINK} else _processor(job, full))
+        if SLOWER in computing:
+            own |= {COMPUTE: computing[SLOWER], WAITING: first - computing[SLOWER]}
         missing = [what for what, some in TOLD.items() if there.isdisjoint(some)]
         ends = "a step is taken to end with its slowest worker"
         taken = f"{ends}, and to take twice as long with twice the samples"
@@ -65,6 +70,7 @@ class Parts:
             decoding=seconds("decode", decoders).to_numpy(float).sum(axis=1),
             hosts=_hosts(job, list(full.columns)),
             left_out=f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken,
+            computing=computing,
         )
 
     @property
@@ -76,6 +82,19 @@ class Parts:
     def even(self) -> Array:
         """What a step would take if all were like the median, with a free port and free decoding, (steps,)."""
         return np.asarray(np.median(self.own, axis=1))
+
+    @property
+    def tested(self) -> dict[str, Array]:
+        """By what one is suspected: all that workers take for themselves, or waiting for a processor, and the rest."""
+        if WAITING not in self.phases:
+            return {COMPUTE: self.own}
+        return {WAITING: self.computing[WAITING], SLOWER: self.own - self.phases[WAITING]}
+
+    def without(self, cause: Cause) -> Array:
+        """What workers take for themselves if some wait for a processor, or it takes, as long as the median."""
+        times = self.computing[cause.what]
+        usual = mended(times, cause.what, {cause})
+        return np.asarray(self.own - (self.own - self.phases.get(LINK, 0.0)) * (1 - usual / times))
 
     def lasting(self) -> Array:
         """What every step takes."""
@@ -101,7 +120,7 @@ class Parts:
         layers took as many times as long.
         """
         over = {what: float(over_median(times)[:, who].mean()) for what, times in self.phases.items()}
-        layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, LINK)}
+        layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, WAITING, LINK)}
         over[COMPUTE] += sum(layers.values())
         why = max(over, key=over.__getitem__)
         if why == COMPUTE and layers:
@@ -109,7 +128,13 @@ class Parts:
             usual = {what: float(np.median(times, axis=1).mean()) for what, times in self.phases.items()}
             share = usual[most] / (usual[COMPUTE] + sum(usual[what] for what in layers))
             why = most if layers[most] > (1 + share) / 2 * over[COMPUTE] else COMPUTE
-        return why
+        return SLOWER if why == COMPUTE and SLOWER in self.computing else why
+
+
+def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
+    """A processor's seconds of computing, of the same steps and workers, where all of them are known."""
+    found = job.table(values="processor").reindex_like(full).to_numpy(float)
+    return found if (found > 0).all() else None
 
 
 def _hosts(job: Recording, workers: list[Any]) -> dict[str, list[int]]:

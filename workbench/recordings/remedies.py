@@ -102,14 +102,17 @@ class Steps:
                 yield Candidate(f"{name} with {numbers}" if numbers else name, seconds, name, args)
 
 
-def remedies(steps: Steps, now: Array, rng: np.random.Generator) -> tuple[Remedy, ...]:
+def remedies(
+    steps: Steps, now: Array, rng: np.random.Generator, mended: Sequence[Candidate] = ()
+) -> tuple[Remedy, ...]:
     """The best exact scheme, and the best worker to leave out, where they save anything; the better first.
 
-    `now` (steps,): what steps take as they are.
+    `now` (steps,): what steps take as they are. `mended`: what else would help, which nobody has chosen by the steps.
     """
     stretch = max(1, round(len(now) ** (1 / 3)))  # keeps bursts together
     halves = np.arange(len(now)) // stretch % 2 == 0
     found = [_best(list(some), now, halves, rng) for some in (steps.without(), steps.coded())]
+    found += [_judged(each, now, rng) for each in mended]
     worth = [one for one in found if one is not None and one.low > 0 and one.saving >= LEAST]
     return tuple(sorted(worth, key=lambda one: -one.saving))
 
@@ -120,8 +123,13 @@ def _best(
     """The quickest of the first half of the steps, judged on the second."""
     if not candidates or halves.all():
         return None
-    what, seconds, scheme, args = min(candidates, key=lambda each: float(each.seconds[halves].sum()))
-    seconds, now = seconds[~halves], now[~halves]
+    best = min(candidates, key=lambda each: float(each.seconds[halves].sum()))
+    return _judged(best._replace(seconds=best.seconds[~halves]), now[~halves], rng)
+
+
+def _judged(one: Candidate, now: Array, rng: np.random.Generator) -> Remedy:
+    """What it saves, and its band."""
+    what, seconds, scheme, args = one
     saving = 1 - float(seconds.sum() / now.sum())
     draws = [resampled(len(now), rng) for _ in range(2 * DRAWS)]
     again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)

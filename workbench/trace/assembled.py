@@ -69,7 +69,7 @@ def put_together(
         columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
     events = _with_earlier(folder, books.events(zero - ended.get("offset", 0.0)), columns)
     info = run_info(e, load=e.load, **_facts(books, ended, columns), **_changed(changes_of(folder)))
-    return Trace(e, "mpi", columns, events, learnt.model, learnt.initial, info)
+    return Trace(e, "mpi", columns, events, learnt.model, learnt.initial, info, folder)
 
 
 def _with_earlier(

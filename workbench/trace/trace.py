@@ -44,7 +44,7 @@ class Trace:
     `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
 
     `experiment`, `engine`: what was run, and on what. `columns`, `event_rows`: what the two tables are made from.
-    `info`: versions, seed, platform.
+    `info`: versions, seed, platform. `folder`: where it lies, if it does.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5))
@@ -59,6 +59,7 @@ class Trace:
     model: Array
     initial: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)  # versions, seed, host's platform
+    folder: Path | None = None
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
@@ -146,7 +147,7 @@ class Trace:
         rounds, events = ({str(name): table[name].to_numpy() for name in table} for table in tables)
         model = _read(partial(np.load, allow_pickle=False), path / MODEL)
         e, engine, initial = definitions.experiment_of(path), run.pop("engine"), run.pop("initial")
-        return cls(e, engine, rounds, events, model, initial, run)
+        return cls(e, engine, rounds, events, model, initial, run, path)
 
     def replay(self) -> Trace:
         """Run the same experiment again; on the virtual clock this gives the same bits.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +32,18 @@ def test_counts_of_all_ranks_add_up(ranks: list[list[tuple[str, int, int]]], com
     line = books.timeline(10.0, {0})
     assert line.times == [float(r) for r in sorted(committed)]
     assert line.stale == [books.count("stale", ROUNDS)[r] for r in sorted(committed)]
+
+
+def test_computing_is_a_part_of_what_a_rank_takes_of_a_processor() -> None:
+    ledger = Ledger(1, ROUNDS)
+    ledger.used = time.process_time()
+    sum(range(100_000))
+    begun = time.process_time()
+    sum(range(100_000))
+    ledger.spent(3, begun)
+    assert 0 < ledger.counts["worked"][3] < ledger.counts["busy"][3]
+    ledger.spent(4)
+    assert ledger.counts["worked"][4] == 0
 
 
 def test_a_run_that_ends_early_hands_in_no_more_than_it_has() -> None:

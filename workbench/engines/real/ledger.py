@@ -3,6 +3,7 @@
 Books travel as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
 """
 
+import math
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable
@@ -16,7 +17,15 @@ from workbench.core.protocol import LOST, MODEL, Message
 from workbench.engines.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
 
 COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
-TALLIES = (*COUNTS, "computed", "overrun", "rejected", "abandoned", "busy")  # busy: us of a processor
+TALLIES = (
+    *COUNTS,
+    "computed",
+    "overrun",
+    "rejected",
+    "abandoned",
+    "busy",
+    "worked",
+)  # us of a processor: in all; in computing
 
 
 class Ledger:
@@ -38,10 +47,11 @@ class Ledger:
         """Raise a count of a round."""
         self.counts[name][round if 0 <= round <= self.rounds else max(0, min(round, self.rounds))] += amount
 
-    def spent(self, round: int) -> None:
-        """Note what this rank has taken of a processor since it last did so."""
+    def spent(self, round: int, worked_from: float = math.inf) -> None:
+        """Note what this rank has taken of a processor since it last did so, and of that in computing."""
         used, self.used = self.used, time.process_time()
         self.add("busy", round, int(1e6 * (self.used - used)))
+        self.add("worked", round, int(1e6 * max(self.used - worked_from, 0.0)))
 
     def _place(self, round: int) -> int:
         """What follows on the last commit's round counts as of that round."""

@@ -459,12 +459,12 @@ class RankEngine:
 
     def _really(self, effect: Compute) -> Any:
         """The value, or None where it is given up at a part border."""
-        value = None
+        value, used = None, time.process_time()
         for value in self.learner.steps(self.rank, effect):
             if self._given_up(effect.unless):
                 value = None
                 break
-        self.ledger.spent(effect.round)
+        self.ledger.spent(effect.round, used)
         return value
 
     def _given_up(self, unless: Match | None) -> bool:

@@ -20,7 +20,7 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
     >>> list(figure.data[0].y)
     ['worker 0', 'worker 1']
     """
-    found = {one.who: one for one in diagnosis.culprits}
+    found = {one.label: one for one in diagnosis.culprits}
     shown = sorted(diagnosis.costs, key=lambda who: -diagnosis.costs[who])[:MOST]
     costs = np.array([diagnosis.costs[who] for who in shown])
     low, high = (

@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from workbench.base.types import Array
 from workbench.core.delays import DelayStream
+from workbench.core.plan import MASTER
+from workbench.engines.real.ledger import Books
 from workbench.recordings.sources import Source
-from workbench.trace.layout import RUN
+from workbench.trace import records
+from workbench.trace.layout import BOOKS, RUN
 from workbench.trace.trace import Trace
 
 SAME = 1e-9  # s by which a transfer may begin after the one before it has ended, by rounding
@@ -25,7 +30,7 @@ def read(path: Path) -> pd.DataFrame:
 def of_trace(trace: Trace) -> pd.DataFrame:
     """The same of a run at hand: compute, send (on the way), wait (for the port), receive, exchange, decode.
 
-    An all-reduce of the MPI library is "exchange" as a whole: nobody sees its messages.
+    An all-reduce of the MPI library is "exchange" as a whole: nobody sees its messages. `processor`: of computing.
     """
     events = trace.events
     took = events.assign(seconds=events["end"] - events["begun"])
@@ -38,8 +43,34 @@ def of_trace(trace: Trace) -> pd.DataFrame:
             parts.append(ways.assign(phase=phase, seconds=ways[phase]))
     rows = pd.concat(parts).rename(columns={"rank": "worker", "round": "step"})
     rows = rows.groupby(["worker", "step", "phase"])["seconds"].sum().reset_index()
+    if (spent := processor_of(trace)) is not None:
+        own, first = (rows["phase"] == "compute") & (rows["worker"] > 0), int(trace.columns["round"][0])
+        own &= rows["step"] < first + len(spent)
+        rows.loc[own, "processor"] = spent[rows["step"][own] - first, rows["worker"][own] - 1]
     hosts = {worker + 1: host for host, workers in hosts_of(trace).items() for worker in workers}
     return rows.assign(host=[hosts.get(worker, "") for worker in rows["worker"]])
+
+
+def processor_of(trace: Trace) -> Array | None:
+    """Seconds of a processor that every worker's computing took, (rounds, workers), where its books tell.
+
+    Only where computing is real: elsewhere times are drawn, and slept through. On a device, the processor's time is not
+    the work's. Older books have what a rank took in all: that is its computing's where it answers the master alone.
+    """
+    e, folder = trace.experiment, trace.folder
+    real = trace.info.get("emulate") == "nothing" and getattr(e.problem_spec, "device", "cpu") == "cpu"
+    if not real or folder is None or not (folder / BOOKS).is_file():
+        return None
+    star = e.plan.committers == (MASTER,) and not e.plan.parent[1:].any()
+    first, rounds = int(trace.columns["round"][0]), len(trace.columns["round"])
+    found, none = np.zeros((rounds, e.workers)), np.zeros(0)
+    for book in Books(records.read_books(folder)).books:
+        mine = book.get("count_worked", book.get("count_busy", none) if star else none)[
+            first : first + rounds
+        ]
+        if (rank := int(book["rank"])) != MASTER:
+            found[: len(mine), rank - 1] = 1e-6 * mine
+    return found if found.size and found.all() else None
 
 
 def hosts_of(trace: Trace) -> dict[str, list[int]]:
