@@ -30,7 +30,7 @@ from workbench.clusters.warm import POOLS
 from workbench.core.delays import DelayStream
 from workbench.core.plan import MASTER
 from workbench.launch import mpiexec
-from workbench.launch.poolfolder import SHARED
+from workbench.launch.poolfolder import PREFIX, SHARED
 from workbench.launch.rank.damage import HOW
 from workbench.running.real import RealRun, resume, start_real
 from workbench.running.replay import replay_arrivals
@@ -39,6 +39,7 @@ from workbench.trace.records import read_arrivals
 
 PATIENCE = 90.0  # s, the start of the ranks included, after which a run counts as hanging
 EXACT = 1e-10  # relative error of a committed gradient
+MINE = f"{os.getpid()}-"  # begins the names of this process's pools: others may run some on this machine meanwhile
 PROBLEM: dict[str, Any] = {
     "problem": "least_squares",
     "problem_args": {"samples": 240, "features": 60, "data_seed": 1},
@@ -367,17 +368,13 @@ def leftovers() -> int:
     """Processes of ours that are still there once all pools are closed."""
     POOLS.close()
     time.sleep(0.5)
-    mine = [
-        c
-        for p in psutil.process_iter(["cmdline"])
-        if (c := p.info["cmdline"]) and "workbench.launch" in " ".join(c)
-    ]
-    return len(mine)
+    words = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
+    return sum("workbench.launch" in each and f"/{MINE}" in each for each in words)
 
 
 def memory_left() -> int:
     """Folders through which ranks of ours shared memory that are still there."""
-    return len(list(SHARED.glob("straggler-workbench-*"))) if SHARED.exists() else 0
+    return len(list(SHARED.glob(f"{PREFIX}{MINE}*"))) if SHARED.exists() else 0
 
 
 CASES: list[tuple[Callable[[int, random.Random], Tally], int]] = [

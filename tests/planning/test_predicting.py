@@ -117,22 +117,27 @@ def test_a_doubt_asks_for_as_many_workers_as_end_it(spread: float, ahead: float)
     assert (half.times if half else 1.0) == pytest.approx(max(found.times / 4, 1.0), rel=0.05)
 
 
-def held(kind: str, workers: int, fresh: int, choices: int) -> float:
-    """Share of runs with other draws on the cluster itself that end within their choice's interval."""
+def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -> float:
+    """Share of runs with other draws on the cluster itself that end within their choice's interval.
+
+    Over so many measurements of it: within one, all choices' intervals are off together by what it leaves open.
+    """
     truth: dict[str, Any] = {
         "delays": SLOW_FOR_GOOD if kind == "heterogeneous" else {"kind": kind},
         "link": LINK,
     }
-    profile = simulated(wb.Experiment(scheme="UMW", workers=workers, seed=1, **truth), 40, 24)
-    advice = plan(profile, **LEARNT, rounds=40, schemes=["UMW", "GC", "SGD", "CRC"])
     inside = []
-    for choice in [c for exact in (True, False) for c in advice.choices if c.exact is exact][:choices]:
-        for seed in range(100, 100 + fresh):
-            e = choice.experiment.replace(**truth, seed=seed, rounds=120)
-            trace = wb.run(e, events=False)
-            there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
-            seconds = trace.columns["time"][there[0] if len(there) else -1]
-            inside.append(choice.low <= seconds <= choice.high)
+    for number in range(1, measured + 1):
+        profile = simulated(wb.Experiment(scheme="UMW", workers=workers, seed=number, **truth), 40, 24)
+        advice = plan(profile, **LEARNT, rounds=40, schemes=["UMW", "GC", "SGD", "CRC"])
+        exact, inexact = ([c for c in advice.choices if c.exact is wanted] for wanted in (True, False))
+        for choice in [*exact[: choices // 2], *inexact[: choices // 2]]:
+            for seed in range(100 * number, 100 * number + fresh):
+                e = choice.experiment.replace(**truth, seed=seed, rounds=120)
+                trace = wb.run(e, events=False)
+                there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
+                seconds = trace.columns["time"][there[0] if len(there) else -1]
+                inside.append(choice.low <= seconds <= choice.high)
     return float(np.mean(inside))
 
 
@@ -147,4 +152,5 @@ def test_fresh_runs_lie_in_the_intervals(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["shifted_exponential", "pareto", "heterogeneous", "markov"])
 def test_nine_in_ten_of_many_fresh_runs_do(kind: str) -> None:
-    assert 0.8 <= held(kind, workers=12, fresh=20, choices=8) <= 1.0
+    """At least four in five, over three measurements; docs/planning.md says how far single ones are from the mean."""
+    assert held(kind, workers=12, fresh=10, choices=8, measured=3) >= 0.8
