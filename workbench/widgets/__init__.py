@@ -78,4 +78,5 @@ def stream(run: Run | Trace | str | Path) -> "Rounds":
     return wb.widgets.Rounds(run)
 
 
-__all__ = sorted({*_LATER, "LivePlot", "Plot", "stream", "watch"})
+__all__ = ["LivePlot", "Plot", "stream", "watch"]
+__all__ += sorted(_LATER)
