@@ -34,7 +34,7 @@ class PluginWarning(UserWarning):
 
 
 @cache
-def _installed() -> EntryPoints:
+def _installed() -> Any:
     return entry_points()  # each call reads the files of every package that is installed
 
 

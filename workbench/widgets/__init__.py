@@ -52,7 +52,7 @@ def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
     """
     shown = [runs] if isinstance(runs, Run) else runs
     if not isinstance(shown, Sequence) and isinstance(shown, wb.batch.SweepRun):
-        return wb.widgets.SweepPlot(shown)
+        return __getattr__("SweepPlot")(shown)
     if not isinstance(shown, Sequence) or not all(isinstance(run, Run) for run in shown):
         raise SettingError(f"runs = {runs!r:.60}: give what wb.start returns, or a list of such")
     return LivePlot(shown)
@@ -72,10 +72,10 @@ def stream(run: Run | Trace | str | Path) -> "Rounds":
     """
     if isinstance(run, str | Path):
         folder = path_of(run, "folder")
-        return wb.widgets.Rounds(Trace.load(folder) if (folder / RUN).is_file() else wb.attach(folder))
+        return __getattr__("Rounds")(Trace.load(folder) if (folder / RUN).is_file() else wb.attach(folder))
     if not isinstance(run, Run | Trace):
         raise SettingError(f"run = {run!r:.60}: give what wb.start or wb.run returns, or a run folder")
-    return wb.widgets.Rounds(run)
+    return __getattr__("Rounds")(run)
 
 
 __all__ = ["LivePlot", "Plot", "stream", "watch"]
