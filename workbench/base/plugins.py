@@ -34,9 +34,13 @@ class PluginWarning(UserWarning):
 
 
 @cache
+def _installed() -> Any:
+    return entry_points()  # each call reads the files of every package that is installed
+
+
 def points(group: str) -> EntryPoints:
     """What the packages that are installed here name in a group, such as ``workbench.schemes``."""
-    return entry_points(group=group)
+    return _installed().select(group=group)
 
 
 def loaded(point: EntryPoint) -> Any:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.base.settings import SettingError
@@ -50,6 +49,8 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
         raise SettingError(f"scheme = {scheme.name!r}: {why}; there are no fixed decode weights")
     if not 0 <= parent < plan.ranks or not plan.children[parent] or plan.committers != (MASTER,):
         raise SettingError(f"parent = {parent}: nobody sends it anything to decode")
+    import pandas as pd
+
     table = pd.DataFrame(events_of(trace, round).rows.columns)
     arrived = _arrived(trace, round, table[(table["to"] == parent) & (table["rank"] != plan.parent[parent])])
     taken = _Parent(trace, round, parent, [a for a in arrived if not a.late])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from workbench.base.settings import SettingError, check_kind, unknown_name
 from workbench.base.types import Array
 from workbench.figures.inputs import Series, check_traces, named
 from workbench.trace.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Metrics of which more is better; every other one is to fall.
 RISING = frozenset({"accuracy", "test_accuracy", "auc"})
@@ -48,6 +50,8 @@ def speedups(
     place = reference_of(series, seconds) if reference is None else position(series, reference)
     base = float("nan") if place is None else seconds[place]
     labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
+    import pandas as pd
+
     return pd.DataFrame({"scheme": labels, "seconds": seconds, "speedup": factors})
 
 

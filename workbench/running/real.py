@@ -45,7 +45,8 @@ from workbench.trace.folder import claimed, new_folder
 from workbench.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, SPEC, STOP, TASK
 from workbench.trace.trace import Trace
 
-LOOK_EVERY = 0.03  # s between looks into the run folder
+LOOK_EVERY, SOON = 0.03, 0.005  # s between looks into the run folder; once it has been asked to stop
+WRITERS = ("pandas", "pyarrow.parquet")  # what a trace is written with, imported while the run goes on
 SHARE = 0.1  # of the time goes into losses while a run is under way
 ATTEMPTS = 3  # pools that a run is given to
 
@@ -271,7 +272,7 @@ class RealRun(Run):
                 if holder is None and (holder := holder_of(self.home)) is not None:
                     own.callback(holder.release)
                 self._look(holder)
-                time.sleep(LOOK_EVERY)
+                time.sleep(LOOK_EVERY if self.wanted() else SOON)
 
     def _finish(self) -> None:
         self._read()
@@ -289,13 +290,14 @@ class RealRun(Run):
             why = why or f"round {done}: the master's process, or mpiexec, is gone"
             raise ClusterError(f"{why}; wb.resume({str(self.home)!r}) goes on from the last checkpoint")
         self._read()
-        self._evaluate_newest()
+        if self.wanted():  # else the end would wait for it; what is missing then is made up for
+            self._evaluate_newest()
 
     def _read(self) -> None:
         fresh = records.read_rows(self.home, len(self._rows))
         if len(fresh):
             if not len(self._rows):  # what writes the trace, so that a stop need not wait for it
-                in_background(lambda: import_module("pandas"), "workbench-imports")
+                in_background(lambda: [*map(import_module, WRITERS)], "workbench-imports")
             self._rows = np.concatenate([self._rows, fresh])
             row = dict(zip(records.LIVE, fresh[-1], strict=True))
             dropped = int(self._rows[:, records.LIVE.index("stale")].sum())

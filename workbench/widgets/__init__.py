@@ -4,25 +4,43 @@ They only fill an Experiment and draw a Trace; what can be chosen comes from the
 """
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import workbench as wb
 from workbench.base.settings import SettingError, path_of
-from workbench.batch.background import SweepRun
-from workbench.running.real import attach
 from workbench.running.run import Run
 from workbench.trace.layout import RUN
 from workbench.trace.trace import Trace
-from workbench.widgets.explorer.explorer import Explorer, explore
-from workbench.widgets.explorer.runstable import RunsTable
-from workbench.widgets.forms.form import Form
 from workbench.widgets.plots.liveplot import LivePlot
-from workbench.widgets.plots.player import Player
 from workbench.widgets.plots.plot import Plot
-from workbench.widgets.plots.streamplot import Rounds, StreamPlot
-from workbench.widgets.plots.sweepplot import SweepPlot
+
+if TYPE_CHECKING:
+    from workbench.batch.background import SweepRun
+    from workbench.widgets.plots.streamplot import Rounds
+    from workbench.widgets.plots.sweepplot import SweepPlot
+
+_LATER = {
+    "Explorer": "explorer.explorer",
+    "explore": "explorer.explorer",
+    "RunsTable": "explorer.runstable",
+    "Form": "forms.form",
+    "Player": "plots.player",
+    "Rounds": "plots.streamplot",
+    "StreamPlot": "plots.streamplot",
+    "SweepPlot": "plots.sweepplot",
+}
 
 
-def watch(runs: Run | Sequence[Run] | SweepRun) -> LivePlot | SweepPlot:
+def __getattr__(name: str) -> Any:
+    """What is loaded when first asked for: who watches a run needs neither the explorer nor the table of runs."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'workbench.widgets' has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(f"{__name__}.{_LATER[name]}"), name))
+
+
+def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
     """Show runs while they go on, on one axis, with a Stop button; or a sweep, with what came of it so far.
 
     `runs`: what `wb.start` and `wb.attach` return, a list of such, or what `wb.batch.start` and `wb.batch.attach` do.
@@ -32,15 +50,15 @@ def watch(runs: Run | Sequence[Run] | SweepRun) -> LivePlot | SweepPlot:
     >>> plot.wait()
     True
     """
-    if isinstance(runs, SweepRun):
-        return SweepPlot(runs)
     shown = [runs] if isinstance(runs, Run) else runs
+    if not isinstance(shown, Sequence) and isinstance(shown, wb.batch.SweepRun):
+        return __getattr__("SweepPlot")(shown)
     if not isinstance(shown, Sequence) or not all(isinstance(run, Run) for run in shown):
         raise SettingError(f"runs = {runs!r:.60}: give what wb.start returns, or a list of such")
     return LivePlot(shown)
 
 
-def stream(run: Run | Trace | str | Path) -> Rounds:
+def stream(run: Run | Trace | str | Path) -> "Rounds":
     """Show what every worker does, round by round, while the run goes on or after it; a click opens a round.
 
     `run`: what `wb.start`, `wb.attach` or `wb.run` return, or a run folder, of a run that is over or under way.
@@ -54,11 +72,11 @@ def stream(run: Run | Trace | str | Path) -> Rounds:
     """
     if isinstance(run, str | Path):
         folder = path_of(run, "folder")
-        return Rounds(Trace.load(folder) if (folder / RUN).is_file() else attach(folder))
+        return __getattr__("Rounds")(Trace.load(folder) if (folder / RUN).is_file() else wb.attach(folder))
     if not isinstance(run, Run | Trace):
         raise SettingError(f"run = {run!r:.60}: give what wb.start or wb.run returns, or a run folder")
-    return Rounds(run)
+    return __getattr__("Rounds")(run)
 
 
-__all__ = ["Explorer", "Form", "LivePlot", "Player", "Plot", "Rounds", "RunsTable", "StreamPlot"]
-__all__ += ["SweepPlot", "explore", "stream", "watch"]
+__all__ = ["LivePlot", "Plot", "stream", "watch"]
+__all__ += sorted(_LATER)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +359,24 @@ def test_the_life_of_a_kept_run(explorer: Explorer) -> None:
     assert len(explorer.traces) == 6  # beside those that were run
     assert explorer.traces[5].same(traces[4])
     assert explorer.running.plot.status[5]["note"] == "recorded"
+
+
+def test_the_first_figure_waits_for_nothing_that_it_does_not_show(tmp_path: Path) -> None:
+    code = """
+import sys, workbench as wb
+explorer = wb.explore("fig9a")
+assert explorer.preview.times.figure
+print(sorted({"pandas", "pyarrow", "scipy", "itables", "optuna", "nbformat"} & set(sys.modules)))
+
+before = set(sys.modules)
+explorer.controls.shapes.set_stragglers(3)
+explorer.refresh()
+print([name for name in sorted(set(sys.modules) - before)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["[]", "[]"]
 
 
 def test_real_runs_of_late_are_offered_to_go_on_with(explorer: Explorer, cache: Path) -> None:

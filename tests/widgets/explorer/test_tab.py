@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -34,6 +36,10 @@ class Counting(Tab):
 
 
 def test_a_new_tab_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in iter_modules(
+        tabs.__path__
+    ):  # else those that are first seen here would be forgotten with it
+        import_module(f"{tabs.__name__}.{module.name}")
     (tmp_path / "counting.py").write_text(NEW)
     monkeypatch.setattr(tabs, "__path__", [*tabs.__path__, str(tmp_path)])
     monkeypatch.setattr(Tab, "catalogue", dict(Tab.catalogue))

@@ -11,6 +11,7 @@ import workbench as wb
 from tests.widgets.page import View, receives
 from workbench.running.run import Rows, Run, recorded
 from workbench.widgets import LivePlot
+from workbench.widgets.plots import liveplot
 from workbench.widgets.plots.liveplot import AGAIN
 
 SMALL: dict[str, Any] = {"workers": 12, "rounds": 40, "problem_args": {"samples": 100, "features": 4}}
@@ -55,6 +56,16 @@ def check(view: View, traces: list[wb.Trace], rounds: int | None = None) -> None
         np.testing.assert_array_equal(curve["round"], columns["round"] + 1)
         for name in ("bytes", "samples"):
             np.testing.assert_allclose(curve[name], np.cumsum(columns[name]), rtol=1e-6)
+
+
+def test_an_end_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveplot, "PAUSE", 600.0)
+    runs = [Slow(trace) for trace in TRACES]
+    plot = LivePlot(runs)
+    for run in reversed(runs):
+        run.finish()
+    assert plot.wait(60)
+    assert [each["state"] for each in plot.status] == ["finished"] * len(runs)
 
 
 def test_rows_are_sent_once_as_they_appear() -> None:

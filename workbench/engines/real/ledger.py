@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.base.arrays import from_bytes, to_bytes
+from workbench.base.arrays import from_bytes, joined
 from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.protocol import LOST, MODEL, Message
 from workbench.engines.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
@@ -35,6 +35,7 @@ class Ledger:
         self.rank, self.rounds, self.record, self.width = rank, rounds, record, width
         self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in TALLIES}
         self.commits = np.full((rounds + 1, 2), np.nan)  # when, s; residual
+        self.end = 0  # rounds from here on nobody came to
         self.events: list[Event] = []
         self.handled = 0
         self.used = 0.0  # of a processor, when last noted, s
@@ -45,7 +46,7 @@ class Ledger:
 
     def add(self, name: str, round: int, amount: int = 1) -> None:
         """Raise a count of a round."""
-        self.counts[name][round if 0 <= round <= self.rounds else max(0, min(round, self.rounds))] += amount
+        self.counts[name][self._place(round, self.rounds)] += amount
 
     def spent(self, round: int, worked_from: float = math.inf) -> None:
         """Note what this rank has taken of a processor since it last did so, and of that in computing."""
@@ -53,13 +54,16 @@ class Ledger:
         self.add("busy", round, int(1e6 * (self.used - used)))
         self.add("worked", round, int(1e6 * max(self.used - worked_from, 0.0)))
 
-    def _place(self, round: int) -> int:
-        """What follows on the last commit's round counts as of that round."""
-        return round if 0 <= round < self.rounds else max(0, min(round, self.rounds - 1))
+    def _place(self, round: int, last: int) -> int:
+        """Where a round is written down: what follows on the last one counts as of that round."""
+        place = round if 0 <= round <= last else max(0, min(round, last))
+        if place >= self.end:
+            self.end = place + 1
+        return place
 
     def computed(self, round: int, samples: int, start: float, end: float) -> None:
         """Some work was done."""
-        counts, place = self.counts, self._place(round)
+        counts, place = self.counts, self._place(round, self.rounds - 1)
         self.handled += 1
         counts["computed"][place] += 1
         counts["samples"][place] += samples
@@ -75,7 +79,8 @@ class Ledger:
 
     def commit(self, round: int, when: float, residual: float) -> None:
         """Note that this node committed a round."""
-        self.commits[round, 0], self.commits[round, 1] = when, residual
+        place = self._place(round, self.rounds)
+        self.commits[place, 0], self.commits[place, 1] = when, residual
 
     def received(
         self, message: Message, floats: int, sent: float, begun: float, end: float, late: bool = False
@@ -86,7 +91,7 @@ class Ledger:
             return
         if late and kind == MODEL:
             return
-        place, counts = self._place(round), self.counts
+        place, counts = self._place(round, self.rounds - 1), self.counts
         if late:
             self.handled += 1
             counts["stale"][place] += 1
@@ -110,19 +115,16 @@ class Ledger:
         self.add("rejected", round)
 
     def pack(self) -> bytes:
-        """All of it as one archive of arrays; rounds that nobody came to are left out."""
+        """All of it as one run of bytes; rounds that nobody came to are left out."""
         columns = list(zip(*self.events, strict=True)) or [()] * len(EVENT_COLUMNS)
         events = {f"event_{name}": np.array(c) for name, c in zip(EVENT_COLUMNS, columns, strict=True)}
-        table = np.array([*self.counts.values()])
-        seen = np.flatnonzero(table.any(axis=0) | ~np.isnan(self.commits[:, 0]))
-        end = int(seen[-1]) + 1 if len(seen) else 0
-        counts = {f"count_{name}": row[:end] for name, row in zip(self.counts, table, strict=True)}
+        counts = {f"count_{name}": row[: self.end] for name, row in self.counts.items()}
         kinds = {"round": np.int64, "sender": np.int64, "reason": str}
         rows: Any = list(zip(*self.refusals, strict=True)) or [()] * len(kinds)
         arrays: Any = map(np.array, rows, kinds.values())
         refusals = dict(zip((f"refusal_{name}" for name in kinds), arrays, strict=True))
-        own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[:end]}
-        return to_bytes({**own, **counts, **events, **refusals})
+        own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[: self.end]}
+        return joined({**own, **counts, **events, **refusals})
 
 
 class Books:

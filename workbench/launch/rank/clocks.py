@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from workbench.base.arrays import from_bytes, to_bytes
+from workbench.base.arrays import from_bytes, joined
 from workbench.core.plan import MASTER
 from workbench.engines.real.control import Control
 from workbench.engines.real.post import Post
@@ -101,4 +101,4 @@ def on_masters_clock(book: bytes, ahead: float) -> bytes:
         if len(held[name]):
             held[name] = held[name] - ahead
     held["commits"][:, 0] -= ahead
-    return to_bytes(held)
+    return joined(held)

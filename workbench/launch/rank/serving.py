@@ -21,6 +21,7 @@ from workbench.core.plan import MASTER
 from workbench.core.scheme import Scheme
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.control import Control
+from workbench.engines.real.ledger import Ledger
 from workbench.engines.timeline import Turned
 from workbench.launch.poolfolder import ARRAYS, PoolFolder, say
 from workbench.launch.processes import Place, awaited, drowsy, here, is_alive
@@ -58,6 +59,7 @@ def rehearse() -> None:
     for family in (Scheme, ProblemArgs, DelayModel, Optimiser):
         family.catalogue.look()
     from_bytes(to_bytes({"numbers": np.zeros(1)}))
+    Ledger(MASTER, 1).pack()
 
 
 def lead(pool: PoolFolder, control: Control) -> None:
@@ -169,6 +171,9 @@ def conduct(
 def _end(part: Part, record: Record, words: dict[str, Any], began: float, pool: PoolFolder | None) -> bool:
     """Last words and books, then the word that says how it ended."""
     clean = part.leave()
+    with contextlib.suppress(RunError, OSError):
+        if part.zero is not None:  # to the disk while the others' books are on their way
+            record.save(part.learner.model, part.learner.state)
     books = part.collect()
     plan, places = part.setup.plan, part.places
     clean = clean and len(books) == plan.ranks and not part.halfway
@@ -178,9 +183,6 @@ def _end(part: Part, record: Record, words: dict[str, Any], began: float, pool: 
     words |= {"setup": (part.zero or time.monotonic()) - began}
     if pool is not None and not clean:
         pool.quit()
-    with contextlib.suppress(RunError, OSError):
-        if part.zero is not None:
-            record.save(part.learner.model, part.learner.state)
     try:
         record.end(words, books)
     except RunError as error:  # the run folder takes nothing any more: the supervisor passes it on

@@ -1,13 +1,17 @@
 """Tables as HTML."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from html import escape
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from workbench.experiment import Experiment
 from workbench.planning.quantities import quantity, quantity_of
 from workbench.widgets.explorer.ahead import Ahead
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, words: int = 1) -> str:

@@ -7,7 +7,6 @@ in the page, without the kernel.
 """
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import fill
 from threading import RLock, Thread
@@ -121,7 +120,9 @@ class LivePlot(Drawn):
     def _follow(self) -> None:
         over = False
         while not over:
-            time.sleep(PAUSE)
+            under_way = next((run for run in self.runs if run.state not in OVER), None)
+            if under_way is not None:
+                under_way.wait(PAUSE)  # its end is shown at once
             with self._lock:
                 over = all(run.state in OVER for run in self.runs)
                 self._look()

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import ipywidgets as w
 
+import workbench as wb
 from workbench.base.files import cache_folder
 from workbench.running.run import Run
-from workbench.widgets.explorer.runstable import RunsTable
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.guard import guarded
@@ -20,7 +21,7 @@ class History(Tab):
 
     def parts(self) -> list[w.Widget]:
         self.box = w.VBox()
-        self.table: RunsTable | None = None
+        self.table: Any = None  # loaded when it is opened
         places = [("kept ones, and sweeps", self.desk.folder), ("real runs of late", cache_folder("runs"))]
         self.where = w.Dropdown(description="Runs", options=places)
         self.where.observe(lambda _: self.opened(), "value")
@@ -32,7 +33,7 @@ class History(Tab):
         folder = Path(self.where.value)
         folder.mkdir(parents=True, exist_ok=True)
         if self.table is None or self.table.runs.root != folder:
-            self.table = RunsTable(folder, self._show)
+            self.table = wb.RunsTable(folder, self._show)
             self.box.children = [self.table]
         else:
             self.table.again()

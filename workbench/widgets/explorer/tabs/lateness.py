@@ -1,22 +1,23 @@
-"""Who is late: a run or a recording looked at, its culprits, and what would help."""
+"""Who is late: a run or a recording looked at, its culprits, and what would help.
+
+The doctor and its figures are looked up where they are used: they come with SciPy's statistics and pandas, which take a
+second, and the explorer's first figure needs neither.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import ipywidgets as w
 
-from workbench.figures.gallery.culprits import culprits
-from workbench.figures.gallery.lateness import lateness
+import workbench as wb
 from workbench.figures.inputs import labels
-from workbench.recordings.doctor import diagnose
-from workbench.recordings.loading import load
-from workbench.recordings.recording import Recording
-from workbench.recordings.sources import bytedance, runs
 from workbench.trace.about import About
 from workbench.trace.layout import RUN
 from workbench.trace.rows import places
-from workbench.trace.trace import Trace
 from workbench.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.widgets.explorer.tabs.running import Running
 from workbench.widgets.guard import button, guarded, offered, row, seen, sentence, sides
@@ -68,8 +69,8 @@ class Lateness(Tab):
         self.tell("")
         try:
             what = self._chosen()
-            recording = what if isinstance(what, Recording) else load(what)
-            found = diagnose(what)
+            recording = what if isinstance(what, wb.traces.Recording) else wb.traces.load(what)
+            found = wb.diagnose(what)
             lines = [*str(recording.card()).splitlines(), *str(found).splitlines()]
         except Exception:
             self.words.value = ""
@@ -77,15 +78,15 @@ class Lateness(Tab):
         finally:
             self.button.disabled = False
         self.words.value = "".join(sentence(line) for line in lines)
-        self.map.show(lambda theme: lateness(recording, theme))
-        self.costs.show(lambda theme: culprits(found, theme))
+        self.map.show(lambda theme: wb.figures.lateness(recording, theme))
+        self.costs.show(lambda theme: wb.figures.culprits(found, theme))
 
-    def _chosen(self) -> Recording | Trace | Path:
+    def _chosen(self) -> Any:
         """What the doctor gets: a run and a pipelined job as they are, anything else as a recording of one job."""
         if text := self.file.value.strip():
             path = Path(text).expanduser()
-            own = any(source.SOURCE.tells(path) for source in (bytedance, runs))
-            return path if own else load(path).job()
+            own = any(wb.traces.known()[source].tells(path) for source in ("bytedance", "run"))
+            return path if own else wb.traces.load(path).job()
         if self.run.value is None:
             raise ValueError("run: there is none yet; run something, or type a file")
         return self.traces.get(self.run.value) or self.kept[self.run.value]
