@@ -179,9 +179,9 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     user: tuple[Lab, User], page: Page, noise: Noise, root: Path, picture: Callable[[str], Path]
 ) -> None:
     lab, me = user
-    page.get_by_text("Rounds, seed, faults", exact=True).click()
     me.field("children").fill("2")
     me.field("layers").fill("2")
+    page.get_by_text("Rounds, seed, faults", exact=True).click()  # although the help above it goes away
     me.field("rounds").fill("3000")
     me.tab("Run")
     me.press("Run")

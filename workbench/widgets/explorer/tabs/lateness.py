@@ -39,7 +39,9 @@ class Lateness(Tab):
         )
         self.button = button("Look", self.start, "ask the doctor")
         self.map, self.costs = Plot(), Plot()
-        about = "Who makes the steps of a run or of a recording long, and what would help: choose one, then Look."
+        about = (
+            "Who makes the steps of a run or of a recording long, and what would help: choose one, then Look."
+        )
         self.words = w.HTML(sentence(about))
         seen(False, self.map, self.costs)
         return [row(self.run, self.file, self.button), self.words, sides(self.map, self.costs)]
