@@ -329,7 +329,9 @@ def test_the_explorer_is_reached_by_keyboard_and_fits_narrow_and_wide_pages(
         page.evaluate("() => document.activeElement.blur()")  # a field that is being filled in shows its help
         overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
         assert overflow <= 1
-        assert page.evaluate(SCROLLED) == []  # the first look is whole
+        page.wait_for_function(
+            f"() => !({SCROLLED})().length", timeout=5000
+        )  # the first look is whole, once help has gone
         assert page.locator('[role=figure][aria-label*="CR (children"]').is_visible() == (width > 1700)
         picture(f"explore-{width}")
     assert noise.errors == []
