@@ -41,7 +41,7 @@ def test_the_story_names_the_winner(traces: list[wb.Trace]) -> None:
     story = straightline.story(traces)
     seconds = straightline.summary(traces).set_index("scheme")["seconds"]
     assert f"first to do so is **{seconds.idxmin()}**" in story
-    assert all(f"**{t.label}**" in story for t in traces)
+    assert all(f"**{t.label}**: {t.columns['time'][-1] / 30:.3g} s a round" in story for t in traces)
 
 
 def test_keep_writes_folders_and_a_page(traces: list[wb.Trace], tmp_path: Path) -> None:

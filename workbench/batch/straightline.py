@@ -10,6 +10,7 @@ import pandas as pd
 
 from workbench.base.notebooks import execute, shipped
 from workbench.base.settings import SettingError, path_of
+from workbench.base.text import in_seconds
 from workbench.figures.gallery.convergence import convergence
 from workbench.figures.inputs import check_traces
 from workbench.figures.save import NoBrowser, one_browser, save
@@ -54,7 +55,7 @@ def story(traces: Sequence[Trace]) -> str:
         load = trace.info["load"]
         late = int(np.sum(trace.columns["stale"]))
         lines.append(
-            f"- **{trace.label}**: {1e3 * per_round:.3g} ms a round; a worker goes through {100 * load:.2g} % of the"
+            f"- **{trace.label}**: {in_seconds(per_round, 3)} a round; a worker goes through {100 * load:.2g} % of the"
             f" data; {late} answers came too late and were dropped."
         )
     return "\n".join([lines[0] + (" " + lines[1] if len(lines) > 1 else ""), "", *lines[2:]])

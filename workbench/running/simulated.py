@@ -259,11 +259,11 @@ def _learn_together(
                     if done == run.experiment.rounds or not run.wanted():
                         going.remove(run)
                         run.conclude(problem)
+                if progress:
+                    bar.update(t)
                 if not going:
                     return
                 models = [known.model for known in learnt]
-                if progress:
-                    bar.update(t)
     except Exception as error:
         for run in going:
             run._fail(error)

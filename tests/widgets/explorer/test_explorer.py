@@ -284,6 +284,8 @@ def test_the_setting_is_kept_as_yaml_and_as_a_command(explorer: Explorer) -> Non
     assert wb.Experiment.read(keeping.root / "exports" / "CR.yaml") == explorer.experiments[4]
     keeping.save_setting()
     assert "CR-1.yaml" in exports(explorer)
+    types(explorer.controls.run, rounds="7")  # while the tab is open
+    assert " -p rounds 7 " in keeping.command.value
 
 
 def test_data_are_kept_in_both_formats(explorer: Explorer) -> None:

@@ -55,7 +55,7 @@ def round_times(
     """
     rows = _rows(runs, skip)
     unit = time_unit(min(float(row.seconds.mean()) for row in rows))
-    about = "box: middle half and median · whiskers: 5th to 95th percentile · diamond: mean"
+    about = "box: middle half and median · whiskers: 5 to 95 % · diamond: mean"
     if skip:
         about += f" · runs without {'their first round' if skip == 1 else f'their first {skip} rounds'}"
     figure = new_figure(theme, "Time per round", about, height=max(300, 180 + 76 * len(rows)))

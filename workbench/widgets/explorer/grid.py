@@ -19,6 +19,7 @@ _TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
     "pageLength": 10,
     "colReorder": True,
     "order": [],
+    "columnDefs": [],  # js/grid.js reads them, of a grid that the page shows before anything is drawn, too
     "classes": "display compact nowrap",
     # no info: at each click and drawing it would look at every cell, whether that is selected
     "select": {"style": "multi", "keys": True, "headerCheckbox": False, "info": False},

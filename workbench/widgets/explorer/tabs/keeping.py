@@ -66,16 +66,25 @@ class Keeping(Tab):
         running = self.desk.tab(Running)
         tabs = [running, *(tab for tab in self.desk.tabs if tab is not running)]
         self.drawings = {name: drawing for tab in tabs for name, drawing in tab.figures().items()}
-        self.traces, self.experiments = running.traces, list(self.desk.experiments)
+        self.traces = running.traces
         names = labels(self.traces)
         offered(self.figure, list(self.drawings))
         offered(self.data, names)
         offered(self.run, names)
+        self._settings()
+
+    def _settings(self) -> None:
+        self.experiments = list(self.desk.experiments)
         offered(self.setting, names_of(self.experiments))
         self._write_setting()
 
     def over(self) -> None:
         self.opened()
+
+    def changed(self) -> None:
+        """Write what is set now, once the tab has been opened."""
+        if self.setting.options:
+            self._settings()
 
     def _write_setting(self) -> None:
         chosen, running = _chosen(self.setting, self.experiments), self.desk.tab(Running)

@@ -34,11 +34,16 @@ class Lateness(Tab):
         self.run = w.Dropdown(description="Run")
         self.file = w.Text(
             description="or a file",
-            placeholder="run folder, CSV, profiler's trace, name of a public recording",
+            placeholder="CSV, trace, folder, name",
+            tooltip="a table of times, a profiler's trace, a run folder, or the name of a public recording",
             continuous_update=False,
         )
         self.button = button("Look", self.start, "ask the doctor")
-        self.map, self.costs, self.words = Plot(), Plot(), w.HTML()
+        self.map, self.costs = Plot(), Plot()
+        about = (
+            "Who makes the steps of a run or of a recording long, and what would help: choose one, then Look."
+        )
+        self.words = w.HTML(sentence(about))
         seen(False, self.map, self.costs)
         return [row(self.run, self.file, self.button), self.words, sides(self.map, self.costs)]
 
