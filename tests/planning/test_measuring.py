@@ -40,6 +40,18 @@ def known() -> ClusterProfile:
     return simulated(truth(), rounds=40, resamples=6)
 
 
+def test_loads_are_measured_one_after_the_other_on_the_same_workers() -> None:
+    """Who is slow for good is so in all of them; who straggles in which round is not."""
+    delays = {"kind": "heterogeneous", "slow_straggles": 0.7}
+    one, *others = simulated(truth(delays=delays, seed=2), rounds=40).recorded
+    late = [each.times > 3 * each.typical for each in (one, *others)]
+    often = [each.mean(axis=0) > 0.4 for each in late]
+    assert 0 < often[0].sum() < 12
+    for each, slow in zip(late[1:], often[1:], strict=True):
+        np.testing.assert_array_equal(slow, often[0])
+        assert (each != late[0]).any()
+
+
 @FEW
 @given(
     shift=st.floats(1e-5, 1e-3),

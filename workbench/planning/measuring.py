@@ -20,16 +20,16 @@ from workbench.base.bar import Bar
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.clusters import Status
-from workbench.core.delays import Delays
+from workbench.core.delays import Delays, DelayStream
 from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.sharing import undisturbed
 from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.engines.virtual.sim import World, simulate
 from workbench.experiment import Experiment
 from workbench.planning.laws import Law, assess, laws_of, redrawn, refit, resampled
 from workbench.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
 from workbench.running.real import start_real
-from workbench.running.simulated import timeline
 from workbench.trace.trace import events_as_columns, versions
 
 WARM = 4  # first rounds, which are not counted
@@ -99,14 +99,22 @@ def profile(
 def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
     """Calibrate on the virtual clock, with the delays and the link of an experiment: what is known must come out.
 
+    One load is measured after the other, on the same workers: who is slow for good is so throughout, luck is not.
+
     >>> truth = Experiment(scheme="UMW", workers=3, delays={"kind": "constant", "shift": 2e-3})
     >>> simulated(truth, rounds=8).law(0).delays.kind
     'constant'
     """
     cluster = {name: getattr(truth, name) for name in ("delays", "link", "decode_rate")}
+    done = 0
 
     def ran(e: Experiment) -> Outcome:
-        line = timeline(e.model_copy(update=cluster), Coefficients(e.plan), events=True)
+        nonlocal done
+        e = e.model_copy(update=cluster)
+        stream = DelayStream(e.delays, e.seed, e.workers, first=done)
+        world = World(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
+        line = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
+        done += e.rounds
         events = DataFrame(events_as_columns(line.events))
         return np.array(line.times), events, ["simulated"] * (e.workers + 1), 0.0
 
@@ -405,12 +413,19 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
 
 
-def _laws(times: Sequence[Array], kinds: Kinds, fit: Callable[[Array, str], Delays] = refit) -> Laws:
+def _laws(times: Sequence[Array], kinds: Kinds, fit: Callable[..., Delays] = refit) -> Laws:
     """Of each load's times over their median."""
     relative = [t / np.median(t) for t in times]
     if isinstance(kinds, str):
-        return (fit(np.concatenate(relative), kinds),) * len(relative)
+        ends = np.cumsum([len(t) for t in times[:-1]]).tolist()
+        return (fit(np.concatenate(relative), kinds, ends=ends),) * len(relative)
     return tuple(None if kind is None else fit(t, kind) for t, kind in zip(relative, kinds, strict=True))
+
+
+def _ordered(kinds: Kinds, times: Sequence[Array], drawn: Sequence[Array]) -> list[Array]:
+    """Times drawn again, but as they were where the order of rounds counts: cut into blocks, spells would be short."""
+    each = [kinds] * len(times) if isinstance(kinds, str) else kinds
+    return [t if kind == "markov" else d for kind, t, d in zip(each, times, drawn, strict=True)]
 
 
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
@@ -437,16 +452,18 @@ def _fitted(
     fitted, times = fit_all(found)
     laws, kinds = judged(times)
     rng, again = np.random.default_rng(seed), []
+    # Of every share of the shares that are open as many as of any other: so few drawn freely would miss some.
+    quantiles = (rng.permuted(np.tile(np.arange(resamples), (2, 1)), axis=1).T + 0.5) / max(resamples, 1)
     for k in range(resamples):
         drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port)
         once = int(
             rng.integers(2**32)
         )  # the same workers for every load, as all choices meet the same cluster
 
-        def anew(times: Array, kind: str, seed: int = once) -> Delays:
-            return redrawn(times, kind, np.random.default_rng(seed))
+        def anew(times: Array, kind: str, seed: int = once, k: int = k, ends: Sequence[int] = ()) -> Delays:
+            return redrawn(times, kind, np.random.default_rng(seed), ends, quantiles[k])
 
-        again.append(drawn.replace(laws=_laws(theirs, kinds, anew)))
+        again.append(drawn.replace(laws=_laws(_ordered(kinds, times, theirs), kinds, anew)))
         if bar is not None:
             bar.update(k + 1)
     return ClusterProfile(
