@@ -68,7 +68,7 @@ def test_delays_and_link_come_out(
     found = simulated(truth(delays=delays, link=link, seed=seed), rounds=40)
     law = found.delays(64, 1024)
     assert law.kind in ("shifted_exponential", "pareto")
-    mean = law.compute(np.ones((1, 1)), np.array([1.0]))[0]  # of a worker that draws the mean
+    mean = law.compute(np.ones((1, 1)), np.array([64.0]))[0] / 64  # of a worker that draws the mean
     assert mean == pytest.approx(shift * (1 + spread), rel=0.25)
     assert found.link(1024).latency == pytest.approx(latency, rel=0.05)
     expected = wb.Experiment(link=link).link.transfer(1024)
@@ -143,7 +143,7 @@ def test_resampling_gives_a_spread_around_the_fit(known: ClusterProfile) -> None
     law = known.fitted.laws[0]
     assert isinstance(law, ShiftedExponential)
     assert len(set(rates)) == len(known.resampled) == 6
-    assert min(rates) < law.rate < max(rates)
+    assert abs(np.mean(rates) - law.rate) < 3 * np.std(rates, ddof=1)  # six may all be on one side
 
 
 def test_how_many_workers_are_slow_is_as_uncertain_as_few_workers_make_it() -> None:

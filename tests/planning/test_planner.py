@@ -182,7 +182,7 @@ def test_how_large_a_measurement_it_needs_is_said() -> None:
         advice = advise(simulated(e, 16, 12, seed), workers=12, schemes=["GC"], seed=seed)
         assert (advice.doubt is None) == ("measure about" not in str(advice))
         assert (advice.doubt is None) == advice.headline.startswith("Quickest")
-        assert advice.doubt is None or advice.doubt.times < 16  # a few times as many, near a tie or not
+        assert advice.doubt is None or advice.doubt.times < 40  # a few times as many, near a tie or not
         return advice.doubt.behind if advice.doubt else 0.0
 
     few, many = (
