@@ -182,12 +182,11 @@ def test_how_large_a_measurement_it_needs_is_said() -> None:
         advice = advise(simulated(e, 16, 12, seed), workers=12, schemes=["GC"], seed=seed)
         assert (advice.doubt is None) == ("measure about" not in str(advice))
         assert (advice.doubt is None) == advice.headline.startswith("Quickest")
-        assert advice.doubt is None or advice.doubt.times < 40  # a few times as many, near a tie or not
+        # A few times as many; at most what neighbours of twelve clusters are apart.
+        assert advice.doubt is None or advice.doubt.times < 62
         return advice.doubt.behind if advice.doubt else 0.0
 
-    few, many = (
-        np.mean([lost(workers, "heterogeneous", seed) for seed in (1, 3)]) for workers in (12, 48)
-    )
+    few, many = (np.mean([lost(workers, "heterogeneous", seed) for seed in (1, 3)]) for workers in (12, 48))
     assert many < 0.75 * few  # by the root of four, if chance did not have a part
     assert lost(12, "constant", 1) == 0.0
 

@@ -97,7 +97,7 @@ class Doubt(NamedTuple):
         very = " or plan for these very ones (replay=True);" if self.lasting else ""
         return (
             f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
-            f" quicker: measure about {max(self.times, 1.1):.2g} times as many, which mostly tells to 2 %;{very}"
+            f" quicker: measure about {max(self.times, 1.1):.2g} times as many to tell to 2 %;{very}"
             f" else take {self.safe}, in 19 of 20 cases at most {self.behind:.0%} behind the best."
         )
 
