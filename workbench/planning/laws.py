@@ -39,6 +39,8 @@ _ODD = {
     "together": "workers are slow together",
 }
 Fit = Callable[[Array], Delays | None]
+# Of each load's law (None: recorded times are replayed), or of one for all.
+Kinds = Sequence[str | None] | str
 
 
 class Habits(NamedTuple):
@@ -289,9 +291,9 @@ def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:
 def redrawn(
     times: Array,
     kind: str,
-    rng: np.random.Generator,
+    rng: np.random.Generator | int,
     ends: Sequence[int] = (),
-    at: Sequence[float] | None = None,
+    at: Sequence[float] | Array | None = None,
 ) -> Delays:
     """The law of one kind that new workers may obey, as far as a few that were measured tell.
 
@@ -304,7 +306,7 @@ def redrawn(
     >>> redrawn(np.ones((9, 4)), "constant", rng).shift
     1.0
     """
-    workers = times.shape[1]
+    rng, workers = np.random.default_rng(rng), times.shape[1]
     if kind not in ("heterogeneous", "markov"):
         return refit(times[:, rng.integers(0, workers, (workers,))], kind)
     law, late = refit(times, kind, ends), straggling(times)
@@ -319,6 +321,29 @@ def redrawn(
     return law.model_copy(
         update={name: float(beta.ppf(q, yes + 0.5, no + 0.5)) for (name, (yes, no)), q in which}
     )
+
+
+def every_law(
+    times: Sequence[Array], kinds: Kinds, fit: Callable[..., Delays] = refit
+) -> tuple[Delays | None, ...]:
+    """Of each load's times over their median."""
+    relative = [t / np.median(t) for t in times]
+    if isinstance(kinds, str):
+        ends = np.cumsum([len(t) for t in times[:-1]]).tolist()
+        return (fit(np.concatenate(relative), kinds, ends=ends),) * len(relative)
+    return tuple(None if kind is None else fit(t, kind) for t, kind in zip(relative, kinds, strict=True))
+
+
+def ordered(kinds: Kinds, times: Sequence[Array], again: Sequence[Array]) -> list[Array]:
+    """Times of rounds drawn again, but as they were where their order counts: cut, spells would be short."""
+    each = [kinds] * len(times) if isinstance(kinds, str) else kinds
+    return [t if kind == "markov" else a for kind, t, a in zip(each, times, again, strict=True)]
+
+
+def evenly(count: int, rng: np.random.Generator) -> Array:
+    """Pairs of quantiles, (count, 2), each evenly in any order: so few drawn freely would miss some part of a law."""
+    places = rng.permuted(np.tile(np.arange(count), (2, 1)), axis=1).T
+    return np.asarray((places + 0.5) / max(count, 1))
 
 
 def check_times(times: Array) -> None:
