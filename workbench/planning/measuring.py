@@ -21,7 +21,7 @@ from workbench.base.bar import Bar
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.clusters import Status
-from workbench.core.delays import Delays, DelayStream
+from workbench.core.delays import DelayStream
 from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.sharing import undisturbed
 from workbench.engines.virtual.arithmetic import Coefficients
