@@ -125,6 +125,22 @@ def test_what_is_open_of_the_share_of_slow_workers_falls_with_the_root_of_their_
     assert spread(12) == pytest.approx(2 * spread(48), rel=0.3)
 
 
+def test_chances_to_turn_slow_are_those_within_measurements() -> None:
+    """Spells go on within a measurement, not into the next; as far as they are known they are drawn again."""
+    truth, ends = Markov(shift=1.0, enter=0.02, leave=0.1), range(20, 800, 20)
+    times = np.concatenate([drawn(truth, 20, 12, seed) for seed in range(40)])
+    apart, joined = refit(times, "markov", ends), refit(times, "markov")
+    assert isinstance(apart, Markov)
+    assert isinstance(joined, Markov)
+    assert (apart.enter, apart.leave) == (pytest.approx(0.02, rel=0.2), pytest.approx(0.1, rel=0.2))
+    assert joined.leave > 1.2 * apart.leave
+    rng = np.random.default_rng(0)
+    low, middle, high = (redrawn(times, "markov", rng, ends, (q, q)) for q in (0.01, 0.5, 0.99))
+    for name in ("enter", "leave"):
+        assert getattr(middle, name) == pytest.approx(getattr(apart, name), rel=0.02)
+        assert getattr(low, name) < getattr(truth, name) < getattr(high, name)
+
+
 def test_hardly_any_spread_is_a_constant() -> None:
     times = 3.0 * np.exp(np.random.default_rng(0).normal(0, 0.01, (50, 8)))
     assert best(times).delays.model_dump() == {

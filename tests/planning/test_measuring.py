@@ -40,6 +40,18 @@ def known() -> ClusterProfile:
     return simulated(truth(), rounds=40, resamples=6)
 
 
+def test_loads_are_measured_one_after_the_other_on_the_same_workers() -> None:
+    """Who is slow for good is so in all of them; who straggles in which round is not."""
+    delays = {"kind": "heterogeneous", "slow_straggles": 0.7}
+    one, *others = simulated(truth(delays=delays, seed=2), rounds=40).recorded
+    late = [each.times > 3 * each.typical for each in (one, *others)]
+    often = [each.mean(axis=0) > 0.4 for each in late]
+    assert 0 < often[0].sum() < 12
+    for each, slow in zip(late[1:], often[1:], strict=True):
+        np.testing.assert_array_equal(slow, often[0])
+        assert (each != late[0]).any()
+
+
 @FEW
 @given(
     shift=st.floats(1e-5, 1e-3),
@@ -56,7 +68,7 @@ def test_delays_and_link_come_out(
     found = simulated(truth(delays=delays, link=link, seed=seed), rounds=40)
     law = found.delays(64, 1024)
     assert law.kind in ("shifted_exponential", "pareto")
-    mean = law.compute(np.ones((1, 1)), np.array([1.0]))[0]  # of a worker that draws the mean
+    mean = law.compute(np.ones((1, 1)), np.array([64.0]))[0] / 64  # of a worker that draws the mean
     assert mean == pytest.approx(shift * (1 + spread), rel=0.25)
     assert found.link(1024).latency == pytest.approx(latency, rel=0.05)
     expected = wb.Experiment(link=link).link.transfer(1024)
@@ -131,7 +143,7 @@ def test_resampling_gives_a_spread_around_the_fit(known: ClusterProfile) -> None
     law = known.fitted.laws[0]
     assert isinstance(law, ShiftedExponential)
     assert len(set(rates)) == len(known.resampled) == 6
-    assert min(rates) < law.rate < max(rates)
+    assert abs(np.mean(rates) - law.rate) < 3 * np.std(rates, ddof=1)  # six may all be on one side
 
 
 def test_how_many_workers_are_slow_is_as_uncertain_as_few_workers_make_it() -> None:

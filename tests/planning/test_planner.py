@@ -123,7 +123,7 @@ def test_coding_pays_where_workers_are_slow_for_good() -> None:
 
 
 def test_the_very_workers_that_were_measured() -> None:
-    """Some of twelve are slow for good: replayed, as many must be borne; drawn anew, it may be more."""
+    """Some of twelve are slow for good: replayed, as many must be borne, in the groups that they are in."""
     delays = {
         "kind": "heterogeneous",
         "slow": 0.2,
@@ -142,6 +142,9 @@ def test_the_very_workers_that_were_measured() -> None:
     per_round = {c.experiment.scheme_args["stragglers"]: c.per_round for c in windows}
     borne = {s for s, seconds in per_round.items() if seconds < per_round[1] / 3}
     assert borne == {s for s in per_round if s >= slow}
+    for c in advice.choices:
+        there = wb.forecast(c.experiment.replace(delays=delays, link={"latency": 1e-4}), 20, seed=1)
+        assert c.per_round == pytest.approx(there.mean, rel=0.1), c.name
 
 
 def test_what_dominates_is_told() -> None:
@@ -170,23 +173,22 @@ def test_intervals_and_shares() -> None:
 def test_how_large_a_measurement_it_needs_is_said() -> None:
     """Twelve workers tell little of how many are slow for good, four times as many do; else is no doubt.
 
-    Under this seed no two choices are as good: those stay in doubt, however many are measured.
+    Over several measurements: on one, choices may be as good on the true cluster, and stay in doubt.
     """
     link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
 
-    def doubt(workers: int, kind: str) -> float:
-        e = wb.Experiment(scheme="UMW", workers=workers, seed=2, delays={"kind": kind}, link=link)
-        advice = advise(simulated(e, 16, 12, 2), workers=12, schemes=["UMW", "GC"], seed=2)
+    def lost(workers: int, kind: str, seed: int) -> float:
+        e = wb.Experiment(scheme="UMW", workers=workers, seed=seed, delays={"kind": kind}, link=link)
+        advice = advise(simulated(e, 16, 12, seed), workers=12, schemes=["GC"], seed=seed)
         assert (advice.doubt is None) == ("measure about" not in str(advice))
         assert (advice.doubt is None) == advice.headline.startswith("Quickest")
-        return advice.doubt.times if advice.doubt else 1.0
+        # A few times as many; at most what neighbours of twelve clusters are apart.
+        assert advice.doubt is None or advice.doubt.times < 62
+        return advice.doubt.behind if advice.doubt else 0.0
 
-    few, many = doubt(12, "heterogeneous"), doubt(48, "heterogeneous")
-    assert (
-        2 < few / many < 8
-    )  # what is open falls with the root of their number: a quarter, within a factor of two
-    assert many < 1.5  # four times as many were asked for, about
-    assert doubt(12, "constant") == 1.0
+    few, many = (np.mean([lost(workers, "heterogeneous", seed) for seed in (1, 3)]) for workers in (12, 48))
+    assert many < 0.75 * few  # by the root of four, if chance did not have a part
+    assert lost(12, "constant", 1) == 0.0
 
 
 def test_the_same_seed_gives_the_same_advice() -> None:

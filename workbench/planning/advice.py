@@ -87,13 +87,18 @@ class Doubt(NamedTuple):
 
     rival: str  # above all
     quicker: float  # share of the first choice's time that is saved in one of 20 clusters as the measurement allows
-    times: float  # as large a measurement would tell which is quicker, to 2 %
+    times: float  # as large a measurement would tell which is quicker, to 2 %, in two of three cases
+    safe: str  # what is behind the best by least in one of 20 clusters
+    behind: float  # by which share of the best's time
+    lasting: bool = True  # do workers differ, or rounds only?
 
     def __str__(self) -> str:
+        more = "workers" if self.lasting else "rounds"
+        very = " or plan for these very ones (replay=True);" if self.lasting else ""
         return (
-            f"On other workers of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
-            f" quicker: measure about {max(self.times, 1.1):.2g} times as many (or rounds, where nobody is slow for"
-            " good) to tell to 2 %, or plan for these very ones (replay=True)."
+            f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
+            f" quicker: measure about {max(self.times, 1.1):.2g} times as many to tell to 2 %;{very}"
+            f" else take {self.safe}, in 19 of 20 cases at most {self.behind:.0%} behind the best."
         )
 
 

@@ -9,11 +9,12 @@ all the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import beta
 
 from workbench.base.settings import SettingError, Settings, setting
 from workbench.base.types import Array
@@ -38,6 +39,8 @@ _ODD = {
     "together": "workers are slow together",
 }
 Fit = Callable[[Array], Delays | None]
+# Of each load's law (None: recorded times are replayed), or of one for all.
+Kinds = Sequence[str | None] | str
 
 
 class Habits(NamedTuple):
@@ -111,16 +114,24 @@ def fit_heterogeneous(times: Array) -> Heterogeneous | None:
     return Heterogeneous(shift=shift, slow=slow, slow_straggles=often, active_straggles=seldom, factor=factor)
 
 
-def fit_markov(times: Array) -> Markov | None:
+def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
     """Transitions between a fast and a slow state, counted."""
     late = straggling(times)
     if late is None or len(late) < 2:
         return None
-    before, after = late[:-1], late[1:]
+    enter, leave = ((turned + 0.5) / (turned + kept + 1) for turned, kept in _transitions(late, ends))
     shift, factor = _levels(times, late)
-    enter = (np.sum(~before & after) + 0.5) / (np.sum(~before) + 1.0)
-    leave = (np.sum(before & ~after) + 0.5) / (np.sum(before) + 1.0)
-    return Markov(shift=shift, enter=float(enter), leave=float(leave), factor=factor)
+    return Markov(shift=shift, enter=enter, leave=leave, factor=factor)
+
+
+def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """How often a fast worker turns slow or does not, and a slow one fast; not from one measurement to the next."""
+    within = np.setdiff1d(np.arange(1, len(late)), ends)
+    changed, before = late[within] != late[within - 1], late[within - 1]
+    turned, kept = (
+        [int(np.sum(which & state)) for state in (~before, before)] for which in (changed, ~changed)
+    )
+    return (turned[0], kept[0]), (turned[1], kept[1])
 
 
 FITS: dict[str, tuple[Fit, int]] = {  # kind -> how it is fitted, its number of parameters
@@ -265,35 +276,74 @@ def laws_of(times: Array) -> list[Law]:
     return [law for *_, law in sorted(found, key=lambda each: each[:2])]
 
 
-def refit(times: Array, kind: str) -> Delays:
+def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:
     """The law of one kind, fitted anew; a constant where a two-state law finds no second state.
 
+    `ends`: rounds with which another measurement begins: who was slow before them says nothing.
     Raises `SettingError` for a kind that cannot be fitted.
     """
     if kind not in FITS:
         raise SettingError(f"kind = {kind!r}: cannot be fitted; take {', '.join(FITS)}")
-    law = FITS[kind][0](times)
+    law = fit_markov(times, ends) if kind == "markov" else FITS[kind][0](times)
     return fit_constant(times) if law is None else law
 
 
-def redrawn(times: Array, kind: str, rng: np.random.Generator) -> Delays:
+def redrawn(
+    times: Array,
+    kind: str,
+    rng: np.random.Generator | int,
+    ends: Sequence[int] = (),
+    at: Sequence[float] | Array | None = None,
+) -> Delays:
     """The law of one kind that new workers may obey, as far as a few that were measured tell.
 
     It is fitted to workers drawn again. Where some are slow for good, of whom drawing again would find none that was
-    not measured, their share is drawn from what is left open of it (Jeffreys' posterior of a binomial share).
+    not measured, their share is drawn from what is left open of it (Jeffreys' posterior of a binomial share); where
+    they are so for a while, the chances to turn slow and fast are, from how often that was seen. `at`: quantiles of
+    these posteriors to take, two of them; default: drawn.
 
     >>> rng = np.random.default_rng(0)
     >>> redrawn(np.ones((9, 4)), "constant", rng).shift
     1.0
     """
-    workers = times.shape[1]
-    if kind != "heterogeneous":
+    rng, workers = np.random.default_rng(rng), times.shape[1]
+    if kind not in ("heterogeneous", "markov"):
         return refit(times[:, rng.integers(0, workers, (workers,))], kind)
-    law = refit(times, kind)
-    if not isinstance(law, Heterogeneous):
+    law, late = refit(times, kind, ends), straggling(times)
+    if late is None:
         return law
-    slow = workers * law.slow
-    return law.model_copy(update={"slow": float(rng.beta(slow + 0.5, workers - slow + 0.5))})
+    seen: dict[str, tuple[float, float]] = dict(
+        zip(("enter", "leave"), _transitions(late, ends), strict=True)
+    )
+    if isinstance(law, Heterogeneous):
+        seen = {"slow": (workers * law.slow, workers * (1 - law.slow))}
+    which = zip(seen.items(), rng.random(2) if at is None else at, strict=False)
+    return law.model_copy(
+        update={name: float(beta.ppf(q, yes + 0.5, no + 0.5)) for (name, (yes, no)), q in which}
+    )
+
+
+def every_law(
+    times: Sequence[Array], kinds: Kinds, fit: Callable[..., Delays] = refit
+) -> tuple[Delays | None, ...]:
+    """Of each load's times over their median."""
+    relative = [t / np.median(t) for t in times]
+    if isinstance(kinds, str):
+        ends = np.cumsum([len(t) for t in times[:-1]]).tolist()
+        return (fit(np.concatenate(relative), kinds, ends=ends),) * len(relative)
+    return tuple(None if kind is None else fit(t, kind) for t, kind in zip(relative, kinds, strict=True))
+
+
+def ordered(kinds: Kinds, times: Sequence[Array], again: Sequence[Array]) -> list[Array]:
+    """Times of rounds drawn again, but as they were where their order counts: cut, spells would be short."""
+    each = [kinds] * len(times) if isinstance(kinds, str) else kinds
+    return [t if kind == "markov" else a for kind, t, a in zip(each, times, again, strict=True)]
+
+
+def evenly(count: int, rng: np.random.Generator) -> Array:
+    """Pairs of quantiles, (count, 2), each evenly in any order: so few drawn freely would miss some part of a law."""
+    places = rng.permuted(np.tile(np.arange(count), (2, 1)), axis=1).T
+    return np.asarray((places + 0.5) / max(count, 1))
 
 
 def check_times(times: Array) -> None:

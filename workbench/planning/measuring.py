@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,26 @@ from workbench.base.bar import Bar
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.clusters import Status
-from workbench.core.delays import Delays
+from workbench.core.delays import DelayStream
 from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.sharing import undisturbed
 from workbench.engines.virtual.arithmetic import Coefficients
+from workbench.engines.virtual.sim import World, simulate
 from workbench.experiment import Experiment
-from workbench.planning.laws import Law, assess, laws_of, redrawn, refit, resampled
+from workbench.planning.laws import (
+    Kinds,
+    Law,
+    assess,
+    evenly,
+    every_law,
+    laws_of,
+    ordered,
+    redrawn,
+    resampled,
+)
 from workbench.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
 from workbench.running.real import start_real
-from workbench.running.simulated import timeline
 from workbench.trace.trace import events_as_columns, versions
 
 WARM = 4  # first rounds, which are not counted
@@ -99,14 +110,21 @@ def profile(
 def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
     """Calibrate on the virtual clock, with the delays and the link of an experiment: what is known must come out.
 
+    One load is measured after the other, on the same workers: who is slow for good is so throughout, luck is not.
+
     >>> truth = Experiment(scheme="UMW", workers=3, delays={"kind": "constant", "shift": 2e-3})
     >>> simulated(truth, rounds=8).law(0).delays.kind
     'constant'
     """
     cluster = {name: getattr(truth, name) for name in ("delays", "link", "decode_rate")}
+    done = 0
 
     def ran(e: Experiment) -> Outcome:
-        line = timeline(e.model_copy(update=cluster), Coefficients(e.plan), events=True)
+        nonlocal done
+        e = e.model_copy(update=cluster)
+        stream, done = DelayStream(e.delays, e.seed, e.workers, first=done), done + e.rounds
+        world = World(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
+        line = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
         events = DataFrame(events_as_columns(line.events))
         return np.array(line.times), events, ["simulated"] * (e.workers + 1), 0.0
 
@@ -373,11 +391,6 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
 # ---------------------------------------------------------------- from moments to a profile
 
 
-# Of each load's law (None: recorded times are replayed), or of one for all.
-Kinds = Sequence[str | None] | str
-Laws = tuple[Delays | None, ...]
-
-
 def fit_all(found: Sequence[Observed], near: PortFit | None = None) -> tuple[Fitted, list[Array]]:
     """Fit everything but the laws; also every load's times. `near`: a fit to much the same rounds."""
     port = _port(found, near)
@@ -405,14 +418,6 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
 
 
-def _laws(times: Sequence[Array], kinds: Kinds, fit: Callable[[Array, str], Delays] = refit) -> Laws:
-    """Of each load's times over their median."""
-    relative = [t / np.median(t) for t in times]
-    if isinstance(kinds, str):
-        return (fit(np.concatenate(relative), kinds),) * len(relative)
-    return tuple(None if kind is None else fit(t, kind) for t, kind in zip(relative, kinds, strict=True))
-
-
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
     """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
     relative = [t / np.median(t) for t in times]
@@ -436,17 +441,13 @@ def _fitted(
     """From moments to a profile; fitted again to rounds and, as laws speak of new ones, workers that are drawn anew."""
     fitted, times = fit_all(found)
     laws, kinds = judged(times)
-    rng, again = np.random.default_rng(seed), []
-    for k in range(resamples):
+    rng, again = np.random.default_rng(seed), list[Fitted]()
+    for k, quantiles in enumerate(evenly(resamples, rng)):
         drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port)
-        once = int(
-            rng.integers(2**32)
-        )  # the same workers for every load, as all choices meet the same cluster
+        once = int(rng.integers(2**32))  # the same workers for every load: all choices meet the same cluster
 
-        def anew(times: Array, kind: str, seed: int = once) -> Delays:
-            return redrawn(times, kind, np.random.default_rng(seed))
-
-        again.append(drawn.replace(laws=_laws(theirs, kinds, anew)))
+        anew = partial(redrawn, rng=once, at=quantiles)
+        again.append(drawn.replace(laws=every_law(ordered(kinds, times, theirs), kinds, anew)))
         if bar is not None:
             bar.update(k + 1)
     return ClusterProfile(
@@ -460,7 +461,7 @@ def _fitted(
         problem=first.problem,
         recorded=tuple(_recorded(each, fitted.port, t) for each, t in zip(found, times, strict=True)),
         laws=laws,
-        fitted=fitted.replace(laws=_laws(times, kinds)),
+        fitted=fitted.replace(laws=every_law(times, kinds)),
         resampled=tuple(again),
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from workbench.base.bar import Bar
@@ -31,6 +32,7 @@ NOMINAL = 0.9  # of the intervals
 AGAIN = 48  # seeds on each cluster: what two choices differ by
 FRONT, NEXT = 8, 1.5  # choices at most that are looked at so, and how far behind the first
 CHANCE = 0.95  # that nothing is quicker, where nothing is said
+MOSTLY = 2 / 3  # of the clusters: where as large a measurement as is asked for tells enough
 
 
 @dataclass(frozen=True)
@@ -210,8 +212,28 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
     if quicker <= 1 - 1 / SLACK:
         return None
     place = int(np.argmax(np.maximum(saved, 0.0).mean(axis=1)))
-    ahead = max(-float(saved[place].mean()), 0.0)
-    return Doubt(rivals[place].name, quicker, ((quicker + ahead) / (SLACK - 1 + ahead)) ** 2)
+    took = np.maximum(1 - np.vstack([np.zeros(saved.shape[1]), saved]), 1e-3)
+    behind = np.quantile(took / took.min(axis=0) - 1, CHANCE, axis=1)
+    safe = [first, *rivals][int(np.argmin(behind))]
+    lasting = first.experiment.delays.lasting
+    times = enough(took)
+    return Doubt(rivals[place].name, quicker, times, safe.name, float(behind.min()), lasting)
+
+
+def enough(took: Array) -> float:
+    """As large a measurement tells, on two of three of the clusters, which choice is the best to 2 %.
+
+    `took`: (choices, clusters). Whichever cluster it is, a larger measurement leaves open those near to it, the root of
+    its size nearer: in normal scores of their order along what they mostly differ by, so their law may be any. It is
+    large enough where one choice is within 2 % of the best on all of them. The more is open, the more do choices
+    mostly differ by: so it is a few times as many, and not what would tell where they are nearly as good.
+    """
+    logs = np.log(took)
+    along = np.linalg.svd(logs - logs.mean(axis=1, keepdims=True), full_matrices=False)[2][0]
+    scores = norm.ppf((along.argsort().argsort() + 0.5) / len(along))
+    behind = took > SLACK * took.min(axis=0)
+    nearest = np.where(behind[:, None], np.abs(scores[:, None] - scores), np.inf).min(axis=2)
+    return float(np.quantile((norm.ppf(CHANCE) / np.maximum(nearest.max(axis=0), 1e-3)) ** 2, MOSTLY))
 
 
 def _saved(first: Candidate, other: Candidate) -> Array:

@@ -131,6 +131,7 @@ class ClusterProfile(Settings):
     laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
     fitted: Fitted
     resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
+    very: bool = setting(False, "are workers the very ones that were measured, each in its place?")
 
     @model_validator(mode="before")
     @classmethod
@@ -193,6 +194,7 @@ class ClusterProfile(Settings):
             experiment=str(place),
             scale=here.typical / here.samples if per_sample is None else per_sample,
             together=True,
+            placed=self.very,
         )
 
     def link(self, floats: float, fitted: Fitted | None = None) -> Link:
@@ -280,12 +282,15 @@ class ClusterProfile(Settings):
         )
 
     def replayed(self) -> ClusterProfile:
-        """The same with recorded times in place of laws: the very workers that were measured, the slow ones again."""
+        """The same with recorded times in place of laws: the very workers that were measured, each in its place.
+
+        Who is slow for good is so again, and a scheme whose groups have some slow ones in one knows it.
+        """
 
         def bare(fitted: Fitted) -> Fitted:
             return fitted.replace(laws=(None,) * len(self.recorded))
 
-        return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)))
+        return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)), very=True)
 
     # ---------------------------------------------------------------- what to say of it
 

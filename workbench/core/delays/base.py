@@ -126,10 +126,13 @@ KEPT = 4  # rounds whose draws are at hand
 
 
 class DelayStream:
-    """The draws of one run: which worker takes how long in which round."""
+    """The draws of one run: which worker takes how long in which round.
 
-    def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = KEPT) -> None:
-        self.model, self.workers, self.keep = model, workers, keep
+    `first`: it goes on after so many rounds of others, on the same workers.
+    """
+
+    def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = KEPT, first: int = 0) -> None:
+        self.model, self.workers, self.keep, self.first = model, workers, keep, first
         self.keyed, self._tie_keys = Keyed(seed), Keyed(seed, TIES)
         self.parts_apart = getattr(model, "per", "worker") == "part"
         self._draws: dict[tuple[int, int], Array] = {}
@@ -153,7 +156,8 @@ class DelayStream:
         """Random numbers of a round, shape (k, workers); remembered for a few rounds."""
         if (round, slot) not in self._draws:
             before = self._before(round)
-            self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)
+            drawn = self.model.draw(self.keyed, self.first + round, self.workers, slot, before)
+            self._draws[round, slot] = drawn
             for key in [k for k in self._draws if k[0] < round - self.keep]:
                 del self._draws[key]
         return self._draws[round, slot]

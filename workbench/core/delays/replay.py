@@ -55,7 +55,9 @@ class Replay(PerSample):
     together: bool = setting(
         False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
     )
-
+    placed: bool = setting(
+        False, "worker i takes the times of the i-th recorded one, from a drawn start: the very workers again"
+    )
     as_recorded: bool = setting(
         False, "worker i takes recorded worker i's seconds from the first on, as they are, whatever the load"
     )
@@ -74,6 +76,7 @@ class Replay(PerSample):
         rng = keyed.rng(-1)
         repeats = -(-workers // len(times))
         row = np.concatenate([rng.permutation(len(times)) for _ in range(repeats)])[:workers]
+        row = np.arange(workers) % len(times) if self.placed else row
         share = rng.random(workers)
         if self.block is not None:
             number, round = divmod(round, self.block)
