@@ -35,6 +35,7 @@ from workbench.trace.trace import Trace
 DRAWS, BAND = 400, (0.05, 0.95)
 CHANCE = 0.01  # of naming anybody where all are alike
 RARE = 0.2  # part of it that is left to waiting for a processor: another busy process shows plainly
+KEPT = 0.2  # longer than others, at least, waits whose processor somebody keeps: who shares it with three, by a quarter
 LEAST = 0.01  # share of the step that a culprit costs at least
 WHY = {
     COMPUTE: "by computing",
@@ -105,8 +106,8 @@ class Diagnosis:
             when = "in most steps" if one.chronic else "now and then"
             since = f", since step {one.since.step}" if one.since else ""
             band = f"({one.low:.1%} to {one.high:.1%})"
-            why = f"in {one.what}" if one.what.startswith("layer ") else WHY.get(one.what, "")
-            why = why.format(more=one.more) + ", " * bool(why)
+            told = WHY.get(one.what, "").format(more=one.more)
+            why = f"in {one.what}, " if one.what.startswith("layer ") else told + ", " * bool(told)
             yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{since}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
@@ -173,7 +174,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     share, *rest = parts.shares(np.stack([over[:, who].max(axis=1) for who in players.values()], axis=1))
     found, costs, usual = [], {}, []
     for (who, columns), gain in zip(players.items(), share.T, strict=True):
-        told = {cause.what: cause for cause in causes if {*cause.workers} <= {*columns}}
+        told = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
         what = parts.why(columns)
         if what in parts.computing and what not in told:  # it is told of what it was tested for
             what = next(iter(told), what)
@@ -195,29 +196,55 @@ def _suspects(
     level: float,
     rng: np.random.Generator,
 ) -> list[Cause]:
-    """Hosts, and workers of others, that are late by more than chance in one of the times; the costliest first.
+    """Hosts, and workers of others, that are late by more than chance: first by waiting, then by all the rest.
+
+    How often a processor is waited for shows a tenth, too, by how a machine deals out its cores: that names nobody.
+    """
+    times, waiting = computing[COMPUTE], computing.get(WAITING)
+    if waiting is None:
+        return _late(COMPUTE, times, total, hosts, level, rng)
+    tried = _late(WAITING, waiting, total, hosts, level * RARE, rng)
+    found, even = [each for each in tried if _longer(waiting, each.workers) >= KEPT], np.ones_like(times)
+    for who in (list(each.workers) for each in found):
+        even[:, who] = np.median(np.delete(waiting, who, axis=1), axis=1, keepdims=True) / waiting[:, who]
+    times, parts = times * even, {SLOWER: computing[SLOWER], WAITING: waiting * even}
+    for each in _late(COMPUTE, times, total, hosts, level * (1 - RARE), rng):
+        half = _longer(times, each.workers) / 2
+        what = next((part for part in parts if _longer(parts[part], each.workers) >= half), COMPUTE)
+        found += [each._replace(what=what)] if what != WAITING else []
+    return found
+
+
+def _late(
+    what: str,
+    times: Array,
+    total: float,
+    hosts: Mapping[str, list[int]],
+    level: float,
+    rng: np.random.Generator,
+) -> list[Cause]:
+    """Hosts, and workers of others, that are late by more than chance; the costliest first.
 
     Everybody is late now and then, and that has its cost. Who costs as much as the median one is not told.
     """
-    found = []
-    for what, times in computing.items():
-        part = level * {WAITING: RARE, SLOWER: 1 - RARE}.get(what, 1.0)
-        known, cost = chances(times, rng), blame(over_median(times)).sum(axis=0) / total
-        dear = cost - np.median(cost) >= LEAST
-        late = [host for host in late_hosts(times, hosts, part, rng) if dear[hosts[host]].any()]
-        gone = {i for host in late for i in hosts[host]}
-        slow = [int(i) for i in np.argsort(-cost) if known[i] <= part and dear[i] and i not in gone]
-        found += [Cause(what, tuple(hosts[host]), f"host {host}") for host in late]
-        found += [Cause(what, (i,)) for i in slow]
-    return found
+    known, cost = chances(times, rng), blame(over_median(times)).sum(axis=0) / total
+    dear = cost - np.median(cost) >= LEAST
+    late = [host for host in late_hosts(times, hosts, level, rng) if dear[hosts[host]].any()]
+    gone = {i for host in late for i in hosts[host]}
+    slow = [int(i) for i in np.argsort(-cost) if known[i] <= level and dear[i] and i not in gone]
+    return [Cause(what, tuple(hosts[host]), f"host {host}") for host in late] + [
+        Cause(what, (i,)) for i in slow
+    ]
 
 
 def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:
     """By what share somebody waits, or its processor takes, longer than the others' median."""
-    if what not in MEND:
-        return float("nan")
-    others = np.median(np.delete(computing[what], who, axis=1), axis=1)
-    return float(np.exp(np.log(computing[what][:, [*who]]).mean() - np.log(others).mean()) - 1)
+    return _longer(computing[what], who) if what in MEND else float("nan")
+
+
+def _longer(times: Array, who: Sequence[int]) -> float:
+    others = np.median(np.delete(times, who, axis=1), axis=1)
+    return float(times[:, [*who]].mean() / others.mean() - 1)
 
 
 def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: Any) -> list[Candidate]:
@@ -255,7 +282,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
         known = {i for cause in causes for i in cause.workers}
         cut = np.flatnonzero(chances(late, rng) <= level).tolist()
         causes += [Cause(COMPUTE, (i,)) for i in cut if i not in known]
-    causes += _suspects({LINK: run.way}, float(now.sum()), {}, level, rng) if ways else []
+    causes += _late(LINK, run.way, float(now.sum()), {}, level, rng) if ways else []
     others = [PORT] * (run.link.bandwidth is not None) + [DECODING] * (run.decode_rate is not None)
     gains = run.shapley([*causes[: MOST - len(others)], *others])
     found = [
@@ -277,21 +304,21 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     ]
     helped = _help(usual, e.scheme, **e.scheme_args)
     everybody = tuple(range(e.workers))
-    mended = run.lasting([Cause(COMPUTE, everybody), Cause(LINK, everybody), *others])
+    even = run.lasting([Cause(COMPUTE, everybody), Cause(LINK, everybody), *others])
     told = float(now.sum() / run.lasted.sum())
     seen = run.decode_rate is not None or run.link == e.line
     unseen = "" if seen else "; decoding, which real runs do not write down"
     return _told(
         trace.label,
         now,
-        mended,
+        even,
         {one.label: gain for one, gain in zip(found, gains.values(), strict=True)},
         found,
         left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
         f" scheme's rounds with these times are {told:.1%} of the run, and the rest is taken to stay{unseen}",
         # Of work that was cut off nobody knows how long it would have taken.
         tried=None if run.late.any() else partial(remedies, _even(run, now), run.lasted, rng, helped),
-        harmless=tuple(one.who for one in found if not _counts(one) and one.what == COMPUTE),
+        harmless=tuple(one.who for one in found if not _counts(one) and one.what in (COMPUTE, *MEND)),
     )
 
 

@@ -104,9 +104,13 @@ class Rounds:
     def lasting(self, causes: Iterable[Cause] = ()) -> Array:
         """Seconds of every round with some causes mended: workers and links like the median, port or decoding free."""
         gone = set(causes)
-        seconds = mended(self.seconds, COMPUTE, gone)
-        for what, times in self.computing.items() if self.processor is not None else ():
-            seconds = seconds * (mended(times, what, gone) / times)
+        seconds = self.seconds
+        for what, times in self.computing.items():
+            seconds = (
+                mended(seconds, what, gone)
+                if what == COMPUTE
+                else seconds * mended(times, what, gone) / times
+            )
         way = mended(self.way, LINK, gone)
         e, way_of = self.trace.experiment, (lambda length: way) if way.any() else None
         link = self.link.model_copy(update={"bandwidth": None}) if PORT in gone else self.link
@@ -119,9 +123,9 @@ class Rounds:
 
 
 def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
-    """By what may be long: the wait for a processor, and its work, each as if the other were as usual; as `seconds`.
+    """By what may be long: the wait for a processor, and its work, each as if the other were as usual; and the whole.
 
-    Their product goes with the seconds. Where the processor's time is not known, computing is one.
+    As `seconds`. The product of the two goes with the whole; where the processor's time is not known, that is all.
 
     >>> split(np.array([[2.0, 6.0]]), np.array([[1.0, 1.5]]))["waiting"].tolist()
     [[2.5, 5.0]]
@@ -129,7 +133,11 @@ def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
     if processor is None:
         return {COMPUTE: seconds}
     waiting = seconds / processor
-    return {WAITING: waiting * np.median(processor), SLOWER: processor * np.median(waiting)}
+    return {
+        WAITING: waiting * np.median(processor),
+        SLOWER: processor * np.median(waiting),
+        COMPUTE: seconds,
+    }
 
 
 def mended(times: Array, what: str, causes: set[Cause]) -> Array:

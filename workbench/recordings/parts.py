@@ -85,10 +85,8 @@ class Parts:
 
     @property
     def tested(self) -> dict[str, Array]:
-        """By what one is suspected: all that workers take for themselves, or waiting for a processor, and the rest."""
-        if WAITING not in self.phases:
-            return {COMPUTE: self.own}
-        return {WAITING: self.computing[WAITING], SLOWER: self.own - self.phases[WAITING]}
+        """By what one is suspected: all that workers take for themselves, and by what their computing may be long."""
+        return {**self.computing, COMPUTE: self.own}
 
     def without(self, cause: Cause) -> Array:
         """What workers take for themselves if some wait for a processor, or it takes, as long as the median."""
