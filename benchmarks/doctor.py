@@ -256,20 +256,20 @@ def told(kind: str, found: list[tuple[str, list[Culprit]]]) -> str:
     `found`: who was to be named (empty: nobody), and who was.
     """
     right = [named for wanted, named in found if [one.who for one in named[:1]] == [wanted] * bool(wanted)]
-    besides = [one for wanted, named in found for one in named if wanted and one.who != wanted]
+    besides = [[one for one in named if one.who != wanted] for wanted, named in found if wanted]
     wrong = [named[0].who for wanted, named in found if named and named[0].who != wanted]
     band = binomtest(len(right), len(found)).proportion_ci(0.95)
     most = max(set(wrong), key=wrong.count) if wrong else ""
     line = (
         f"{kind:28s} {'named' if found[0][0] else 'nobody named'}: {len(right):3d} of {len(found)}"
         f" ({band.low:.0%} to {band.high:.0%});"
-        f" somebody else, too: {len(besides)}{f'; wrongly, most often: {most}' if most else ''}"
+        f" somebody else, too: {sum(map(bool, besides))}{f'; wrongly, most often: {most}' if most else ''}"
     )
     if not kind.startswith("neighbour"):
         return line
     if found[0][0]:
         causes = ((len([1 for named in right if named[0].what == what]), what) for what in (WAITING, SLOWER))
-        others = sum(one.what == WAITING for one in besides)
+        others = sum(any(one.what == WAITING for one in some) for some in besides)
         return f"{line}; first for {', '.join(f'{n} {what}' for n, what in causes)}; others for waiting: {others}"
     waiting, slow = (
         sum(any(one.what == what for one in named) for _, named in found) for what in (WAITING, SLOWER)

@@ -206,7 +206,7 @@ def coverage(repeat: int, rounds: int) -> None:
                 continue
             found = np.array(
                 [
-                    kept(f"coverage-{kind}-{rounds}-{seed}", covered, kind, delays, seed, rounds)
+                    kept(f"covered-{kind}-{rounds}-{BRUTE}-{seed}", covered, kind, delays, seed, rounds)
                     for seed in range(repeat)
                 ]
             )
@@ -375,7 +375,7 @@ def oracle(repeat: int, rounds: int) -> None:
     """
     shares = np.linspace(0.001, 0.999, 999)
     truths = np.searchsorted(shares, np.linspace(0.05, 0.5, 10))
-    print("oracle: mean regret over shares of 5 to 50 %, by what is least; no rule can know more")
+    print("oracle: mean regret over shares of 5 to 50 %, by what is least")
     all_ = []
     for n, factor, often in product((8, 12, 24), (3, 6, 20), (0.4, 0.8, 1.0)):
         late = shares * often + (1 - shares) * 0.02

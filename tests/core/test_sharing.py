@@ -25,9 +25,10 @@ def test_cores_do_all_the_work_at_their_own_pace(times: np.ndarray, cores: float
     np.testing.assert_allclose(undisturbed(shared, cores), times, rtol=1e-6)
     assert (shared >= times * (1 - 1e-9)).all()
     assert (shared.max(axis=1) >= times.sum(axis=1) / cores * (1 - 1e-9)).all()
-    np.testing.assert_array_equal(
-        np.argsort(shared, axis=1, kind="stable"), np.argsort(times, axis=1, kind="stable")
-    )
+    ordered = np.take_along_axis(shared, np.argsort(times, axis=1), axis=1)
+    assert (
+        np.diff(ordered, axis=1) >= -1e-9 * shared.max()
+    ).all()  # who is done first alone is first, but for rounding
 
 
 def test_equal_tasks_wait_for_one_another() -> None:

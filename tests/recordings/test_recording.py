@@ -28,7 +28,10 @@ GOOD = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [1.0, 2.0]})
         (GOOD.assign(seconds=[1.0, np.nan]), "row 2: seconds = nan"),
         (GOOD.assign(seconds=["1", "soon"]), "row 2: seconds = soon"),
         (GOOD.assign(step=[0, 0.5]), "row 2: step = 0.5: steps are whole numbers"),
-        (GOOD.assign(processor=[0.5, -1.0]), "row 2: processor = -1.0: a processor's seconds are finite"),
+        (
+            GOOD.assign(processor_seconds=[0.5, -1.0]),
+            "row 2: processor_seconds = -1.0: a processor's seconds",
+        ),
         (GOOD.assign(worker=[0, 0]), "row 2: step = 0: worker, step and phase are those of a row before"),
         (GOOD.assign(worker=[None, 0]), "row 1: worker = nan: whose time is it?"),
         (GOOD[:0], "there is no row"),

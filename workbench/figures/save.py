@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ def one_browser() -> Iterator[None]:
     from choreographer.browsers.chromium import Chromium
 
     found = os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False)
-    if not (found and Path(found).is_file()):  # whoever asked a server without one would wait forever
+    if not (found and _answers(found)):  # whoever asked a server without one would wait forever
         yield
         return
     kaleido.start_sync_server(n=1, silence_warnings=True)
@@ -70,6 +71,14 @@ def one_browser() -> Iterator[None]:
             yield
     finally:
         kaleido.stop_sync_server(silence_warnings=True)
+
+
+def _answers(browser: str) -> bool:
+    try:
+        done = subprocess.run([browser, "--version"], capture_output=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _html(figure: go.Figure) -> bytes:

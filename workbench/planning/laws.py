@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from workbench.base.settings import SettingError, Settings, setting
 from workbench.base.types import Array
@@ -306,11 +305,13 @@ def redrawn(
     >>> redrawn(np.ones((9, 4)), "constant", rng).shift
     1.0
     """
+    from scipy.special import betaincinv
+
     rng, workers = np.random.default_rng(rng), times.shape[1]
     if kind not in ("heterogeneous", "markov"):
         return refit(times[:, rng.integers(0, workers, (workers,))], kind)
     law, late = refit(times, kind, ends), straggling(times)
-    if late is None:
+    if late is None or not isinstance(law, Heterogeneous | Markov):
         return law
     seen: dict[str, tuple[float, float]] = dict(
         zip(("enter", "leave"), _transitions(late, ends), strict=True)
@@ -319,7 +320,7 @@ def redrawn(
         seen = {"slow": (workers * law.slow, workers * (1 - law.slow))}
     which = zip(seen.items(), rng.random(2) if at is None else at, strict=False)
     return law.model_copy(
-        update={name: float(beta.ppf(q, yes + 0.5, no + 0.5)) for (name, (yes, no)), q in which}
+        update={name: float(betaincinv(yes + 0.5, no + 0.5, q)) for (name, (yes, no)), q in which}
     )
 
 

@@ -131,7 +131,9 @@ class Parts:
 
 def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
     """A processor's seconds of computing, of the same steps and workers, where all of them are known."""
-    found = job.table(values="processor").reindex_like(full).to_numpy(float)
+    if job.job().frame["processor_seconds"].isna().all():
+        return None
+    found = job.table(values="processor_seconds").reindex_like(full).to_numpy(float)
     return found if (found > 0).all() else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -21,7 +21,7 @@ from workbench.problems.data.cache import stored
 from workbench.recordings.card import Card, habits, whole
 from workbench.recordings.croissant import described
 
-COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor")
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
 TIMESTAMP = 1e8  # s: three years
 UNITS = 300.0  # workers that differ by more have other units, as ms and s
 CLOCK, MINUTE = 1e4, 60.0  # so many times a worker's median, and at least so many seconds, is no computation
@@ -34,7 +34,7 @@ class Recording:
     """Recorded times of one or several jobs.
 
     `frame`: a row per worker, step and phase; columns recording, worker, host, step, phase, seconds, samples, and
-    processor: those of the seconds for which a processor was at it, where that is known, else NaN.
+    processor_seconds: those of the seconds for which a processor was at it, where that is known, else NaN.
     `units`: of all times ("s", or what they were normalised to). `source`: name, title, where from, licence, file.
 
     >>> import pandas as pd
@@ -59,7 +59,7 @@ class Recording:
             why = f"it has {list(rows.columns)}; name those that mean them, e.g. seconds='duration'"
             raise SettingError(f"path = {file!r}: lacks columns {missing}; {why}")
         defaults: dict[str, Any] = {"recording": name, "host": "", "phase": "compute"}
-        defaults |= {"samples": np.nan, "processor": np.nan}
+        defaults |= {"samples": np.nan, "processor_seconds": np.nan}
         for column, value in defaults.items():
             rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})
         rows = _checked(rows[list(COLUMNS)].reset_index(drop=True), file)
@@ -84,15 +84,18 @@ class Recording:
 
         `phase`: by default what a worker does itself ("compute", with that of all layers, "compute: NAME"), where that
         was recorded: waiting for others makes all steps equally long. Else all phases together. `values`: or those of a
-        processor ("processor"). Raises `SettingError` for a phase that is not there.
+        processor ("processor_seconds"). Raises `SettingError` for a phase that is not there.
         """
         frame = self.job().frame
         phases = sorted(set(frame["phase"]))
         if phase is not None and phase not in phases:
             raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
         rows = _own(frame) if phase in (None, OWN) else frame[frame["phase"] == phase]
+        whole: Any = (
+            "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
+        )  # known of all, or not
         return rows.pivot_table(
-            index="step", columns="worker", values=values, aggfunc="sum", observed=True, sort=True
+            index="step", columns="worker", values=values, aggfunc=whole, observed=True, sort=True
         )
 
     def card(self) -> Card:
@@ -202,15 +205,17 @@ def _checked(frame: pd.DataFrame, file: str) -> pd.DataFrame:
     _refuse(file, frame["worker"].isna(), frame["worker"], "whose time is it? Leave the row out, or say it")
     why = "times are finite and at least 0; did the clock step back? Leave such rows out"
     _refuse(file, ~(np.isfinite(seconds) & (seconds >= 0)), frame["seconds"], why)
-    processor = pd.to_numeric(frame["processor"], errors="coerce")
+    processor = pd.to_numeric(frame["processor_seconds"], errors="coerce")
     why = "a processor's seconds are finite and at least 0; leave them empty where nobody knows them"
     _refuse(
         file,
-        frame["processor"].notna() & ~(np.isfinite(processor) & (processor >= 0)),
-        frame["processor"],
+        frame["processor_seconds"].notna() & ~(np.isfinite(processor) & (processor >= 0)),
+        frame["processor_seconds"],
         why,
     )
-    frame = frame.assign(seconds=seconds.astype(float), step=step.astype(np.int64), processor=processor)
+    frame = frame.assign(
+        seconds=seconds.astype(float), step=step.astype(np.int64), processor_seconds=processor
+    )
     keys = ["recording", "worker", "step", "phase"]
     _refuse(file, frame.duplicated(keys), frame["step"], "worker, step and phase are those of a row before")
     _check_sizes(file, frame)

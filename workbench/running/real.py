@@ -45,7 +45,11 @@ from workbench.trace.folder import claimed, new_folder
 from workbench.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, SPEC, STOP, TASK
 from workbench.trace.trace import Trace
 
-LOOK_EVERY, SOON = 0.03, 0.005  # s between looks into the run folder; once it has been asked to stop
+LOOK_EVERY, SOON, HASTY = (
+    0.03,
+    0.005,
+    400,
+)  # s between looks into the run folder; so many soon after a wish to stop
 WRITERS = ("pandas", "pyarrow.parquet")  # what a trace is written with, imported while the run goes on
 SHARE = 0.1  # of the time goes into losses while a run is under way
 ATTEMPTS = 3  # pools that a run is given to
@@ -267,12 +271,14 @@ class RealRun(Run):
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
         self._since = self._since or time.monotonic()
+        hasty = HASTY
         with contextlib.ExitStack() as own:
             while not (self.home / ENDED).exists():
                 if holder is None and (holder := holder_of(self.home)) is not None:
                     own.callback(holder.release)
                 self._look(holder)
-                time.sleep(LOOK_EVERY if self.wanted() else SOON)
+                hasty = HASTY if self.wanted() else hasty - 1
+                time.sleep(SOON if 0 < hasty < HASTY else LOOK_EVERY)
 
     def _finish(self) -> None:
         self._read()

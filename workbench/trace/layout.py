@@ -1,6 +1,6 @@
 """The names of all files of a run folder, and of a sweep's."""
 
-# A run folder, of whichever engine; base/sums adds SHA256SUMS.
+# A run folder, of whichever engine; base/files adds SHA256SUMS.
 SPEC, RUN = "spec.json", "run.json"  # the experiment; engine, versions and the like, written last
 ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"
 FILES = (SPEC, RUN, ROUNDS, EVENTS, MODEL)

@@ -23,7 +23,7 @@ from workbench.core.steering import Change
 from workbench.engines.timeline import EVENT_COLUMNS
 from workbench.experiment import Experiment
 from workbench.trace import definitions
-from workbench.trace.layout import EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
+from workbench.trace.layout import BOOKS, EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,13 +104,18 @@ class Trace:
     def save(self, folder: str | Path) -> Path:
         """Write the run folder at once or not at all; raises `SettingError` where there is one of that name.
 
-        It holds spec.json, run.json, rounds and events.parquet, model.npy, and their hashes in SHA256SUMS.
+        It holds spec.json, run.json, rounds and events.parquet, model.npy, their hashes in SHA256SUMS, and what ranks
+        wrote down of a real run.
         """
         target = path_of(folder, "folder")
         check_writable(target, "folder", target.parent)
         if not target.exists():
             with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:
-                self.write_into(temporary)
+                more = []
+                if self.folder is not None and (self.folder / BOOKS).is_file():
+                    write_file(temporary / BOOKS, (self.folder / BOOKS).read_bytes())
+                    more.append(BOOKS)
+                self.write_into(temporary, more)
                 return target
         raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
 

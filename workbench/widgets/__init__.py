@@ -80,3 +80,7 @@ def stream(run: Run | Trace | str | Path) -> "Rounds":
 
 __all__ = ["LivePlot", "Plot", "stream", "watch"]
 __all__ += sorted(_LATER)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

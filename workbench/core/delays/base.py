@@ -154,10 +154,13 @@ class DelayStream:
 
     def draw(self, round: int, slot: int = 0) -> Array:
         """Random numbers of a round, shape (k, workers); remembered for a few rounds."""
+        return self._drawn(self.first + round, slot)
+
+    def _drawn(self, round: int, slot: int) -> Array:
+        """The same, of all rounds, those before the first too."""
         if (round, slot) not in self._draws:
             before = self._before(round)
-            drawn = self.model.draw(self.keyed, self.first + round, self.workers, slot, before)
-            self._draws[round, slot] = drawn
+            self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)
             for key in [k for k in self._draws if k[0] < round - self.keep]:
                 del self._draws[key]
         return self._draws[round, slot]
@@ -167,7 +170,7 @@ class DelayStream:
             return None
         start = max((r for r, _ in self._draws if r < round), default=-1) + 1
         for r in range(start, round):
-            self.draw(r)
+            self._drawn(r, 0)
         return self._draws[round - 1, 0]
 
     def whole(self, round: int, loads: NDArray[Any], plan: Plan | None = None) -> Array:

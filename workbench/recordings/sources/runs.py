@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.core.delays import DelayStream
 from workbench.core.plan import MASTER
@@ -30,7 +31,8 @@ def read(path: Path) -> pd.DataFrame:
 def of_trace(trace: Trace) -> pd.DataFrame:
     """The same of a run at hand: compute, send (on the way), wait (for the port), receive, exchange, decode.
 
-    An all-reduce of the MPI library is "exchange" as a whole: nobody sees its messages. `processor`: of computing.
+    An all-reduce of the MPI library is "exchange" as a whole: nobody sees its messages. Of computing,
+    the processor's seconds are told, too.
     """
     events = trace.events
     took = events.assign(seconds=events["end"] - events["begun"])
@@ -46,7 +48,7 @@ def of_trace(trace: Trace) -> pd.DataFrame:
     if (spent := processor_of(trace)) is not None:
         own, first = (rows["phase"] == "compute") & (rows["worker"] > 0), int(trace.columns["round"][0])
         own &= rows["step"] < first + len(spent)
-        rows.loc[own, "processor"] = spent[rows["step"][own] - first, rows["worker"][own] - 1]
+        rows.loc[own, "processor_seconds"] = spent[rows["step"][own] - first, rows["worker"][own] - 1]
     hosts = {worker + 1: host for host, workers in hosts_of(trace).items() for worker in workers}
     return rows.assign(host=[hosts.get(worker, "") for worker in rows["worker"]])
 
@@ -64,7 +66,11 @@ def processor_of(trace: Trace) -> Array | None:
     star = e.plan.committers == (MASTER,) and not e.plan.parent[1:].any()
     first, rounds = int(trace.columns["round"][0]), len(trace.columns["round"])
     found, none = np.zeros((rounds, e.workers)), np.zeros(0)
-    for book in Books(records.read_books(folder)).books:
+    try:
+        books = Books(records.read_books(folder)).books
+    except SettingError:  # damaged: the events are not
+        return None
+    for book in books:
         mine = book.get("count_worked", book.get("count_busy", none) if star else none)[
             first : first + rounds
         ]
