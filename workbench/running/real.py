@@ -49,7 +49,7 @@ LOOK_EVERY, SOON, HASTY = (
     0.03,
     0.005,
     400,
-)  # s between looks into the run folder; so many soon after a wish to stop
+)  # s between looks into the folder; so many soon after a wish to stop
 WRITERS = ("pandas", "pyarrow.parquet")  # what a trace is written with, imported while the run goes on
 SHARE = 0.1  # of the time goes into losses while a run is under way
 ATTEMPTS = 3  # pools that a run is given to
