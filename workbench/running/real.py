@@ -45,11 +45,7 @@ from workbench.trace.folder import claimed, new_folder
 from workbench.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, SPEC, STOP, TASK
 from workbench.trace.trace import Trace
 
-LOOK_EVERY, SOON, HASTY = (
-    0.03,
-    0.005,
-    400,
-)  # s between looks into the folder; so many soon after a wish to stop
+LOOK_EVERY, SOON, HASTY = 0.03, 0.005, 400  # s between looks; so many soon after a wish to stop
 WRITERS = ("pandas", "pyarrow.parquet")  # what a trace is written with, imported while the run goes on
 SHARE = 0.1  # of the time goes into losses while a run is under way
 ATTEMPTS = 3  # pools that a run is given to
