@@ -12,6 +12,7 @@ import workbench as wb
 from tests.clusters.hosts import Hosts
 from tests.clusters.test_ssh import experiment, started, until
 from workbench.clusters.warm import POOLS
+from workbench.launch.client.there import RemotePool
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("hosts")]
 
@@ -79,3 +80,19 @@ def test_a_cut_of_a_few_seconds_between_client_and_head_is_bridged(pair: Hosts) 
     trace = run.result()
     assert len(trace.rounds) == 60
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9)
+
+
+def test_a_pool_that_is_closed_after_a_cut_ends_at_once_with_its_agent_and_its_run(pair: Hosts) -> None:
+    """The head learns of no end, and would wait two minutes for its client, and then for the run."""
+    run = started(pair, experiment("UMW", {}, workers=2, rounds=5000, delays=SLOW))
+    until(lambda: len(run.rows()["round"]) >= 3, run)
+    pair.cut_client()
+    assert isinstance(run.pool, RemotePool)
+    run.pool.link.process.kill()
+    run.pool.link.close()
+    pair.mend_client()
+    POOLS.close()
+    end = time.monotonic() + 10.0
+    while left := [found for host in pair.hosts for found in host.commands()]:
+        assert time.monotonic() < end, left
+        time.sleep(0.2)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from workbench.clusters.base import placed, rebuilt
+from workbench.launch.gateway import AGENT
 from workbench.launch.head.pools import FolderPool
 from workbench.launch.hosts.host import Host, answer
 from workbench.launch.mirror import News
+from workbench.launch.processes import Place, end_one, here
 from workbench.launch.reports import REPORTS
 from workbench.launch.site import Holder, Site
 from workbench.launch.task import Task
@@ -44,7 +46,16 @@ class Agent(Host):
         pool = self.site.open(ranks, self.said)
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
-        return {"pool": pool.folder.name, "ranks": pool.ranks}
+        return {"pool": pool.folder.name, "ranks": pool.ranks, "words": pool.words(), "agent": here()}
+
+    def do_inherit(self, data: bytes, words: dict[str, Any], agent: tuple[int, str]) -> dict[str, Any]:
+        """Take a pool over from another agent, which its client has lost, and end that one; see `do_open`."""
+        pool = self.site.holder(words, Path(words["pool"]))
+        assert isinstance(pool, FolderPool)
+        self.pools[pool.folder.name] = pool
+        if (was := Place(*agent)).host == here().host:
+            end_one(was.pid, AGENT)
+        return {}
 
     def do_submit(self, data: bytes, pool: str, task: dict[str, Any]) -> dict[str, Any]:
         """Hand a run in; answers where its folder is, and who has it."""

@@ -28,6 +28,7 @@ LEAVING = 3.0  # s that a connection has to end by itself
 NOISE = 2**16  # bytes that a login may say before our own word
 _LENGTHS = struct.Struct(">QQ")
 LONGEST_WORD, LONGEST_DATA = 2**26, 2**32  # bytes; who says more is no agent of ours
+PIECE = 2**20  # bytes that are read at once
 
 
 class Lost(ClusterError):
@@ -64,6 +65,7 @@ class Connection:
     def __init__(self, gateway: Gateway, module: str, words: dict[str, Any]) -> None:
         self.gateway = gateway
         self._lock = threading.Lock()
+        self._why = "the connection was closed"
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
         remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
@@ -88,9 +90,9 @@ class Connection:
             if self._answer().endswith(b"need\n"):
                 self._in.write(package.archive)
                 self._in.flush()
-            word, _ = read_word(self._out)  # it speaks first: nothing may come before it listens
-        except (OSError, EOFError):
-            raise self._lost() from None
+            word, _ = self._heard()  # it speaks first: nothing may come before it listens
+        except (OSError, EOFError) as error:
+            raise self._lost(error) from None
         if "error" in word:
             raise Lost(f"{self.gateway.host}: {word['error']}")
 
@@ -116,13 +118,13 @@ class Connection:
         """
         with self._lock:
             if self._errors.closed:
-                raise Lost(f"{self.gateway.host}: the connection was closed")
+                raise Lost(f"{self.gateway.host}: {self._why}")
             try:
                 write_word(self._in, {"what": what, **words}, data)
-                while "said" in (answer := read_word(self._out))[0]:
+                while "said" in (answer := self._heard())[0]:
                     said(*answer[0]["said"])
-            except (OSError, EOFError, ValueError):
-                raise self._lost() from None
+            except (OSError, EOFError, ValueError) as error:
+                raise self._lost(error) from None
             except BaseException:  # what still comes would be taken for the next answer
                 self.close()
                 raise
@@ -130,14 +132,22 @@ class Connection:
             raise ClusterError(answer[0]["error"])
         return answer
 
-    def _lost(self) -> Lost:
-        """What the connecting program, or Python there, said last."""
+    def _heard(self) -> tuple[dict[str, Any], bytes]:
+        """The next word, however long that takes to begin: what is asked for may last."""
+        select.select([self._out], [], [])
+        return read_word(self._out, self.gateway.patience)
+
+    def _lost(self, error: Exception) -> Lost:
+        """What the connecting program, or Python there, said last; what comes later would be no whole word."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip().splitlines()
-        last = said[-1].strip() if said else f"the connection ended (exit code {self.process.poll()})"
-        return Lost(f"{self.gateway.host}: {last}")
+        code = self.process.poll()
+        self._why = said[-1].strip() if said else f"the connection ended (exit code {code})"
+        self._why = self._why if said or code is not None else f"no whole answer ({error})"
+        self.close()
+        return Lost(f"{self.gateway.host}: {self._why}")
 
     def close(self) -> None:
         """End it; the agent ends when its input does. May be called again."""
@@ -176,22 +186,30 @@ def write_word(stream: IO[bytes], word: dict[str, Any], data: bytes = b"") -> No
     stream.flush()
 
 
-def read_word(stream: IO[bytes]) -> tuple[dict[str, Any], bytes]:
-    """Wait for a word; raises EOFError where none comes any more, ValueError for what is none."""
-    text, data = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
+def read_word(stream: IO[bytes], patience: float | None = None) -> tuple[dict[str, Any], bytes]:
+    """Wait for a word; raises EOFError where none comes any more, ValueError for what is none.
+
+    `patience`: s of silence, before the word or in the middle of it, after which none comes any more. The stream is a
+    file then, of which nothing was read ahead.
+    """
+    text, data = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size, patience))
     if text > LONGEST_WORD or data > LONGEST_DATA:
         raise ValueError(f"{text} and {data} bytes are no word")
-    word = json.loads(_exactly(stream, text))
+    word = json.loads(_exactly(stream, text, patience))
     if not isinstance(word, dict):
         raise ValueError(f"{word!r:.60} is no word")
-    return word, _exactly(stream, data)
+    return word, _exactly(stream, data, patience)
 
 
-def _exactly(stream: IO[bytes], count: int) -> bytes:
+def _exactly(stream: IO[bytes], count: int, patience: float | None) -> bytes:
     """Read so many bytes; raises EOFError where there are fewer."""
     pieces, left = [], count
     while left:
-        piece = stream.read(left)
+        if patience is None:
+            piece = stream.read(left)
+        else:
+            there = select.select([stream], [], [], patience)[0]
+            piece = os.read(stream.fileno(), min(left, PIECE)) if there else b""
         if not piece:
             raise EOFError(f"{left} of {count} bytes are missing")
         pieces.append(piece)

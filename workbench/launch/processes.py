@@ -143,6 +143,11 @@ def end_ours(pool: str, module: str) -> None:
     _end(ours(pool, module))
 
 
+def end_one(pid: int, module: str) -> None:
+    """End this process if it runs that module."""
+    _end([process for process, words in _mine() if process.pid == pid and module in words])
+
+
 def end_daemons(daemon: str) -> None:
     """End MPI's processes of one mpiexec, by the name of its job (which must not be empty)."""
     assert daemon

@@ -351,7 +351,7 @@ class Head(Site):
 
     @override
     def holder(self, words: dict[str, Any], home: Path) -> Supervised:
-        return Supervised(words)
+        return Supervised.of(words)
 
     @override
     def check(self, said: Said = quiet) -> list[Finding]:

@@ -49,7 +49,7 @@ class There(Site):
         link = self.connect()
         try:
             opened, _ = link.ask("open", said=said, ranks=ranks)
-            return RemotePool(self, link, opened["pool"], opened["ranks"])
+            return RemotePool(self, link, opened)
         except BaseException:
             link.close()
             raise
@@ -158,10 +158,11 @@ class Far(Holder):
 
 
 class RemotePool(Pool):
-    """A pool that an agent has opened."""
+    """A pool that an agent has opened; `opened`: its answer to that."""
 
-    def __init__(self, site: There, link: Connection, name: str, ranks: int) -> None:
-        self.site, self.link, self.name, self.ranks = site, link, name, ranks
+    def __init__(self, site: There, link: Connection, opened: dict[str, Any]) -> None:
+        self.site, self.link, self.opened = site, link, opened
+        self.name, self.ranks = opened["pool"], opened["ranks"]
         self.far: Far | None = None  # the newest run
         self.closed = False
         self._over = threading.Event()
@@ -240,11 +241,19 @@ class RemotePool(Pool):
     def close(self) -> None:
         self.closed = True
         try:
-            self.link.ask("close", pool=self.name)
-        except ClusterError:  # the agent is gone, and the pool ends with it
-            pass
+            with contextlib.suppress(ClusterError):
+                self._end()
         finally:
             self.release()
+
+    def _end(self) -> None:
+        """Have it ended: by another agent where ours is lost, which need not know, and may wait for us still."""
+        try:
+            self.link.ask("close", pool=self.name)
+        except Lost:
+            with self.site.connect() as link:
+                link.ask("inherit", words=self.opened["words"], agent=self.opened["agent"])
+                link.ask("close", pool=self.name)
 
     def release(self) -> None:
         """See `Pool.release`: without its client the agent ends, and its pools with it."""

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from typing_extensions import override
 
@@ -19,7 +19,7 @@ from workbench.base.errors import ClusterError
 from workbench.base.files import cache_folder, private_folder
 from workbench.launch import mpiexec
 from workbench.launch.poolfolder import PoolFolder, left_in_memory, segments_left, shared
-from workbench.launch.processes import SUPERVISOR, Place, here, is_alive, ours
+from workbench.launch.processes import SUPERVISOR, Place, awaited, here, is_alive, ours, sweep_processes
 from workbench.launch.reports import Said, quiet
 from workbench.launch.site import Holder, Pool
 from workbench.launch.task import Task
@@ -33,18 +33,6 @@ LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
 def pools_folder() -> Path:
     """Where pools meet their clients: readable by this user only."""
     return private_folder(cache_folder("pools"))
-
-
-@dataclass(frozen=True)
-class Supervised(Holder):
-    """Who has a run of which only the supervisor's process is known, from what holder.json says."""
-
-    words: dict[str, Any]
-
-    @property
-    @override
-    def there(self) -> bool:
-        return is_alive(int(self.words["supervisor"]))
 
 
 @dataclass
@@ -190,6 +178,31 @@ class ChildPool(FolderPool):
     @override
     def words(self) -> dict[str, Any]:
         return {**super().words(), "supervisor": self.supervisor.pid}
+
+
+@dataclass
+class Supervised(FolderPool):
+    """A pool that another process has started: what holder.json says of it."""
+
+    supervisor: int = field(kw_only=True)  # its process
+
+    @classmethod
+    def of(cls, words: dict[str, Any]) -> Self:
+        """From a pool's `words`."""
+        return cls(words["cluster"], Path(words["pool"]), 0, supervisor=int(words["supervisor"]))
+
+    @property
+    @override
+    def running(self) -> bool:
+        return is_alive(self.supervisor)
+
+    @override
+    def wait(self, seconds: float) -> bool:
+        return awaited(lambda: not self.running, seconds)
+
+    @override
+    def kill(self) -> None:
+        sweep_processes(self.folder.name)
 
 
 def make_folder(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-import select
 import shutil
 import socket
 import subprocess
@@ -48,8 +47,8 @@ def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | No
     """Word by word, until there are none any more: nobody says anything for so long, or there is no end of one."""
     host.said = lambda *words: write_word(output, {"said": words})
     with contextlib.suppress(EOFError, OSError):
-        while select.select([input], [], [], patience)[0]:
-            word, data = read_word(input)
+        while True:
+            word, data = read_word(input, patience)
             try:
                 told = getattr(host, f"do_{word.pop('what')}")(data=data, **word)
                 words, more = told if isinstance(told, tuple) else (told, b"")
