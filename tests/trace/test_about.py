@@ -40,6 +40,12 @@ def test_a_run_needs_a_name(trace: wb.Trace, tmp_path: Path, name: str) -> None:
     assert names(tmp_path) == []
 
 
+def test_letters_of_any_script_make_a_folders_name(trace: wb.Trace, tmp_path: Path) -> None:
+    found = [keep(trace, tmp_path, name).name for name in ("Größe 2", "木の数", "Δ" * 90)]
+    assert found == ["grosse-2", "木の数", "δ" * 40]
+    assert names(tmp_path) == sorted(found)
+
+
 def test_names_stay_below_the_folder(trace: wb.Trace, tmp_path: Path) -> None:
     assert keep(trace, tmp_path / "runs", "../../etc/passwd").parent == tmp_path / "runs"
 

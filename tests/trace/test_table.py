@@ -19,6 +19,7 @@ import workbench as wb
 from workbench.base.intervals import band
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
+from workbench.trace.about import delete
 from workbench.trace.rows import settings_of
 from workbench.trace.status import Status
 from workbench.trace.table import Runs
@@ -255,7 +256,35 @@ def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: li
         folder = traces[1].save(tmp_path / f"odd-{name}")
         (folder / name).unlink()
         (folder / name).mkdir()
-    assert wb.runs(tmp_path).table["state"].tolist() == ["done", "damaged", "damaged"]
+    pipe = traces[1].save(tmp_path / "pipe") / "rounds.parquet"
+    pipe.unlink()
+    os.mkfifo(pipe)  # whoever reads it waits for ever
+    table = wb.runs(tmp_path).table.set_index("run")
+    assert table["state"].tolist() == ["done", "damaged", "damaged", "damaged"]
+    assert "rounds.parquet is missing" in table["error"]["pipe"]
+
+
+def test_a_link_to_a_run_is_a_row_and_no_other_link_is_followed(
+    tmp_path: Path, traces: list[wb.Trace]
+) -> None:
+    traces[0].save(tmp_path / "elsewhere" / "deep" / "a")
+    traces[1].save(tmp_path / "here" / "b")
+    for name, place in (
+        ("c", "../elsewhere/deep/a"),
+        ("loop", "."),
+        ("up", ".."),
+        ("gone", "nowhere"),
+        (".#x", "me"),
+    ):
+        (tmp_path / "here" / name).symlink_to(place, target_is_directory=True)
+    runs = wb.runs(tmp_path / "here")
+    table = runs.table.set_index("run")
+    assert table["state"].to_dict() == {"b": "done", "c": "done", "gone": "damaged"}
+    assert "cannot be read" in table["error"]["gone"]
+    assert any(found.same(traces[0]) for found in runs.traces())
+    with pytest.raises(SettingError, match="is a link to"):
+        delete(tmp_path / "here" / "c")
+    assert (tmp_path / "elsewhere" / "deep" / "a" / "spec.json").exists()
 
 
 def test_half_a_runs_folder_is_one_row_and_what_lies_below_is_not_lost(

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -92,11 +93,17 @@ def keep(trace: Trace, root: str | Path, name: str, note: str = "", tags: Sequen
 
 
 def slug(name: str) -> str:
-    """A folder's name; raises `SettingError` where nothing is left."""
-    found = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    """A folder's name, in letters of any script, at most 80 bytes; raises `SettingError` where nothing is left.
+
+    >>> slug("Größe: 2 Bäume"), slug("木 2")
+    ('grosse-2-baume', '木-2')
+    """
+    apart = unicodedata.normalize("NFKD", name.casefold())  # a letter, then its accents
+    letters = "".join(c for c in apart if not unicodedata.combining(c))
+    found = re.sub(r"[\W_]+", "-", letters).strip("-")
     if not found:
         raise SettingError(f"name = {name!r}: has no letter or digit; give the run a name")
-    return found[:80]
+    return found.encode()[:80].decode(errors="ignore")
 
 
 def delete(folder: Path) -> None:
@@ -111,6 +118,9 @@ def delete(folder: Path) -> None:
         raise SettingError(f"folder = {str(folder)!r}: is no run folder any more; nothing was deleted")
     if taken(folder):
         raise SettingError(f"folder = {str(folder)!r}: somebody works on this run; stop it first")
+    if folder.is_symlink():
+        why = f"is a link to {folder.resolve()}, where others may look for it; delete the link, or the folder there"
+        raise SettingError(f"folder = {str(folder)!r}: {why}")
     doomed = temporary_name(folder)
     folder.rename(doomed)  # gone at once, even if removing the files takes a while or is cut short
     shutil.rmtree(doomed)

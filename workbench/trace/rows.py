@@ -77,11 +77,27 @@ def places(root: Path) -> Iterator[Place]:
         if is_run(files):
             below.clear()
         elif not remains(folder, files):
+            yield from _linked(folder, (*below, *files), root)
             continue
         yield Place(_name(folder, root), folder, folder / TRACE if STATUS in files else folder)
     for error in unread:
         folder = Path(error.filename or root)
         yield Place(_name(folder, root), folder, folder, f"cannot be read ({error.strerror})")
+
+
+def _linked(folder: Path, names: Collection[str], root: Path) -> Iterator[Place]:
+    """Runs that lie elsewhere and are linked to. No other link is followed: it may lead anywhere, and back."""
+    shown = sorted(folder / name for name in names if not name.startswith("."))
+    for link in [path for path in shown if path.is_symlink()]:
+        try:
+            found = [path.name for path in link.iterdir()]
+        except NotADirectoryError:
+            continue
+        except OSError as error:
+            yield Place(_name(link, root), link, link, f"cannot be read ({error.strerror})")
+            continue
+        if is_run(found):
+            yield Place(_name(link, root), link, link / TRACE if STATUS in found else link)
 
 
 def _name(folder: Path, root: Path) -> str:
@@ -95,14 +111,14 @@ def _status(place: Place) -> Status:
         return Status("damaged", error=place.error)
     if place.home != folder:
         return _of_sweep(place.home)
-    if (folder / SPEC).is_file() and (folder / RUN).is_file():
+    if all((folder / name).is_file() for name in (SPEC, RUN, ROUNDS)):
         return Status("done")
     if (folder / SPEC).is_file() and (folder / TASK).is_file():
         if taken(folder):
             return Status("running", _spec(folder), "mpi")
         ways = "wb.resume goes on with it, wb.attach follows it where it runs elsewhere"
         return Status("unfinished", _spec(folder), "mpi", error=f"nobody works on it here; {ways}")
-    lacks = ", ".join(name for name in FILES if not (folder / name).exists())
+    lacks = ", ".join(name for name in FILES if not (folder / name).is_file())
     return Status("damaged", error=f"half a run's folder: {lacks or RUN} is missing; run it anew")
 
 

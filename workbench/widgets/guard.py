@@ -103,10 +103,10 @@ def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
 
 
 class Pane(w.VBox):
-    """A part of the explorer, with a line for what goes wrong in it."""
+    """A part of the explorer, with a line for what goes wrong in it, and one for what was done."""
 
     def __init__(self, children: Sequence[Any] = ()) -> None:
-        self.message = w.HTML()
+        self.message, self.note = w.HTML(), w.HTML()
         super().__init__([self.message, *children])
         self.add_class("wb-pane")
 
@@ -115,3 +115,5 @@ class Pane(w.VBox):
         shown = sentence(text, bad=True)
         if self.message.value != shown:
             self.message.value = shown
+        if text:  # what was done before is no news beside what cannot be done
+            self.note.value = ""

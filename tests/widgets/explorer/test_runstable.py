@@ -50,6 +50,8 @@ def test_marked_runs_are_plotted_on_one_axis(table: RunsTable, traces: list[wb.T
     assert "marked; click on 1" in bad(table)
     table.mark("cr")
     table.look()
+    order = [table.children.index(part) for part in (table.round, table.player, table.plot)]
+    assert order == sorted(order)  # what was asked for is seen first
     table.round.value = 3
     assert "round 3" in table.player.label.lower()
 
@@ -97,10 +99,15 @@ def test_words_of_several_are_tags_beside_those_they_have(table: RunsTable) -> N
 def test_archived_runs_are_put_away_and_come_back(table: RunsTable) -> None:
     table.mark("cr")
     table.archive()
+    assert "archived: cr" in table.note.value
+    table.archive()  # none is marked: what is told now stands alone
+    assert table.note.value == ""
+    assert "are marked" in bad(table)
     assert "cr" not in set(table.grid.df["run"])
     table.archived.value = True
     table.mark("cr")
     table.archive()
+    assert "brought back: cr" in table.note.value
     table.archived.value = False
     assert "cr" in set(table.grid.df["run"])
 

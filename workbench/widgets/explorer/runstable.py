@@ -79,7 +79,7 @@ class RunsTable(Pane):
         self.shown: list[int] = []  # rows of the table, as they stand in the grid
         self._drawn: list[str] = []  # folders of those that were marked when something was last made of it
         self._show = show or self._below
-        self.bar, self.note, self.found = w.HTML(), w.HTML(), w.HTML()
+        self.bar, self.found = w.HTML(), w.HTML()
         self.live, self.plot, self.player = LivePlot(), Plot(), Player()
         self.text = w.Textarea(description="Text", rows=8, layout={"width": "auto"})
         self.round = w.BoundedIntText(description="Round", value=0, max=0)
@@ -87,8 +87,9 @@ class RunsTable(Pane):
         self.grid = Grid()
         self.grid.observe(lambda _: self._marked(), "selected_rows")
         above = [Sheet(), self.message, self.bar, self.note, self._columns(), self.grid]
-        below = [self.found, self.text, self.plot, self.round, self.player, self.live]
-        self.children = [*above, self._actions(), self._choices(), *below, self._words()]
+        # What was asked for stands above the curves, which are there anyhow.
+        below = [self.found, self.text, self.round, self.player, self.live, self.plot]
+        self.children = [*above, self._actions(), self._choices(), self._words(), *below]
         self._hide()
         if isinstance(runs, Runs):
             self.fill(runs)
@@ -377,7 +378,7 @@ class RunsTable(Pane):
         """Put the marked runs away; those that are away come back."""
         rows = self._some()
         away = not all(row["archived"] for row in rows)
-        self._write(rows, lambda _: {"archived": away})
+        self._write(rows, lambda _: {"archived": away}, "archived" if away else "brought back")
 
     @guarded
     def ask(self) -> None:
@@ -422,12 +423,15 @@ class RunsTable(Pane):
         else:
             self._write(rows, lambda line: {"tags": [str(line["tags"] or ""), self.tags.value]})
 
-    def _write(self, rows: Sequence[Line], words: Callable[[Line], dict[str, Any]]) -> None:
+    def _write(
+        self, rows: Sequence[Line], words: Callable[[Line], dict[str, Any]], done: str = "written"
+    ) -> None:
         for line in rows:
             folder = Path(line["folder"])  # of a sweep's run that has none yet: words lie in the one above
             describe(folder if folder.is_dir() else folder.parent, **words(line))
         self.again()
-        self._say(f"written: {', '.join(line['run'] for line in rows[:5])}")
+        more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
+        self._say(f"{done}: {', '.join(line['run'] for line in rows[:5])}{more}")
 
     def _choices(self) -> w.Widget:
         self.of = w.Dropdown(description="Mean of", options=[])

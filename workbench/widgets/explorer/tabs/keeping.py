@@ -36,7 +36,6 @@ class Keeping(Tab):
         self.drawings: dict[str, Drawing] = {}
         self.traces: list[Trace] = []
         self.experiments: list[Experiment] = []
-        self.note = w.HTML()
         return [self.note, *self._export_controls(), *self._run_controls()]
 
     # ---------------------------------------------------------------- figures, data, settings

@@ -36,7 +36,7 @@ class Preview(Tab):
         """Forecasts on the left, a picture of one scheme, or the map of winners, on the right; or one at a time."""
         self.ahead: list[Ahead] = []
         self.times, self.picture, self.part = Plot(), Plot(), Plot()
-        self.table, self.note = w.HTML(), w.HTML()
+        self.table = w.HTML()
         views = [TIMES, *VIEWS, CONTEST]
         self.view = w.ToggleButtons(options=views, description="Picture", style={"button_width": "auto"})
         self._picture = next(iter(VIEWS))  # the newest choice but for the forecasts

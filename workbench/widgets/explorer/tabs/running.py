@@ -35,7 +35,7 @@ class Running(Tab):
         self.cluster = w.Dropdown(options=[], description="Cluster")
         self.keep = w.Checkbox(description="keep the curves that are drawn", value=False, indent=False)
         self.button = w.Button(description="Run", button_style="primary", tooltip="run all schemes")
-        self.note, self.table = w.HTML(), w.HTML()
+        self.table = w.HTML()
         self.engine.observe(lambda _: self._clusters(), "value")
         self.button.on_click(lambda _: self.start())
         self._clusters()
