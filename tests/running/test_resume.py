@@ -165,6 +165,12 @@ def test_a_run_that_is_stopped_before_it_began_has_not_failed_and_can_be_gone_on
     assert waiting.error is None
     assert len(waiting.result().rounds) == 0
     assert len(wb.Trace.load(waiting.home).rounds) == 0
+    row = wb.runs(tmp_path / "run").table.iloc[0]
+    assert (row["state"], row["scheme"], row["error"][-25:]) == (
+        "stopped",
+        e.scheme,
+        "wb.resume goes on with it",
+    )
     busy.stop()
     assert len(resume(waiting.home).result().rounds) == 200
 

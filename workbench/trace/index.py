@@ -21,7 +21,7 @@ from workbench.trace.rows import Place, Row, places, reached, read
 
 T = TypeVar("T")
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (place TEXT, asked TEXT, stamp TEXT, row TEXT, PRIMARY KEY (place, asked))"
-_LASTING = ("done", "failed", "interrupted")
+_LASTING = ("done", "stopped", "failed", "interrupted")
 _SOME = 500  # rows after which those that were read are written down: whoever is interrupted has not waited in vain
 
 

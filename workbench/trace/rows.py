@@ -166,8 +166,12 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         chosen["engine"] = str(read_json(place.folder / RUN, "engine")["engine"])
         asked, follows = _asked(Experiment.read(place.folder / SPEC))
         chosen.update(asked)
+        rounds = _rounds(place.folder)
+        if not len(rounds["time"]):  # a run that ends otherwise without a round leaves no trace
+            then = "wb.resume goes on with it" if (place.folder / TASK).is_file() else "run it anew"
+            return Row("stopped", f"stopped before its first round; {then}", chosen, follows, said)
         when = {} if target is None else reached(place, target, metric)
-        return Row("done", "", chosen, {**follows, **_results(_rounds(place.folder)), **when}, said)
+        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, said)
     except Exception as error:  # whatever lies there, the other runs are to be seen
         return Row("damaged", _words(error), chosen, {}, said)
 
@@ -219,8 +223,6 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
 
 def _results(rounds: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     count = len(rounds["time"])
-    if not count:
-        raise SettingError("no round was finished")
     time = float(rounds["time"][-1])
     found: dict[str, Any] = {"rounds_done": count, "time": time, "round_time": time / count}
     for name, column in rounds.items():

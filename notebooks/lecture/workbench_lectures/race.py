@@ -47,7 +47,7 @@ class Race(Pane):
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
         self.button = w.Button(description="Run", button_style="primary", tooltip="run all schemes")
-        self.button.on_click(lambda _: self.start())
+        self.plot.started_by(self.button, self.start)
         self.lasts = Panel([menu("lasts", "show it in", SECONDS)], lambda _: None)
         self.lasts.fill({"lasts": "10"})
         self.table = w.HTML()

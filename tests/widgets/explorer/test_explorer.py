@@ -15,9 +15,9 @@ import pytest
 
 import workbench as wb
 from tests.widgets.page import receives, types
-from workbench.base.files import cache_folder
 from workbench.figures.decoding import decode_weights
 from workbench.running.start import ENGINES
+from workbench.widgets.explorer import tabs
 from workbench.widgets.explorer.explorer import EXAMPLE, Explorer, explore
 
 SMALL = wb.rivals(
@@ -381,19 +381,21 @@ print([name for name in sorted(set(sys.modules) - before)])
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]
 
 
-def test_real_runs_of_late_are_offered_to_go_on_with(explorer: Explorer, cache: Path) -> None:
-    begun = cache_folder("runs") / "begun"
-    begun.mkdir(parents=True, exist_ok=True)
+def test_real_runs_of_late_are_offered_to_go_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = (
+        tmp_path / "late"
+    )  # not where hundreds of runs of other tests lie, each of which the table would read
+    monkeypatch.setattr(tabs.history, "cache_folder", {"runs": late}.__getitem__)
+    begun = late / "begun"
+    begun.mkdir(parents=True)
     SMALL[0].write(begun / "spec.json")
     (begun / "task.json").write_text("{}")
-    try:
-        explorer.tabs.selected_index = explorer.tabs.titles.index("Runs")
-        history = explorer.history
-        history.where.value = cache_folder("runs")
-        assert history.table.wait(30)
-        rows = history.table.runs.table.set_index("run")
-        assert (rows.loc["begun", "state"], rows.loc["begun", "scheme"]) == ("unfinished", "UMW")
-        assert str(cache_folder("runs")) in history.table.note.value
-        assert str(begun) == rows.loc["begun", "folder"]
-    finally:
-        shutil.rmtree(begun)
+    explorer = explore(SMALL, tmp_path / "runs")
+    explorer.tabs.selected_index = explorer.tabs.titles.index("Runs")
+    history = explorer.history
+    history.where.value = late
+    assert history.table.wait(30)
+    rows = history.table.runs.table.set_index("run")
+    assert (rows.loc["begun", "state"], rows.loc["begun", "scheme"]) == ("unfinished", "UMW")
+    assert str(late) in history.table.note.value
+    assert str(begun) == rows.loc["begun", "folder"]

@@ -138,24 +138,30 @@ function controls(model, changed) {
 /** What each run is doing, in a table that screen readers are told of. */
 function statusTable(model) {
   const node = element("table", { className: "wb-table wb-status", "aria-label": "runs" });
-  const rows = []; // bars stay where they are: one that moves to and fro would begin anew with every word
+  const rows = []; // bars stay where they are: one that moves by itself would begin anew with every word
   const fill = () => {
     const status = model.get("status");
-    status.forEach(({ name, state, note, share }, i) => {
-      rows[i] ??= element("tr", {}, element("td"), element("td"), element("td", {}, element("progress", { max: 1 })), element("td"));
-      const [first, second, third, fourth] = rows[i].children, bar = third.firstChild;
+    status.forEach(({ name, state, note, share, begins }, i) => {
+      const track = () => element("td", {}, element("span", { className: "wb-track" }, element("progress", { max: 1 })));
+      rows[i] ??= element("tr", {}, element("td"), element("td"), track(), element("td"));
+      const [first, second, third, fourth] = rows[i].children, bar = third.firstChild.firstChild;
       rows[i].className = `wb-${state}`;
+      third.classList.toggle("wb-begins", begins);
       bar.setAttribute("aria-label", `progress of ${name}`);
       if (share === null) bar.removeAttribute("value");
       else bar.value = share;
       for (const [cell, words] of [[first, name], [second, state], [fourth, note]]) if (cell.textContent !== words) cell.textContent = words;
     });
-    if (rows.length === status.length && node.children.length === rows.length) return;
     rows.length = status.length;
-    node.replaceChildren(...rows);
+    if (node.children.length !== rows.length || [...node.children].some((row, i) => row !== rows[i])) node.replaceChildren(...rows);
+  };
+  /** Somebody wants runs: a bar moves until the kernel, which may be loading what it needs, says what they do. */
+  const begin = () => {
+    const track = element("span", { className: "wb-track" }, element("progress", { max: 1, "aria-label": "progress" }));
+    node.append(element("tr", {}, element("td"), element("td", {}, "starting"), element("td", { className: "wb-begins" }, track), element("td")));
   };
   fill();
-  return { node, fill };
+  return { node, fill, begin };
 }
 
 function render({ model, el }) {
@@ -224,7 +230,15 @@ function render({ model, el }) {
   el.append(figure, table.node);
   plotBox(model, figure, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));
 
-  const message = (content, buffers) => content.kind === "rows" && (store.take(content, buffers), draw());
+  const message = (content, buffers) => {
+    if (content.kind === "answered") table.fill();
+    if (content.kind === "rows") store.take(content, buffers), draw();
+  };
+  const clicked = ({ target }) => {
+    const button = target.closest?.(".wb-starts:enabled");
+    if (button?.closest(".wb-pane, .wb-lecture-view")?.contains(el)) table.begin();
+  };
+  document.addEventListener("click", clicked);
   const traits = { "change:status": table.fill, "msg:custom": message };
   for (const name of ["curves", "changes", "x", "y", "scale_x", "scale_y", "target", "metrics", "active"])
     traits[`change:${name}`] = () => (bar.refill(), draw());
@@ -238,6 +252,7 @@ function render({ model, el }) {
     gone = true;
     quiet();
     draw.cancel();
+    document.removeEventListener("click", clicked);
     for (const [event, call] of Object.entries(traits)) model.off(event, call);
     model.off("change:edition", edition);
     plot?.remove();

@@ -12,6 +12,7 @@ from textwrap import fill
 from threading import RLock, Thread
 from typing import Any, NamedTuple
 
+import ipywidgets as w
 import numpy as np
 import traitlets as t
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ class LivePlot(Drawn):
     _css = t.Unicode(style()).tag(sync=True)
     curves: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, color, dash, symbol, width of each
     changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # of scheme: curve, first round with it, words
-    status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share of each
+    status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share, begins of each
     edition = t.Int().tag(sync=True)  # another number: other runs
     active = t.Bool().tag(sync=True)  # is there something to stop?
     x = t.Enum(list(AXES), "time").tag(sync=True)
@@ -98,6 +99,17 @@ class LivePlot(Drawn):
     def _ipython_display_(self) -> None:
         """With a picture of the curves for readers without a kernel."""
         Stills({"curves": self}).show(self._repr_mimebundle_())
+
+    def started_by(self, button: w.Button, call: Callable[[], None]) -> None:
+        """Call on a click. From the click on, the page shows a bar that moves, until the call has returned."""
+
+        def clicked(_: w.Button) -> None:
+            try:
+                call()
+            finally:
+                self.send({"kind": "answered"})
+
+        button.add_class("wb-starts").on_click(clicked)
 
     def stop(self) -> None:
         """Ask all runs to end after the round that they are in."""
@@ -221,11 +233,12 @@ class _Sent:
         """What the table under the curves says."""
         run = self.run
         share: float | None = max(self.rows, 0) / run.experiment.rounds
-        if not share and run.state == "running":  # before the first round; None: the bar moves to and fro
+        begins = not share and run.state not in OVER  # the bar moves by itself until the first round
+        if begins and run.state == "running":  # None: nobody knows how far it is
             share = run.stage
         shown = None if share is None else round(share, 3)
         note = f"{run.note}; now {changes[-1].after}" if (changes := run.changes) else run.note
-        return {"name": name, "state": run.state, "note": note, "share": shown}
+        return {"name": name, "state": run.state, "note": note, "share": shown, "begins": begins}
 
 
 def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:

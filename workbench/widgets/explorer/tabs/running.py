@@ -37,7 +37,7 @@ class Running(Tab):
         self.button = w.Button(description="Run", button_style="primary", tooltip="run all schemes")
         self.table = w.HTML()
         self.engine.observe(lambda _: self._clusters(), "value")
-        self.button.on_click(lambda _: self.start())
+        self.plot.started_by(self.button, self.start)
         self._clusters()
         return [row(self.button, self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
 
