@@ -45,7 +45,7 @@ def forgetful() -> Iterator[None]:
 
 
 # Those that take longest, and wait for more than they compute, begin, so that at the end nobody waits for them.
-LONGEST = ("browser", "notebooks", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
+LONGEST = ("browser", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
 
 
 def group(item: pytest.Item) -> str:

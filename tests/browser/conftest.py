@@ -11,6 +11,7 @@ import nbformat
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
+from tests.browser import forked
 from tests.browser.lab import Noise, Server, chromium, jupyter, tab
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -29,8 +30,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def serving(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """JupyterLab with Voila, with folders of its own."""
-    with jupyter(root, tmp_path_factory.mktemp("jupyter"), WORKBENCH_CACHE=str(cache)) as running:
+    """JupyterLab with Voila, with folders of its own; its kernels are forked but for those of the name `FRESH`."""
+    home = tmp_path_factory.mktemp("jupyter")
+    forked.offer(home / "data_dir")
+    with jupyter(root, home, module=forked.__name__, WORKBENCH_CACHE=str(cache)) as running:
         yield running
 
 
@@ -112,11 +115,11 @@ def picture(page: Page, screens: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def write(root: Path, request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Write a notebook of some cells; returns its name."""
+    """Write a notebook of some cells, and of a kernel; returns its name."""
 
-    def make(*cells: str) -> str:
+    def make(*cells: str, spec: str = "python3") -> str:
         name = f"{request.node.name.split('[')[0]}.ipynb"
-        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        kernel = {"kernelspec": {"name": spec, "display_name": spec}}
         made = nbformat.v4.new_notebook(
             cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel
         )

@@ -105,13 +105,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def jupyter(root: Path, home: Path, *options: str, **environment: str) -> Iterator[Server]:
+def jupyter(
+    root: Path, home: Path, *options: str, module: str = "jupyterlab", **environment: str
+) -> Iterator[Server]:
     """JupyterLab (with Voila at /voila) for the notebooks in `root`; its own files are in `home`."""
     port, token, log = free_port(), secrets.token_hex(16), home / "server.log"
     (home / "settings").mkdir(parents=True)
     (home / "settings" / "overrides.json").write_text(json.dumps(QUIET))
     # Not "-m jupyter lab", which starts the first jupyter-lab on PATH, whosever that is.
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+    command = [sys.executable, "-m", module, "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={root}"]
     command += [f"--IdentityProvider.token={token}", "--LabApp.news_url=None"]
     command += [f"--LabApp.app_settings_dir={home / 'settings'}", "--LabApp.expose_app_in_browser=True"]

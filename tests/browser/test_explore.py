@@ -13,6 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 import workbench as wb
 from tests.browser.conftest import NOTEBOOKS
 from tests.browser.lab import PACED, RUN_CELL, Lab, Noise, Server, nameless
+from tests.few import turn
 
 pytestmark = pytest.mark.browser
 
@@ -93,16 +94,86 @@ def user(page: Page, server: Server, root: Path) -> tuple[Lab, User]:
     return lab, user
 
 
-def test_settings_are_turned_and_judged(
+def test_before_a_run(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     lab, me = user
+    reached_by_keyboard(me, page)
+    fits(page, picture)
+    pictures(lab, me, page, picture)
+    turned_and_judged(me, page, picture)
+    assert noise.errors == []
+    assert lab.failures() == []
+
+
+def reached_by_keyboard(me: User, page: Page) -> None:
+    """Every field in its order, and a slider by its keys."""
+    me.field("children").focus()
+    names: list[Any] = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        names.append(page.evaluate(NAME))
+    assert names[:4] == ["children, slider", "layers", "layers, slider", "stragglers"]
+    assert "nearest trees" in names
+    before = me.costs()
+    page.get_by_label("stragglers, slider", exact=True).first.focus()
+    page.keyboard.press("ArrowRight")
+    me.changed(before)
+    assert me.field("stragglers").input_value() == "2"
+
+
+def fits(page: Page, picture: Callable[[str], Path]) -> None:
+    """Narrow and wide pages."""
+    for width, height in ((1280, 800), (1920, 1000)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(FITS)
+        page.evaluate("() => document.activeElement.blur()")  # a field that is being filled in shows its help
+        overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
+        assert overflow <= 1
+        page.wait_for_function(
+            f"() => !({SCROLLED})().length", timeout=5000
+        )  # the first look is whole, once help has gone
+        assert page.locator('[role=figure][aria-label*="CR (children"]').is_visible() == (width > 1700)
+        picture(f"explore-{width}")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def pictures(lab: Lab, me: User, page: Page, picture: Callable[[str], Path]) -> None:
+    """Who holds what, the code, who wins: what is clicked there becomes a setting."""
+    before = me.costs()
+    me.slide("stragglers", 1)
+    me.changed(before)
+    me.press("Who holds what")
+    tree = me.drawn("CR (children 4")
+    place = tree.evaluate("e => [e.data[1].x, e.data[1].y].map(a => (a._inputArray ?? a)[9])")
+    me.click_in(tree, *place)
+    me.drawn("CR: what rank 9 computes")
+    me.press("Code")
+    me.drawn("Encoding matrix of CR")
+    picture("explore-code")
+    me.press("Who wins")
+    map_ = me.drawn("Shortest rounds")
+    picture("explore-map")
+    me.click_in(map_, 6, 2)  # the seventh latency, two stragglers
+    page.wait_for_function("(e) => e.value === '2'", arg=me.field("stragglers").element_handle())
+    page.get_by_text("Links", exact=True).click()
+    assert float(me.field("latency").input_value()) == pytest.approx(10**-2.5, rel=1e-3)
+    lab.dark()
+    page.wait_for_function(ALL_DARK)
+    picture("explore-dark")
+    lab.dark(False)
+
+
+def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> None:
+    """Sliders, values that cannot be, presets, trees and schemes."""
     assert len(me.costs()) == 5
     assert nameless(page, ".wb-explorer") == []
     picture("explore-light")
 
     # a slider
     before = me.costs()
+    me.slide("stragglers", 1)
+    before = me.changed(before)
     me.slide("stragglers", 2)
     after = me.changed(before)
     assert (after[0], after[4]) != (before[0], before[4])
@@ -145,34 +216,6 @@ def test_settings_are_turned_and_judged(
     page.locator("summary", has_text="FRC ·").click()
     me.press("Remove FRC")
     page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 5", arg=ROWS)
-    assert noise.errors == []
-    assert lab.failures() == []
-
-
-def test_pictures_before_a_run(
-    user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
-) -> None:
-    lab, me = user
-    me.press("Who holds what")
-    tree = me.drawn("CR (children 4")
-    place = tree.evaluate("e => [e.data[1].x, e.data[1].y].map(a => (a._inputArray ?? a)[9])")
-    me.click_in(tree, *place)
-    me.drawn("CR: what rank 9 computes")
-    me.press("Code")
-    me.drawn("Encoding matrix of CR")
-    picture("explore-code")
-    me.press("Who wins")
-    map_ = me.drawn("Shortest rounds")
-    picture("explore-map")
-    me.click_in(map_, 6, 2)  # the seventh latency, two stragglers
-    page.wait_for_function("(e) => e.value === '2'", arg=me.field("stragglers").element_handle())
-    page.get_by_text("Links", exact=True).click()
-    assert float(me.field("latency").input_value()) == pytest.approx(10**-2.5, rel=1e-3)
-    lab.dark()
-    page.wait_for_function(ALL_DARK)
-    picture("explore-dark")
-    assert noise.errors == []
-    assert lab.failures() == []
 
 
 def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
@@ -307,36 +350,7 @@ def test_real_runs_are_stopped_at_once_and_nothing_is_red(
     assert noise.errors == []
 
 
-def test_the_explorer_is_reached_by_keyboard_and_fits_narrow_and_wide_pages(
-    user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
-) -> None:
-    _, me = user
-    me.field("children").focus()
-    names: list[Any] = []
-    for _ in range(12):
-        page.keyboard.press("Tab")
-        names.append(page.evaluate(NAME))
-    assert names[:4] == ["children, slider", "layers", "layers, slider", "stragglers"]
-    assert "nearest trees" in names
-    before = me.costs()
-    page.get_by_label("stragglers, slider", exact=True).first.focus()
-    page.keyboard.press("ArrowRight")
-    me.changed(before)
-    assert me.field("stragglers").input_value() == "2"
-    for width, height in ((1280, 800), (1920, 1000)):
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function(FITS)
-        page.evaluate("() => document.activeElement.blur()")  # a field that is being filled in shows its help
-        overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
-        assert overflow <= 1
-        page.wait_for_function(
-            f"() => !({SCROLLED})().length", timeout=5000
-        )  # the first look is whole, once help has gone
-        assert page.locator('[role=figure][aria-label*="CR (children"]').is_visible() == (width > 1700)
-        picture(f"explore-{width}")
-    assert noise.errors == []
-
-
+@turn("Voila", 0, 2)
 def test_the_explorer_is_a_voila_page_too(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

@@ -20,9 +20,10 @@ from workbench_lectures.lecture import Script
 
 from tests.browser.conftest import NOTEBOOKS
 from tests.browser.lab import CONNECTED, Lab, Noise, Server, free_port
+from tests.few import few, turn
 from tests.lectures.drawn import SCRIPTS
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("notebooks")]
+pytestmark = pytest.mark.browser
 
 NAMES = list(SCRIPTS)
 DRAWN = """() => [...document.querySelectorAll('.wb-lecture-view [role=figure] .wb-plot')]
@@ -138,12 +139,9 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
-# At every commit a dark one; light ones are opened below, and without a server (test_offline.py).
-AT_ONCE = NAMES[3]
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != AT_ONCE]
-
-
-@pytest.mark.parametrize("name", [AT_ONCE, *OTHERS])
+# Two of these four at each commit, and a lecture; others are opened without a server (test_offline.py).
+@turn("a lecture", 0, 4, 2)
+@pytest.mark.parametrize("name", few("a lecture", 1, NAMES))
 def test_a_lecture_is_a_page_without_code(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
@@ -167,6 +165,7 @@ def test_a_lecture_is_a_page_without_code(
 
 
 # The notebook around them is the same for all.
+@turn("loaded anew", 1, 2)
 @pytest.mark.parametrize(
     "name", [NAMES[4], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != NAMES[4])]
 )
@@ -207,6 +206,7 @@ def survives_a_reload(lab: Lab, student: Student) -> None:
     student.stop()
 
 
+@turn("a lecture", 1, 4, 2)
 def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
@@ -248,6 +248,7 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     assert noise.ours() == []
 
 
+@turn("a lecture", 2, 4, 2)
 def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
     page: Page, noise: Noise, server: Server
 ) -> None:
@@ -269,6 +270,7 @@ def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
     assert noise.ours() == []
 
 
+@turn("a lecture", 3, 4, 2)
 def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Server) -> None:
     student = voila(page, server, NAMES[0])
     page.get_by_label("workers N", exact=True).first.focus()

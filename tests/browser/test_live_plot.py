@@ -10,8 +10,9 @@ import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
 from tests.browser.lab import PACED, Lab, Noise, Server
+from tests.few import turn
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.browser
 
 LONG = f"""{PACED}
 import workbench as wb
@@ -70,6 +71,7 @@ def stop(page: Page) -> None:
     ).to_be_disabled()  # the page may be told a moment later
 
 
+@turn("loaded anew", 0, 2)
 def test_a_run_is_watched_stopped_and_survives_a_reload(
     page: Page,
     noise: Noise,
@@ -105,6 +107,7 @@ def test_a_run_is_watched_stopped_and_survives_a_reload(
     assert lab.failures() == []
 
 
+@turn("marks on curves", 0, 2)
 def test_the_target_can_be_typed_and_dragged(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
@@ -143,6 +146,7 @@ plot = wb.watch([run, wb.start(e.replace(adaptive=False))])
 plot"""
 
 
+@turn("marks on curves", 1, 2)
 def test_changes_of_scheme_are_marked_on_the_curve(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
@@ -183,6 +187,7 @@ def test_many_plots_share_one_library(
     assert noise.errors == []
 
 
+@turn("Voila", 1, 2)
 @pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])  # others are light
 def test_voila_shows_it_without_code(
     page: Page,

@@ -10,9 +10,10 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.conftest import NOTEBOOKS
+from tests.browser.forked import FRESH
 from tests.browser.lab import Lab, Noise, Server
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("notebooks")]
+pytestmark = pytest.mark.browser
 
 
 # Executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).
@@ -22,13 +23,13 @@ LATER = ("01-straight-line", "04-plan", "06-who-is-late", "07-coding-or-not", "r
 def test_the_notebook_on_engines_runs_in_jupyterlab_on_two_of_them(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
-    """As it is but for the number of engines: each is a process that loads the package."""
+    """As it is but for the number of engines: each is a process that loads the package. In a kernel started anew."""
     cells = nbformat.read(NOTEBOOKS / "03-look-inside.ipynb", as_version=4).cells
     text = [cell.source for cell in cells if cell.cell_type == "code"]
     for old, new in {"layers: int = 2": "layers: int = 1", "rank: int = 3": "rank: int = 2"}.items():
         assert old in text[0]
         text[0] = text[0].replace(old, new)
-    lab = Lab(page, server, write(*text))
+    lab = Lab(page, server, write(*text, spec=FRESH))
     lab.run_all()
     picture("notebook-engines")
     assert lab.failures() == []

@@ -25,13 +25,12 @@ from workbench_lectures.titles import told
 from tests.browser.conftest import NOTEBOOKS
 from tests.browser.lab import Noise
 from tests.browser.test_lectures import NAMELESS, OVERFLOW, Student, first_slider
+from tests.few import few
 from tests.lectures.drawn import SCRIPTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside those that need a server
 
-# Opened at every commit: one light, one dark, one that has places; the code of all runs below.
-AT_EACH_COMMIT = ("1-stragglers", "4-communication", "6-asking-less")
-OPENED = [n if n in AT_EACH_COMMIT else pytest.param(n, marks=pytest.mark.slow) for n in SCRIPTS]
+OPENED = few("without a server", 2, SCRIPTS)  # the code of all runs below
 FEW, ALL = 8, 1250  # settings of each lecture: at every commit, and under `slow`, 10,000 of all
 CLOSE = 1e-12  # share of a number: the last digits may differ
 AT_ONCE = 25  # figures of so many settings are asked for at once

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.lab import Lab, Noise, Server
 from tests.browser.test_explore import User
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("notebooks")]
+pytestmark = pytest.mark.browser
 
 # Real processes and kernels of the sweep's own are in test_notebooks.py.
 FEWER = {

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 from tests.browser.lab import Lab, Noise, Server
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.browser
 
 FIRST = """import plotly.graph_objects as go
 from workbench.widgets import Plot

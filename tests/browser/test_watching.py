@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.lab import Lab, Noise, Server, nameless
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.browser
 
 STREAM = """import workbench as wb
 tree = {"children": 12, "layers": 2, "stragglers": 2}

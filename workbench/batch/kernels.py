@@ -81,10 +81,12 @@ class Nursery:
     sockets: the folder of the kernels' sockets. threads: of linear algebra, in each.
     """
 
+    module = "workbench.batch.nursery"
+
     def __init__(self, sockets: Path, threads: int) -> None:
         # -P: a file of the user's called json.py does not stand in for the library's. A session of its own: Ctrl-C
         # in a terminal goes to us alone.
-        command = [sys.executable, "-P", "-m", "workbench.batch.nursery", str(sockets)]
+        command = [sys.executable, "-P", "-m", self.module, str(sockets)]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
         self.process = subprocess.Popen(command, **pipes, env=os.environ | _environment(threads))
         self.kernels: dict[int, Kernel] = {}

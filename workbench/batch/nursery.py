@@ -24,7 +24,7 @@ from workbench.base.notebooks import grammar_put_off
 
 # What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
 # forked child only the forking thread lives on.
-PRELOADED = (
+PRELOADED: tuple[str, ...] = (
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "ipykernel.debugger", "ipykernel.ipkernel", "ipykernel.kernelapp"),
     *("ipywidgets", "nbformat", "pandas.io.formats.html", "pandas.io.formats.string", "plotly.io._renderers"),

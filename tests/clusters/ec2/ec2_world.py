@@ -35,8 +35,17 @@ REGION, IMAGE = "eu-central-1", "ami-03cf127a"  # one that moto has
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[str]:
-    """Address of a server."""
+    """Address of a server that has one image: to make all of EC2's anew for each account is most of its work."""
     server_of = pytest.importorskip("moto.server", reason="moto is not installed")
+    from moto.ec2.models import amis
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(amis, "AMIS", [each for each in amis.AMIS if each["ami_id"] == IMAGE])
+        patch.setenv("MOTO_AMIS_PATH", "its own are above")
+        yield from _serving(server_of)
+
+
+def _serving(server_of: Any) -> Iterator[str]:
     server = server_of.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it would log every request
     server.start()

@@ -9,6 +9,15 @@ const PATIENCE = 5000; // ms after which another widget asks again
 const idle = () =>
   new Promise((done) => ("requestIdleCallback" in globalThis ? requestIdleCallback(done, { timeout: 3000 }) : setTimeout(done, 100)));
 
+/** Tell the kernel. Where it has ended, or its notebook was closed, widgets are there for a moment longer: nobody is told. */
+function tells(model, content) {
+  try {
+    model.send(content);
+  } catch (error) {
+    if (error.message !== "Cannot send") throw error; // what JupyterLab says of a comm that is gone
+  }
+}
+
 /** plotly.js. Whoever comes first asks its kernel for it, all others wait; nothing of it is kept in the notebook. */
 function library(model) {
   const page = (globalThis[PAGE] ??= {});
@@ -32,7 +41,7 @@ function library(model) {
     if (page.begun || Date.now() - (page.asked ?? -Infinity) < PATIENCE * (1 + asked)) return;
     page.asked = Date.now();
     asked += 1;
-    model.send({ kind: "library" });
+    tells(model, { kind: "library" });
   };
   model.on("msg:custom", take);
   ask();
@@ -164,7 +173,7 @@ function stills(model, taken) {
   let timer;
   const take = async () => {
     const url = model.get("still") && (await taken());
-    if (url) model.send({ kind: "still", png: url.split(",")[1] });
+    if (url) tells(model, { kind: "still", png: url.split(",")[1] });
   };
   return () => (clearTimeout(timer), (timer = setTimeout(take, QUIET)));
 }

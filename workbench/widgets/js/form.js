@@ -94,7 +94,7 @@ function render({ model, el }) {
     if (!waiting.length) return;
     count += 1;
     for (const [, mine] of waiting) mine.count = count;
-    model.send({ kind: "typed", view, count, texts: Object.fromEntries(waiting.map(([name, { text }]) => [name, text])) });
+    tells(model, { kind: "typed", view, count, texts: Object.fromEntries(waiting.map(([name, { text }]) => [name, text])) });
   };
   /** While a slider moves, one message at a time; what is let go or left goes at once, so before a click that follows. */
   const type = (name) => (text) => {

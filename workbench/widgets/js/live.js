@@ -16,7 +16,7 @@ class Store {
     this.curves = this.model.get("curves").map(() => ({}));
   }
   rows = (i) => this.curves[i].round?.length ?? 0;
-  ask = () => this.model.send({ kind: "from", rows: this.curves.map((_, i) => this.rows(i)) });
+  ask = () => tells(this.model, { kind: "from", rows: this.curves.map((_, i) => this.rows(i)) });
   take({ edition, parts }, buffers) {
     if (edition !== this.model.get("edition")) return;
     if (edition !== this.edition) this.forget();
@@ -120,7 +120,7 @@ function controls(model, changed) {
     if (!Number.isNaN(value)) set("target")(value);
   };
   target.onkeydown = ({ key }) => void (key === "Enter" && target.onchange()); // an answer of false would swallow the key
-  const stop = element("button", { className: "wb-stop", type: "button", onclick: () => model.send({ kind: "stop" }) }, "Stop");
+  const stop = element("button", { className: "wb-stop", type: "button", onclick: () => tells(model, { kind: "stop" }) }, "Stop");
   const pair = element("span", { className: "wb-pair" }, element("label", { for: id }, "target"), target);
   const refill = () => {
     const names = Object.fromEntries(Object.entries(model.get("metrics")).map(([k, words]) => [k, words.split(" ‖")[0]]));

@@ -88,7 +88,7 @@ function render({ model, el }) {
     if (!still || !plot) return;
     const area = plot.querySelector(".nsewdrag").getBoundingClientRect();
     const [bottom, top] = plot.layout.yaxis.range;
-    model.send({ kind: "click", y: top + ((event.clientY - area.top) / area.height) * (bottom - top), trace: "row" });
+    tells(model, { kind: "click", y: top + ((event.clientY - area.top) / area.height) * (bottom - top), trace: "row" });
   };
   figure.addEventListener("pointerdown", pressed, true);
   window.addEventListener("pointerup", released, true);

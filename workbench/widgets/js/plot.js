@@ -21,7 +21,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     config ??= named(plot.Plotly, () => model.get("label"));
     const first = !plot.box.data;
     await plot.Plotly.react(plot.box, data, { ...layout, autosize: true }, config);
-    if (first && points) plot.box.on("plotly_click", (event) => model.send(clicked(event)));
+    if (first && points) plot.box.on("plotly_click", (event) => tells(model, clicked(event)));
     el.setAttribute("aria-label", model.get("label"));
     after(plot.box);
     plot.box.dataset.drawn = model.get("serial");

@@ -26,7 +26,7 @@ class Table {
   get base() {
     return this.model.get("shape")[2];
   }
-  ask = () => this.model.send({ kind: "from", first: this.rounds });
+  ask = () => tells(this.model, { kind: "from", first: this.rounds });
   take({ edition, first, count, rounds }, [columns, shares]) {
     if (edition !== this.model.get("edition")) return;
     if (edition !== this.edition) this.forget();
@@ -97,7 +97,7 @@ function render({ model, el }) {
   const span = element("select", { id, onchange: () => ((view.span = Number(span.value)), draw()) }, ...options);
   const last = element("input", { id: slide, type: "range", min: 1, max: 1, value: 1 });
   last.oninput = () => ((view.end = Number(last.value) >= table.rounds ? null : Number(last.value)), draw());
-  const stop = element("button", { className: "wb-stop", type: "button", onclick: () => model.send({ kind: "stop" }) }, "Stop");
+  const stop = element("button", { className: "wb-stop", type: "button", onclick: () => tells(model, { kind: "stop" }) }, "Stop");
   const pair = (label, control) => element("span", { className: "wb-pair" }, element("label", { for: control.id }, label), control);
   const bar = element("div", { className: "wb-bar" }, pair("show", span), pair("up to round", last), stop);
   const legend = element("div", { className: "wb-legend", "aria-hidden": true });
@@ -222,7 +222,7 @@ function render({ model, el }) {
     tell();
     draw();
   };
-  const pick = () => view.round >= 0 && model.send({ kind: "pick", round: view.round + table.base, worker: view.worker + 1 });
+  const pick = () => view.round >= 0 && tells(model, { kind: "pick", round: view.round + table.base, worker: view.worker + 1 });
   const under = (event) => {
     const { left, top, width, height } = canvas.getBoundingClientRect();
     const { first, count } = shown();
