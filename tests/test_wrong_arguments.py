@@ -177,7 +177,7 @@ def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
             lambda: wb.figures.speedups([wb.run(E)], metric=["loss"], target=1.0),
             "metric = ['loss']: no such name",
         ),
-        (lambda: wb.figures.speedups([wb.run(E)], 1.0, x=["time"]), "x = ['time']: no such name"),
+        (lambda: wb.figures.convergence([wb.run(E)], x=["time"]), "x = ['time']: no such name"),
         (lambda: wb.figures.round_times(5), "runs = 5: is no list"),
         (
             lambda: wb.figures.save(5, "a.html"),

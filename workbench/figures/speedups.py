@@ -66,7 +66,7 @@ def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
     True
     """
     check_traces(traces)
-    return float(max(np.nanmin(trace.columns[metric]) for trace in traces))
+    return float(max(np.nanmin(column(trace, metric)) for trace in traces))
 
 
 def position(series: Sequence[Series], reference: str) -> int:
