@@ -50,6 +50,7 @@ from workbench.base.types import Array
 from workbench.clusters.warm import POOLS
 from workbench.core.delays import DelayModel
 from workbench.core.delays.base import Keyed
+from workbench.engines.real.rank import Emulate
 from workbench.recordings.doctor import Culprit
 from workbench.recordings.of_run import SLOWER, WAITING
 from workbench.running.real import start_real
@@ -101,7 +102,7 @@ class Case:
     """A run, and who is to be named."""
 
     experiment: wb.Experiment
-    emulate: str
+    emulate: Emulate
     wanted: str  # empty: nobody
     busy: int = -1  # host beside whose ranks a process is busy
     pinned: bool = False
@@ -136,7 +137,7 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
         delays=law,
         optimiser_args={"step": 1e-4},
     )
-    emulate = "nothing" if kind == "neighbour" else "delays" if raw else "all"
+    emulate: Emulate = "nothing" if kind == "neighbour" else "delays" if raw else "all"
     busy = host if kind == "neighbour" and not healthy else -1
     return Case(e, emulate, "" if healthy else wanted[kind], busy, kind == "neighbour")
 
@@ -156,11 +157,16 @@ def played(one: Case, folder: Path, exchange: bool) -> wb.Trace:
         before, begun = spent(ours), time.monotonic()
         with turning(hosts if one.pinned else {}, exchange):
             trace = start_real(one.experiment, emulate=one.emulate, folder=folder).result()
-        load = {
+        load: dict[str, Any] = {
             name: now - was for (name, was), now in zip(before.items(), spent(ours).values(), strict=True)
         }
     probes += [probe()] if one.pinned else []
-    load |= {"probes": probes, "seconds": time.monotonic() - begun, "processes": os.getloadavg()[0]}
+    load |= {
+        "exchange": exchange,
+        "probes": probes,
+        "seconds": time.monotonic() - begun,
+        "processes": os.getloadavg()[0],
+    }
     write_json(folder.with_name(f"{folder.name}.load.json"), load)
     return trace
 
@@ -228,15 +234,15 @@ def traced(
     kind: str, number: int, seed: int, keep: Path, healthy: bool = False, exchange: bool = False
 ) -> tuple[Case, wb.Trace]:
     """A case and its run: as it lies there, or else now."""
-    one, folder = case(kind, number, seed, healthy), lies(kind, number, seed, keep, healthy)
+    one, folder = case(kind, number, seed, healthy), lies(kind, number, seed, keep, healthy, exchange)
     there = (folder / "run.json").is_file()
     trace = wb.Trace.load(folder) if there else played(one, folder, exchange)
     return one, replace(trace, info={**trace.info, "places": PLACES})
 
 
-def lies(kind: str, number: int, seed: int, keep: Path, healthy: bool) -> Path:
-    """Its run folder."""
-    return keep / f"{'healthy-' * healthy}{kind}-{seed}-{number}"
+def lies(kind: str, number: int, seed: int, keep: Path, healthy: bool, exchange: bool = False) -> Path:
+    """Its run folder; a run whose hosts changed cores says so in its name: it is not judged as one whose did not."""
+    return keep / f"{'exchange-' * exchange}{'healthy-' * healthy}{kind}-{seed}-{number}"
 
 
 def slower(one: Culprit, load: Path) -> str:
@@ -286,8 +292,8 @@ def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
     found: dict[str, list[tuple[str, list[Culprit]]]] = {}
     for place in range(args.count):
         number, kind = divmod(place, len(kinds))
-        which = (kinds[kind], number, args.seed, keep, healthy)
-        one, trace = traced(*which, args.exchange)
+        which = (kinds[kind], number, args.seed, keep, healthy, args.exchange)
+        one, trace = traced(*which)
         named = list(wb.diagnose(trace).culprits)
         found.setdefault(one.experiment.scheme, []).append((one.wanted, named))
         if [each.who for each in named] != [one.wanted] * bool(one.wanted):

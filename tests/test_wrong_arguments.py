@@ -171,6 +171,13 @@ def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
         (lambda: wb.watch([5]), "runs = [5]: give what wb.start returns"),
         (lambda: wb.figures.convergence(5), "traces = 5: is no list of traces"),
         (lambda: wb.figures.convergence([wb.run(E)], target="a"), "target = 'a': is no number"),
+        (lambda: wb.figures.convergence([wb.run(E)], theme=["dark"]), "theme = ['dark']: no such name"),
+        (lambda: wb.figures.convergence([wb.run(E)], metric=["loss"]), "metric = ['loss']: no such name"),
+        (
+            lambda: wb.figures.speedups([wb.run(E)], metric=["loss"], target=1.0),
+            "metric = ['loss']: no such name",
+        ),
+        (lambda: wb.figures.convergence([wb.run(E)], x=["time"]), "x = ['time']: no such name"),
         (lambda: wb.figures.round_times(5), "runs = 5: is no list"),
         (
             lambda: wb.figures.save(5, "a.html"),

@@ -192,6 +192,25 @@ for words in {list(calls)!r}:
     assert len(told) == len(calls) + 1
 
 
+def test_what_is_installed_while_a_kernel_runs_is_found(tmp_path: Path) -> None:
+    (tmp_path / "later").mkdir()
+    install(tmp_path / "later", "tiny", TINY, POINTS)
+    script = """
+import os, sys
+sys.path.append("now")
+import workbench as wb
+from workbench.base.settings import SettingError
+try:
+    wb.Experiment(scheme="TINY")
+except SettingError as error:
+    assert "scheme = 'TINY': no such name" in str(error), error
+os.rename("later", "now")
+assert wb.Experiment(scheme="TINY", delays={"kind": "steps"}, problem="tiny_squares").built_scheme.extra == 3
+assert "TINY" in wb.schemes.names()
+"""
+    assert python(tmp_path, "-W", "error", "-c", script) == ""
+
+
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_real_ranks_import_it_themselves(tiny: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,8 @@ from tests.recordings.test_blame import remembering
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.engines.real.ledger import Ledger
+from workbench.problems.unit import UnitArgs
+from workbench.recordings import doctor
 from workbench.recordings.sources.runs import processor_of
 from workbench.trace.records import write_end
 
@@ -238,7 +240,8 @@ def test_a_run_and_its_recording_tell_both_apart_by_the_ranks_books(what: str, t
     assert one.low <= one.cost <= one.high
     words = {"waiting": "waiting for a processor that somebody", "slower core": "its processor needs 5"}
     assert words[what] in str(found)
-    best = (found.remedies or ())[0]
+    assert found.remedies
+    best = found.remedies[0]
     assert best.what.endswith({"waiting": "host b busy", "slower core": "for host b"}[what])
     assert best.saving == pytest.approx(one.cost, abs=0.05)
     (bars,) = found.figure().data
@@ -255,3 +258,42 @@ def test_books_are_believed_only_where_they_tell_of_computing(tmp_path: Path) ->
     assert processor_of(replace(drawn, folder=tmp_path / "gone")) is None
     spent[3, 2] = 0.0  # a round that a resumed run's books do not have
     assert processor_of(kept(tmp_path, spent)) is None
+
+
+def test_the_dearest_causes_are_kept_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = played(victims=[3], task_factor=1.5, message=0.01, message_factor=8.0)
+    assert [one.who for one in wb.diagnose(trace).culprits] == ["the link of worker 4", "worker 4"]
+    monkeypatch.setattr(doctor, "MOST", 1)
+    assert [one.who for one in wb.diagnose(trace).culprits] == ["the link of worker 4"]
+
+
+class Elsewhere(UnitArgs):
+    name: ClassVar[str] = "elsewhere"
+
+
+class Here(UnitArgs):
+    name: ClassVar[str] = "here"
+    device: str = "cpu"
+
+
+@pytest.mark.parametrize(("spec", "known"), [(UnitArgs, True), (Elsewhere, False), (Here, True)])
+def test_a_problem_of_ones_own_says_that_it_computes_on_a_processor(
+    spec: type[UnitArgs], known: bool, tmp_path: Path
+) -> None:
+    trace = kept(tmp_path, np.full((40, 6), 0.01))
+    vars(trace.experiment)["problem_spec"] = spec()
+    assert (processor_of(trace) is not None) == known
+
+
+@pytest.mark.parametrize(
+    ("seed", "says"),
+    [
+        ("1", "seed = '1': is text; write 1"),
+        (1.5, "seed = 1.5: is no whole"),
+        (None, "seed = None"),
+        (-1, "seed = -1: take 0"),
+    ],
+)
+def test_what_is_no_seed_is_one_sentence(seed: Any, says: str) -> None:
+    with pytest.raises(SettingError, match=f"^{says}"):
+        wb.diagnose(recording(np.ones((4, 3))), seed=seed)

@@ -23,7 +23,7 @@ from workbench.running.real import resume, start_real
 from workbench.running.simulated import timeline
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "data" / "ec2_traces.csv"
-ROUNDS = {"SR-SGC": plain.selective_repeat, "M-SGC": plain.multiplexed}
+ROUNDS: dict[str, Any] = {"SR-SGC": plain.selective_repeat, "M-SGC": plain.multiplexed}
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -120,7 +120,7 @@ def test_a_job_is_the_whole_gradient_at_the_newest_model_that_is_certain(
     timeline(e, committed, events=False)
     held = e.plan.sizes > 0
     for job, weights in enumerate(committed.weights):
-        model = max(0, job - e.built_scheme.lag)  # type: ignore[attr-defined]
+        model = max(0, job - e.built_scheme.lag)
         if model == job:
             assert weights is None
             continue

@@ -16,7 +16,7 @@ where the ranks are. What cannot be imported is left out, with a `PluginWarning`
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pkgutil import iter_modules
 from threading import RLock
@@ -121,9 +121,18 @@ class Catalogue(Mapping[str, type[T]]):
         known = self._classes.get(name) if isinstance(name, str) else None
         if known is not None and _home(known) == "workbench":  # nobody else can have it: no need to look
             return known
-        if not isinstance(name, str) or name not in self:
+        if not isinstance(name, str) or not self.knows(name):
             raise unknown_name(self.field, name, self)
         return self[name]
+
+    def knows(self, name: str) -> bool:
+        """Is a class of that name there, or has a package that has it been installed since the last look?"""
+        if name not in self:
+            invalidate_caches()
+            _installed.cache_clear()
+            with self._lock:
+                self._find()
+        return name in self
 
     def _all(self) -> dict[str, type[T]]:
         with self._lock:

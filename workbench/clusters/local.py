@@ -40,7 +40,7 @@ class ThisMachine(Site):
 
     @override
     def holder(self, words: dict[str, Any], home: Path) -> Supervised:
-        return Supervised.of(words)
+        return Supervised(words)
 
     def check(self, said: Said = quiet) -> list[Finding]:
         """Nothing can be."""

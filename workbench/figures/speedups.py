@@ -66,7 +66,7 @@ def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
     True
     """
     check_traces(traces)
-    return float(max(np.nanmin(trace.columns[metric]) for trace in traces))
+    return float(max(np.nanmin(column(trace, metric)) for trace in traces))
 
 
 def position(series: Sequence[Series], reference: str) -> int:
@@ -108,14 +108,14 @@ def ratio(seconds: float, base: float) -> float:
 
 def column(trace: Trace, metric: str) -> Array:
     """Values of a metric after each round."""
-    if metric in _NO_METRICS or metric not in trace.columns:
+    if not isinstance(metric, str) or metric in _NO_METRICS or metric not in trace.columns:
         raise unknown_name("metric", metric, [name for name in trace.columns if name not in _NO_METRICS])
     return np.asarray(trace.columns[metric], dtype=float)
 
 
 def abscissa(trace: Trace, x: str) -> Array:
     """Where each round's end lies on the x axis."""
-    if x not in AXES:
+    if not isinstance(x, str) or x not in AXES:
         raise unknown_name("x", x, list(AXES))
     if x == "round":
         return np.asarray(trace.columns["round"], dtype=float) + 1.0

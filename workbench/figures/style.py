@@ -90,7 +90,7 @@ def _from_hash(name: str) -> Style:
 
 def palette(theme: str) -> Palette:
     """Colours of a theme; raises `SettingError` for another name than light and dark."""
-    if theme not in PALETTES:
+    if not isinstance(theme, str) or theme not in PALETTES:
         raise unknown_name("theme", theme, list(PALETTES))
     return PALETTES[theme]
 

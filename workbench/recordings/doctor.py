@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import workbench as wb  # its front door: figures know diagnoses, and not the other way round
-from workbench.base.settings import SettingError
+from workbench.base.settings import SettingError, check_kind
 from workbench.base.types import Array
 from workbench.planning.laws import resampled
 from workbench.recordings.blame import blame, chances, late_hosts, over_median
@@ -131,7 +131,7 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
     Raises
     ------
     SettingError
-        There is nothing to compare: one worker, several jobs, or no time above 0.
+        There is nothing to compare: one worker, several jobs, or no time above 0. Or `seed` is no whole number from 0.
 
     Examples
     --------
@@ -141,6 +141,9 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
     >>> [one.who for one in diagnose(Recording.of_rows(rows, "one slow")).culprits]
     ['worker 3']
     """
+    check_kind("seed", seed, int)
+    if seed < 0:
+        raise SettingError(f"seed = {seed}: take 0 or more")
     if isinstance(what, str | Path) and runs.SOURCE.tells(Path(what).expanduser()):
         what = Trace.load(Path(what).expanduser())
     if isinstance(what, Trace):
@@ -284,7 +287,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
         causes += [Cause(COMPUTE, (i,)) for i in cut if i not in known]
     causes += _late(LINK, run.way, float(now.sum()), {}, level, rng) if ways else []
     others = [PORT] * (run.link.bandwidth is not None) + [DECODING] * (run.decode_rate is not None)
-    gains = run.shapley([*causes[: MOST - len(others)], *others])
+    gains = run.shapley([*run.dearest(causes, MOST - len(others)), *others])
     found = [
         _culprit(
             str(cause),

@@ -117,6 +117,17 @@ class Rounds:
         rate = None if DECODING in gone else self.decode_rate
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
 
+    def dearest(self, causes: list[Cause], most: int) -> list[Cause]:
+        """So many causes at most: those that gain most where they are mended first, or last; all in their order."""
+        if len(causes) <= most:
+            return causes
+
+        def gain(cause: Cause) -> float:
+            others = [each for each in causes if each != cause]
+            return float((self.lasting(others) - self.lasting([cause])).sum())
+
+        return sorted(sorted(causes, key=gain, reverse=True)[:most], key=causes.index)
+
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
         """What every round would gain from mending each cause: the mean over all orders of mending them."""
         return shapley(causes, lambda mended: -self.lasting(mended))

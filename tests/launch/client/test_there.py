@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from workbench.clusters import LOCAL, load
+from workbench.clusters.ssh import Ssh
 from workbench.launch.client.there import RemotePool, There
 from workbench.launch.gateway import AGENT, HOST, Gateway, Lost, read_word, write_word
 from workbench.launch.package import Package
@@ -28,7 +29,8 @@ def gateway(patience: float = 30.0) -> Gateway:
 
 @pytest.fixture
 def pool() -> Iterator[RemotePool]:
-    settings = load(LOCAL).model_dump(mode="json")
+    cluster = Ssh(name="next", hosts=("here",), python=sys.executable, path=str(ROOT))
+    settings = cluster.model_dump(mode="json")
     found = There("next", gateway(), settings, settings, {}, None).open(2)
     try:
         yield found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -23,7 +24,7 @@ import workbench as wb
 from workbench.base.errors import ClusterError, QuorumLost
 from workbench.base.notebooks import execute
 from workbench.base.settings import SettingError
-from workbench.launch.poolfolder import shared
+from workbench.launch.poolfolder import kept_in, shared
 from workbench.launch.processes import is_alive
 from workbench.running.ipyparallel import engines as keeping
 from workbench.running.ipyparallel.inside import Inside
@@ -45,6 +46,16 @@ SPEC: dict[str, Any] = {
     "delays": {"kind": "shifted_exponential", "shift": 2e-5, "rate": 1e5},
 }
 GC = {**SPEC, "scheme": "GC", "scheme_args": {"stragglers": 1}, "workers": 3}
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where engines of others, which nobody clears up after, leave what they shared; it goes with the test."""
+    place = shared(tmp_path)
+    for name, value in kept_in(place).items():
+        monkeypatch.setenv(name, value)
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +260,7 @@ def test_what_is_no_number_or_no_client_is_refused_in_one_sentence() -> None:
 
 
 @slow
-def test_engines_apart_are_refused(tmp_path: Path) -> None:
+def test_engines_apart_are_refused(tmp_path: Path, memory: Path) -> None:
     import ipyparallel
 
     with (
@@ -290,7 +301,7 @@ def test_engines_that_are_there_already_are_used_and_left(engines: Interactive) 
 
 
 @slow
-def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: Path) -> None:
+def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: Path, memory: Path) -> None:
     import ipyparallel
 
     config = keeping.settings(4, str(tmp_path))

@@ -31,7 +31,7 @@ from workbench.clusters.base import Cluster, HostName, Word, placed
 from workbench.clusters.ssh.fleet import Fleet, survey
 from workbench.launch import mpiexec
 from workbench.launch.gateway import Connection, Gateway
-from workbench.launch.head.pools import ChildPool, Supervised, make_folder, supervised, sweep
+from workbench.launch.head.pools import ChildPool, StartedBefore, make_folder, supervised, sweep
 from workbench.launch.hosts.host import Host
 from workbench.launch.package import START, Package, packed
 from workbench.launch.processes import RANKS
@@ -350,8 +350,8 @@ class Head(Site):
         ]
 
     @override
-    def holder(self, words: dict[str, Any], home: Path) -> Supervised:
-        return Supervised.of(words)
+    def holder(self, words: dict[str, Any], home: Path) -> StartedBefore:
+        return StartedBefore.of(words)
 
     @override
     def check(self, said: Said = quiet) -> list[Finding]:

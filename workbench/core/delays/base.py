@@ -104,7 +104,7 @@ def law_of(value: Any) -> DelayModel:
         law = laws.get_class(kind)(**{name: given for name, given in value.items() if name != "kind"})
         law.__dict__["written"] = kind  # no field: laws that differ in it alone are equal
         return law
-    if not isinstance(kind, str) or kind not in laws:
+    if not isinstance(kind, str) or not laws.knows(kind):
         raise ValueError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
     return laws[kind](**value)
 

@@ -52,6 +52,8 @@ def convergence(
     ['CR']
     """
     series = named(traces)
+    column(series[0].trace, metric)  # before they go into the title, both are names of something
+    abscissa(series[0].trace, x)
     log = log_x([s.trace for s in series], x)
     figure = new_figure(theme, title(metric, x), shared([s.trace for s in series]), height=640)
     names = [s.label for s in series]

@@ -35,6 +35,18 @@ def pools_folder() -> Path:
     return private_folder(cache_folder("pools"))
 
 
+@dataclass(frozen=True)
+class Supervised(Holder):
+    """Who has a run of which only the supervisor's process is known, from what holder.json says."""
+
+    words: dict[str, Any]
+
+    @property
+    @override
+    def there(self) -> bool:
+        return is_alive(int(self.words["supervisor"]))
+
+
 @dataclass
 class FolderPool(Pool, Holder):
     """A pool whose folder lies on a file system of this machine; how its supervisor runs is the subclass's business.
@@ -181,8 +193,8 @@ class ChildPool(FolderPool):
 
 
 @dataclass
-class Supervised(FolderPool):
-    """A pool that another process has started: what holder.json says of it."""
+class StartedBefore(FolderPool):
+    """A pool whose supervisor another process here has started; `ranks` is not known, and 0."""
 
     supervisor: int = field(kw_only=True)  # its process
 

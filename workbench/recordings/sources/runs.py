@@ -57,10 +57,15 @@ def processor_of(trace: Trace) -> Array | None:
     """Seconds of a processor that every worker's computing took, (rounds, workers), where its books tell.
 
     Only where computing is real: elsewhere times are drawn, and slept through. On a device, the processor's time is not
-    the work's. Older books have what a rank took in all: that is its computing's where it answers the master alone.
+    the work's: a problem of your own says ``device = "cpu"`` where it has none. Older books have what a rank took in
+    all: that is its computing's where it answers the master alone.
     """
     e, folder = trace.experiment, trace.folder
-    real = trace.info.get("emulate") == "nothing" and getattr(e.problem_spec, "device", "cpu") == "cpu"
+    spec = e.problem_spec
+    known = (
+        "cpu" if type(spec).__module__.startswith("workbench.") else ""
+    )  # of another's problem nobody knows
+    real = trace.info.get("emulate") == "nothing" and getattr(spec, "device", known) == "cpu"
     if not real or folder is None or not (folder / BOOKS).is_file():
         return None
     star = e.plan.committers == (MASTER,) and not e.plan.parent[1:].any()
