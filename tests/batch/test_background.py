@@ -96,6 +96,17 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepRun]:
     sweep.wait(60)
 
 
+def test_it_hears_a_stop_while_it_starts_and_none_of_an_earlier_time(tmp_path: Path) -> None:
+    plan = {"base": QUICK, "cases": [{}, {"seed": 1}]}
+    sweep = wb.batch.start(plan, tmp_path / "new", pictures=False)
+    sweep.stop()
+    assert sweep.wait(60)
+    assert (sweep.state, sweep.progress().counts.get("done", 0)) == ("stopped", 0)
+    assert (tmp_path / "new" / STOP).exists()
+    assert not wb.batch.sweep(plan, tmp_path / "new", progress=False, pictures=False).failed
+    assert sweep.state == "done"
+
+
 def test_it_is_watched_stopped_and_gone_on_with_from_elsewhere(begun: SweepRun) -> None:
     other = wb.batch.attach(begun.folder)
     assert other.progress().total == 4  # before anything has run

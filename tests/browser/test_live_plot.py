@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
-from tests.browser.lab import PACED, Lab, Noise, Server
+from tests.browser.lab import CONNECTED, PACED, Lab, Noise, Server
 from tests.few import turn
 
 pytestmark = pytest.mark.browser
@@ -19,6 +19,7 @@ import workbench as wb
 runs = wb.start_all(wb.rivals(3, 2, 1, rounds=3000))
 plot = wb.watch(runs)
 plot"""
+RESTART = "() => void window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0)"
 MARKS = """() => document.querySelector('.wb-plot[data-points]')?.data?.filter(({ name }) => name === 'changes')
   .map(({ x, y, text }) => ({ x: [...x], y: [...y], text: [...text] }))[0]"""
@@ -103,6 +104,18 @@ def test_a_run_is_watched_stopped_and_survives_a_reload(
     stop(page)
     assert traffic.libraries == 2  # once a page, and the page was loaded twice
     assert "plotly.js v" not in (root / name).read_text()
+
+    # a kernel that ends takes its runs along: nothing runs for ever on the page, and there is nothing to stop
+    page.evaluate(RESTART)  # paces the rounds once, not what is paced
+    page.wait_for_function(CONNECTED)
+    assert page.locator(".wb-status tr").first.get_attribute("class") == "wb-stopped"  # as it was
+    lab.run_all(wait=False)
+    grows(page)
+    page.evaluate(RESTART)
+    expect(page.locator(".wb-status tr").first).to_contain_text("its kernel has ended; run the cell again")
+    assert page.locator(".wb-status .wb-running").count() == 0
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_disabled()
+    picture("live-restarted")
     assert noise.errors == []
     assert lab.failures() == []
 

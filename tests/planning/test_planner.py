@@ -109,6 +109,12 @@ def test_groups_need_the_fewest_messages() -> None:
     advice = advise(measured(12, "straggle", 2e-2, 1e4), problem_args=problem, schemes=["UMW", "GC", "CR"])
     assert advice.best.scheme == "GC"
     assert advice.best.messages == 1.0
+    # whoever waits for the quickest only is the quicker for stragglers: they are no share of its rounds
+    odd = replace(advice.best, parts={"computing": 0.6, "stragglers": -0.5, "latency": 0.2, "transfers": 0.0})
+    words = replace(advice, choices=(odd, *advice.choices[1:])).why
+    assert (
+        "(computing 75%, latency, message after message 25%, less 500 ms by waiting for stragglers)" in words
+    )
 
 
 def test_coding_pays_where_workers_are_slow_for_good() -> None:

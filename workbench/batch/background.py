@@ -143,7 +143,8 @@ class SweepRun:
     def stop(self) -> None:
         """Ask it to end now: runs under way are marked as interrupted; returns at once."""
         if self._alive():
-            write_file(self.folder / STOP, "")
+            whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
+            write_file(self.folder / STOP, whom)
 
     def go_on(self, jobs: int | None = None, pictures: bool = True) -> SweepRun:
         """Do what is missing, interrupted or failed. Raises `SettingError` where it is under way."""

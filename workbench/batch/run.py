@@ -131,7 +131,8 @@ def sweep(
             _check(notebook)
         check_writable(target, "folder", target)
         with alone(target):
-            (target / STOP).unlink(missing_ok=True)
+            if not _meant(target / STOP):
+                (target / STOP).unlink(missing_ok=True)
             executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
             work = partial(_work, executor, getting_ready=getting_ready, progress=progress)
             if plan.search is not None and not names:
@@ -304,6 +305,13 @@ def parameters(notebook: Path) -> list[str]:
             f"notebook = {str(notebook)!r}: no such file; sweeps run from a clone of the repository"
         )
     return list(papermill.inspect_notebook(literal(notebook)))
+
+
+def _meant(stop: Path) -> bool:
+    """Is this very process to end, before it was ready? Any other word to stop was for an earlier one."""
+    with suppress(OSError):
+        return stop.read_text() == str(os.getpid())
+    return False
 
 
 def _chosen(items: list[Item], only: Iterable[str]) -> list[Item]:

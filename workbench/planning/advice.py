@@ -224,14 +224,17 @@ def _plain(value: Any) -> str:
 
 
 def _made_of(choice: Choice) -> str:
-    """Shares of a round, the largest first."""
-    whole = sum(choice.parts.values())
+    """Shares of what a round is long by, the largest first, as in the figure.
+
+    Stragglers shorten a round that waits for the quickest only: no share of it.
+    """
+    whole = sum(max(part, 0.0) for part in choice.parts.values())
     if whole <= 0:
         return "parts unknown"
     order = sorted(choice.parts.items(), key=lambda part: -part[1])
-    return ", ".join(
-        f"{PARTS[name]} {seconds / whole:.0%}" for name, seconds in order if seconds > 0.005 * whole
-    )
+    shares = [f"{PARTS[name]} {seconds / whole:.0%}" for name, seconds in order if seconds > 0.005 * whole]
+    less = [f"less {quantity_of(-s)} by {PARTS[name]}" for name, s in order if s < -0.005 * whole]
+    return ", ".join(shares + less)
 
 
 def _against(best: Choice, other: Choice) -> str:

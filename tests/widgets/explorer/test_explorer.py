@@ -129,6 +129,7 @@ def test_a_bad_setting_is_said_at_once_and_cannot_be_run(explorer: Explorer) -> 
     assert explorer.running.button.disabled
     assert "cannot tolerate it" in explorer.running.note.value
     assert "cannot tolerate it" in explorer.preview.message.value
+    assert "may be late" not in explorer.controls.shapes.alpha.value  # 3 of every 2: no share
     assert [e.scheme for e in explorer.experiments] == ["UMW", "GC", "RAR", "SGD"]
     with pytest.raises(wb.SettingError, match="cannot tolerate it"):
         explorer.run()

@@ -10,6 +10,7 @@ import workbench as wb
 from workbench.trace.layout import TRACE
 from workbench.trace.status import Status, write_plan
 from workbench.widgets import SweepPlot, watch
+from workbench.widgets.assets import Sheet
 
 
 @pytest.fixture
@@ -46,3 +47,4 @@ def test_it_shows_what_there_is_and_says_what_failed(folder: Path) -> None:
     plot.of.value = "messages"
     assert plot.plot.label == "What decides the messages"
     assert plot.message.value == ""
+    assert any(isinstance(part, Sheet) for part in plot.children)  # Enter presses its buttons

@@ -212,8 +212,11 @@ class ShapeForm(w.VBox):
     def _say(self, shape: Shape, workers: int) -> None:
         tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
         share = f", the share α = s/n = {shape.alpha}" if shape.stragglers else ""
-        borne = f"{shape.stragglers or 'none'} of every {shape.children} children may be late{share}"
-        self.alpha.value = sentence(f"{workers} workers{tree}; {borne}")
+        borne = f"; {shape.stragglers or 'none'} of every {shape.children} children may be late{share}"
+        # Of more than there are, the field says that it cannot be.
+        self.alpha.value = sentence(
+            f"{workers} workers{tree}{borne if shape.stragglers < shape.children else ''}"
+        )
         lines = (_trees({f"{s.children},{s.layers}": _words(s) for s in nearest(workers)}),)
         if lines != self.nearest.lines:
             self.nearest.reshape(lines)

@@ -105,7 +105,7 @@ function menu(label, choices, value, chosen) {
   return { select, node: element("span", { className: "wb-pair" }, element("label", { for: id }, label), select) };
 }
 
-function controls(model, changed) {
+function controls(model, changed, alive) {
   const set = (name) => (value) => (model.set(name, value), model.save_changes(), changed());
   const scales = { auto: "automatic", linear: "linear", log: "logarithmic" };
   const x = menu("horizontal axis", X, model.get("x"), set("x"));
@@ -129,25 +129,28 @@ function controls(model, changed) {
     logX.select.value = model.get("scale_x");
     logY.select.value = model.get("scale_y");
     if (document.activeElement !== target) target.value = model.get("target") === null ? "" : Number(model.get("target").toPrecision(6));
-    stop.disabled = !model.get("active");
+    stop.disabled = !alive() || !model.get("active");
   };
   const node = element("div", { className: "wb-bar" }, ...[x, logX, y, logY].map((m) => m.node), pair, stop);
   return { node, refill };
 }
 
 /** What each run is doing, in a table that screen readers are told of. */
-function statusTable(model) {
+function statusTable(model, alive) {
   const node = element("table", { className: "wb-table wb-status", "aria-label": "runs" });
   const rows = []; // bars stay where they are: one that moves by itself would begin anew with every word
   const fill = () => {
     const status = model.get("status");
     status.forEach(({ name, state, note, share, begins }, i) => {
+      const left = !alive() && ["waiting", "running"].includes(state);
+      if (left) [state, note] = ["left", "its kernel has ended; run the cell again"];
       const track = () => element("td", {}, element("span", { className: "wb-track" }, element("progress", { max: 1 })));
       rows[i] ??= element("tr", {}, element("td"), element("td"), track(), element("td"));
       const [first, second, third, fourth] = rows[i].children, bar = third.firstChild.firstChild;
       rows[i].className = `wb-${state}`;
-      third.classList.toggle("wb-begins", begins);
+      third.classList.toggle("wb-begins", begins && !left);
       bar.setAttribute("aria-label", `progress of ${name}`);
+      third.firstChild.hidden = left;
       if (share === null) bar.removeAttribute("value");
       else bar.value = share;
       for (const [cell, words] of [[first, name], [second, state], [fourth, note]]) if (cell.textContent !== words) cell.textContent = words;
@@ -168,7 +171,7 @@ function render({ model, el }) {
   const store = new Store(model);
   const types = { x: "linear", y: "linear" };
   const spans = { x: [1, 1], y: [1, 1] }; // least and largest number that a logarithmic axis has to show
-  let snap, plot, shown = "", gone = false;
+  let snap, plot, shown = "", gone = false, left = false;
 
   const layout = () => {
     const look = grown(model.get("looks")[theme()], letters());
@@ -223,7 +226,8 @@ function render({ model, el }) {
     model.save_changes();
   };
 
-  const bar = controls(model, draw), table = statusTable(model);
+  const alive = () => !left;
+  const bar = controls(model, draw, alive), table = statusTable(model, alive);
   ours(el);
   el.append(bar.node);
   const figure = element("div", { role: "figure", "aria-label": "convergence while runs go on" });
@@ -239,7 +243,9 @@ function render({ model, el }) {
     if (button?.closest(".wb-pane, .wb-lecture-view")?.contains(el)) table.begin();
   };
   document.addEventListener("click", clicked);
-  const traits = { "change:status": table.fill, "msg:custom": message };
+  // Of a kernel that has ended nothing comes any more: neither an end nor an answer to Stop.
+  const leave = () => ((left = true), table.fill(), bar.refill());
+  const traits = { "change:status": table.fill, "msg:custom": message, comm_live_update: leave };
   for (const name of ["curves", "changes", "x", "y", "scale_x", "scale_y", "target", "metrics", "active"])
     traits[`change:${name}`] = () => (bar.refill(), draw());
   for (const [event, call] of Object.entries(traits)) model.on(event, call);

@@ -17,6 +17,7 @@ from workbench.figures.meanings import result
 from workbench.figures.style import Theme
 from workbench.trace.status import read_plan
 from workbench.trace.table import Runs
+from workbench.widgets.assets import Sheet
 from workbench.widgets.guard import Pane, button, guarded, offered, progress, row, sentence
 from workbench.widgets.plots.plot import Plot, Stills
 
@@ -56,7 +57,7 @@ class SweepPlot(Pane):
         buttons = w.HBox([self.stop_button, self.go_button])
         buttons.add_class("wb")  # menus keep the page's own look
         every = row(buttons, self.view, self.of, self.along)
-        super().__init__([self.bar, every, self.plot, self.failures])
+        super().__init__([Sheet(), self.bar, every, self.plot, self.failures])
         self._over, self._read, self._took = Event(), -1, 0.0
         self._begin()
 
