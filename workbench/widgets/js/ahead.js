@@ -3,7 +3,7 @@
 export default {
   initialize({ model }) {
     const packed = model.get("packed");
-    if (packed?.byteLength) unpack(packed);
+    if (packed?.byteLength) readLibrary(packed);
     model.send({ kind: "taken" });
   },
 };

@@ -10,15 +10,15 @@ const idle = () =>
   new Promise((done) => ("requestIdleCallback" in globalThis ? requestIdleCallback(done, { timeout: 3000 }) : setTimeout(done, 100)));
 
 /** What the widgets of a page share: plotly.js, once it is `ready`; it has `begun` to be read. */
-function shared() {
+function widgetsShare() {
   const page = (globalThis[PAGE] ??= {});
   page.ready ??= new Promise((resolve) => (page.resolve = resolve));
   return page;
 }
 
 /** Read plotly.js as a kernel sends it, packed, unless the page has it. */
-async function unpack(packed) {
-  const page = shared();
+async function readLibrary(packed) {
+  const page = widgetsShare();
   if (page.begun) return;
   page.begun = true;
   const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -35,9 +35,9 @@ async function unpack(packed) {
 /** plotly.js. Where no kernel has sent it ahead, whoever comes first asks for it, and all others wait; nothing of it is
  * kept in the notebook. */
 function library(model) {
-  const page = shared();
+  const page = widgetsShare();
   if (page.begun) return page.ready;
-  const take = ({ kind }, buffers) => void (kind === "library" && unpack(buffers[0]));
+  const take = ({ kind }, buffers) => void (kind === "library" && readLibrary(buffers[0]));
   let asked = 0; // who has asked for nothing lets others go first: on a slow page, a widget may be deaf from the start
   const ask = () => {
     if (page.begun || Date.now() - (page.asked ?? -Infinity) < PATIENCE * (1 + asked)) return;
