@@ -33,6 +33,9 @@ SCROLLED = """() => [...document.querySelectorAll('.wb-explorer > *, .wb-explore
   .filter(e => e.scrollHeight > e.clientHeight + 1).map(e => [e.className, e.scrollHeight, e.clientHeight])"""
 OWN_STRAGGLERS = """[...document.querySelectorAll('.wb-entry input[type=range][aria-label^="stragglers"]')]"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
+MOVING = """() => [...document.querySelectorAll('.wb-status tr')].flatMap((row) => row.getAnimations({ subtree: true }))
+  .map((each) => each.animationName)"""
+AT_CLICK = f"() => {{ document.querySelector('.wb-starts').click(); return ({MOVING})(); }}"
 
 
 class User:
@@ -227,8 +230,13 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     page.get_by_text("Rounds, seed, faults", exact=True).click()  # although the help above it goes away
     me.field("rounds").fill("3000")
     me.tab("Run")
-    me.press("Run")
+    # a bar moves by itself from the click on, before the kernel can have answered; not for who wants no motion
+    assert page.evaluate(AT_CLICK) == ["wb-moves"]
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(MOVING) == []
+    page.emulate_media(reduced_motion="no-preference")
     page.wait_for_function(POINTS)
+    assert page.evaluate(MOVING) == []
 
     # the page is loaded anew while it runs: the explorer is there as it was, and the curves go on
     lab.save()

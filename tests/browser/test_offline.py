@@ -55,6 +55,12 @@ def put(folder: Path, name: str) -> None:
     write(folder, NOTEBOOKS / "lecture", {name: replace(script, places=HEAVY.get(name, script.places))})
 
 
+# What stands in the way of the presenter's buttons, however far the page is scrolled; wide tables scroll by themselves.
+COVERED = """() => { const bar = document.querySelector('.wb-present').getBoundingClientRect();
+  return [...document.querySelectorAll('#rendered_cells :is(h1, h2, p, li, .wb-plot, .wb-form, .wb-question)')]
+    .filter(e => e.offsetWidth && e.getBoundingClientRect().right > bar.left).map(e => e.outerHTML.slice(0, 80)); }"""
+
+
 @pytest.fixture
 def shared(context: BrowserContext, page: Page, noise: Noise) -> Iterator[tuple[Page, Noise, list[str]]]:
     """A page, 1280 x 720, without a network; and what it asked for."""
@@ -129,6 +135,7 @@ def test_the_list_and_the_keys_lead_through_the_lectures(
     assert bottom["y"] + bottom["height"] <= 720
     page.keyboard.press("c")
     expect(page.locator(".wb-clock")).to_contain_text("0:0")
+    assert page.evaluate(COVERED) == []
     page.keyboard.press("+")
     assert page.evaluate("getComputedStyle(document.querySelector('.jp-RenderedMarkdown')).zoom") == "1.15"
     sizes = "() => [...document.querySelectorAll('.wb-plot .gtitle')].map(title => parseFloat(title.style.fontSize))"

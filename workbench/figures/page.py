@@ -8,7 +8,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 import plotly.io as pio
-from plotly.io.base_renderers import HtmlRenderer, PlotlyRenderer
 
 from workbench.base.page import CONFIG
 
@@ -84,6 +83,11 @@ def _told(options: dict[str, Any], *scripts: str) -> dict[str, Any]:
 
 
 def _is_page(renderers: str) -> bool:
+    from plotly.io.base_renderers import (
+        HtmlRenderer,
+        PlotlyRenderer,
+    )  # all of them, which most kernels never show by
+
     names = [name for name in renderers.split("+") if name in pio.renderers]
     return any(isinstance(pio.renderers[name], (HtmlRenderer, PlotlyRenderer)) for name in names)
 

@@ -4,9 +4,11 @@ import gzip
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import traitlets as t
+from IPython import get_ipython
 
 from workbench.base.page import CONFIG
 
@@ -45,3 +47,28 @@ def library() -> bytes:
 
     text = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_bytes()
     return gzip.compress(text, compresslevel=1)
+
+
+class _Ahead(anywidget.AnyWidget):
+    """Brings plotly.js with itself, and goes once a page has it; it is never shown."""
+
+    _esm = t.Unicode(script("ahead")).tag(sync=True)
+    packed = t.Bytes().tag(sync=True)
+
+    def __init__(self) -> None:
+        super().__init__(packed=library())
+        self.on_msg(lambda *_: self.close())
+
+
+@cache
+def send_ahead() -> None:
+    """Send plotly.js to the page whose cell runs, so that it is read while the kernel loads what draws; once a kernel.
+
+    A page that asks for it hears nothing before the cell has ended. Where no page runs the cell (Voila, nbconvert, a
+    script), nothing is sent: what nobody takes would stay in the notebook.
+    """
+    kernel: Any = getattr(get_ipython(), "kernel", None)
+    if kernel is not None and "cellId" in kernel.get_parent().get(
+        "metadata", {}
+    ):  # pages say which cell they run
+        _Ahead()

@@ -18,24 +18,35 @@ function tells(model, content) {
   }
 }
 
-/** plotly.js. Whoever comes first asks its kernel for it, all others wait; nothing of it is kept in the notebook. */
-function library(model) {
+/** What the widgets of a page share: plotly.js, once it is `ready`; it has `begun` to be read. */
+function widgetsShare() {
   const page = (globalThis[PAGE] ??= {});
   page.ready ??= new Promise((resolve) => (page.resolve = resolve));
+  return page;
+}
+
+/** Read plotly.js as a kernel sends it, packed, unless the page has it. */
+async function readLibrary(packed) {
+  const page = widgetsShare();
+  if (page.begun) return;
+  page.begun = true;
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const text = await new Response(unpacked).text();
+  const wrapped = ["const module = {exports: {}}, exports = module.exports;\n", text, "\n;export default module.exports;"];
+  const url = URL.createObjectURL(new Blob(wrapped, { type: "text/javascript" }));
+  await idle();
+  const Plotly = (await import(url)).default;
+  Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar whose colour is a number, at length
+  page.resolve(Plotly);
+  URL.revokeObjectURL(url);
+}
+
+/** plotly.js. Where no kernel has sent it ahead, whoever comes first asks for it, and all others wait; nothing of it is
+ * kept in the notebook. */
+function library(model) {
+  const page = widgetsShare();
   if (page.begun) return page.ready;
-  const take = async (message, buffers) => {
-    if (message.kind !== "library" || page.begun) return;
-    page.begun = true;
-    const unpacked = new Blob([buffers[0]]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const text = await new Response(unpacked).text();
-    const wrapped = ["const module = {exports: {}}, exports = module.exports;\n", text, "\n;export default module.exports;"];
-    const url = URL.createObjectURL(new Blob(wrapped, { type: "text/javascript" }));
-    await idle();
-    const Plotly = (await import(url)).default;
-    Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar whose colour is a number, at length
-    page.resolve(Plotly);
-    URL.revokeObjectURL(url);
-  };
+  const take = ({ kind }, buffers) => void (kind === "library" && readLibrary(buffers[0]));
   let asked = 0; // who has asked for nothing lets others go first: on a slow page, a widget may be deaf from the start
   const ask = () => {
     if (page.begun || Date.now() - (page.asked ?? -Infinity) < PATIENCE * (1 + asked)) return;

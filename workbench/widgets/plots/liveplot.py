@@ -10,13 +10,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import fill
 from threading import RLock, Thread
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ipywidgets as w
 import numpy as np
 import traitlets as t
 from numpy.typing import NDArray
 
+import workbench as wb
+from workbench.base.settings import SettingError
 from workbench.core.steering import Change
 from workbench.engines.timeline import COUNTS
 from workbench.figures.inputs import labels
@@ -26,6 +28,10 @@ from workbench.figures.style import Theme, new_figure, palette, styles
 from workbench.running.run import Rows, Run
 from workbench.widgets.assets import script, style
 from workbench.widgets.plots.plot import Drawn, Stills
+
+if TYPE_CHECKING:
+    from workbench.batch.background import SweepRun
+    from workbench.widgets.plots.sweepplot import SweepPlot
 
 PAUSE = 0.1  # s between looks at the runs
 AGAIN = 500  # rows that are sent again at most because their losses came late
@@ -270,3 +276,23 @@ def look(theme: Theme) -> dict[str, Any]:
     figure = new_figure(theme, "", height=HEIGHT)
     figure.update_layout(margin={"t": 24}, font_color=palette(theme).text, legend_itemwidth=44)
     return dict(json.loads(figure.to_json())["layout"])
+
+
+def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
+    """Show runs while they go on, on one axis, with a Stop button; or a sweep, with what came of it so far.
+
+    `runs`: what `wb.start` and `wb.attach` return, a list of such, or what `wb.batch.start` and `wb.batch.attach` do.
+
+    >>> import workbench as wb
+    >>> plot = wb.watch(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> plot.wait()
+    True
+    """
+    shown = [runs] if isinstance(runs, Run) else runs
+    if not isinstance(shown, Sequence) and isinstance(shown, wb.batch.SweepRun):
+        from workbench.widgets.plots.sweepplot import SweepPlot  # who watches runs needs no sweep's pictures
+
+        return SweepPlot(shown)
+    if not isinstance(shown, Sequence) or not all(isinstance(run, Run) for run in shown):
+        raise SettingError(f"runs = {runs!r:.60}: give what wb.start returns, or a list of such")
+    return LivePlot(shown)

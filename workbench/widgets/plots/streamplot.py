@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from threading import RLock, Thread
 from typing import Any
 
@@ -16,9 +17,11 @@ import numpy as np
 import traitlets as t
 from numpy.typing import NDArray
 
-from workbench.base.settings import SettingError
+import workbench as wb
+from workbench.base.settings import SettingError, path_of
 from workbench.figures.gallery.stream import colors
 from workbench.running.run import Run, recorded
+from workbench.trace.layout import RUN
 from workbench.trace.stream import AGAIN, STATES, Stream
 from workbench.trace.trace import Trace
 from workbench.widgets.assets import script, style
@@ -238,3 +241,23 @@ class Rounds(Pane):
         self.player.play(trace, round)
         self.children = [self.message, self.stream, self.player]
         self.tell("")
+
+
+def stream(run: Run | Trace | str | Path) -> Rounds:
+    """Show what every worker does, round by round, while the run goes on or after it; a click opens a round.
+
+    `run`: what `wb.start`, `wb.attach` or `wb.run` return, or a run folder, of a run that is over or under way.
+
+    Raises `SettingError`: this is no run, or no folder of one.
+
+    >>> import workbench as wb
+    >>> rounds = stream(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> len(rounds.stream.stream)
+    5
+    """
+    if isinstance(run, str | Path):
+        folder = path_of(run, "folder")
+        return Rounds(Trace.load(folder) if (folder / RUN).is_file() else wb.attach(folder))
+    if not isinstance(run, Run | Trace):
+        raise SettingError(f"run = {run!r:.60}: give what wb.start or wb.run returns, or a run folder")
+    return Rounds(run)
