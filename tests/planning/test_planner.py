@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.few import drawn
 from workbench.base.settings import SettingError
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.planning.advice import Advice, name_of
@@ -52,11 +53,13 @@ def engine_mean(e: wb.Experiment, rounds: int, seed: int = 7) -> float:
 # ---------------------------------------------------------------- right
 
 
-def test_predictions_are_the_event_engines() -> None:
+@pytest.mark.parametrize("count", [10, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "every"])
+def test_predictions_are_the_event_engines(count: int | None) -> None:
     """Every choice, over other draws: within what so few rounds can tell."""
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=EXACT)
     assert {c.scheme for c in advice.choices} >= {"UMW", "GC", "CR", "RAR", "CEGC", "UC-MMC", "GC-MMC"}
-    for choice in advice.choices:
+    chosen = range(len(advice.choices)) if count is None else drawn("choices", len(advice.choices), count)
+    for choice in (advice.choices[i] for i in chosen):
         assert choice.per_round == pytest.approx(engine_mean(choice.experiment, 150), rel=0.12), choice.name
         assert choice.seconds == pytest.approx(choice.per_round * choice.rounds)
 
