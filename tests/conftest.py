@@ -19,7 +19,7 @@ with grammar_put_off():  # before others import it
     import nbformat  # noqa: F401
 
 # No deadlines: a loaded machine is slow without being wrong.
-settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
+settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("all", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.lab import Lab, Noise, Server
+from tests.few import turn
 
 pytestmark = pytest.mark.browser
 
@@ -20,6 +21,7 @@ plot = Plot()
 plot"""
 
 
+@turn("plots", 0, 2)
 def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
