@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ with grammar_put_off():  # before others import it
     import nbformat  # noqa: F401
 
 # No deadlines: a loaded machine is slow without being wrong.
-settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
+settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("all", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -35,13 +36,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
-    """What a test defines of its own (schemes, delay laws, optimisers, problems) is forgotten after it."""
+    """What a test defines of its own (schemes, delay laws, optimisers, problems) is forgotten after it, and the widgets
+    that it has opened are closed: each explorer would follow all that later tests define."""
     families = (Scheme, DelayModel, Optimiser, ProblemArgs)
     before = [dict(family.catalogue) for family in families]
     yield
     for family, known in zip(families, before, strict=True):
         family.catalogue._classes.clear()
         family.catalogue._classes.update(known)
+    if widgets := sys.modules.get("ipywidgets"):
+        widgets.Widget.close_all()
 
 
 # Those that take longest, and wait for more than they compute, begin, so that at the end nobody waits for them.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,31 @@ import papermill
 import pytest
 
 import workbench as wb
+from tests.few import turn
 from tests.recordings.made import recording
 from workbench.base import notebooks
 from workbench.base.own import name_of
+from workbench.batch.kernels import CAN_FORK, Kernels
 from workbench.widgets.explorer.explorer import EXAMPLE
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"
 SMALL: dict[str, Any] = {"children": 2, "layers": 2, "rounds": 4}
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Iterator[Kernels]:
+    """Forked ones, which have imported what notebooks need; those of 04, 05 and the papers are ordinary ones."""
+    with Kernels(threads=1, fresh=not CAN_FORK) as found:
+        yield found
+
+
+@pytest.fixture
+def warm(kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notebooks are executed in a forked kernel."""
+    manager = kernels.manager(tmp_path.name, tmp_path / "kernel.log")
+    plain = papermill.execute_notebook
+    monkeypatch.setattr(papermill, "execute_notebook", partial(plain, kernel_manager_class=manager))
 
 
 def execute(notebook: Path, tmp_path: Path, **parameters: Any) -> nbformat.NotebookNode:
@@ -53,6 +72,7 @@ CHANGES: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     "changes", [CHANGES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in CHANGES[1:])], ids=id_of
 )
+@pytest.mark.usefixtures("warm")
 def test_the_first_notebook_runs_with_parameters_changed(tmp_path: Path, changes: dict[str, Any]) -> None:
     out = tmp_path / "results"
     done = execute(FIRST, tmp_path, **{**SMALL, **changes, "out": str(out)})
@@ -77,6 +97,7 @@ def test_the_first_notebook_begins_where_the_explorer_does() -> None:
     assert names["common"] == {**EXAMPLE, "seed": 0}
 
 
+@pytest.mark.usefixtures("warm")
 def test_coding_or_not_shows_its_maps_and_times_a_cell_anew(tmp_path: Path) -> None:
     table = tmp_path / "times.csv"
     rows = [f"{w},{i},{1 + (w == i % 3)}" for w in range(4) for i in range(6)]
@@ -88,6 +109,8 @@ def test_coding_or_not_shows_its_maps_and_times_a_cell_anew(tmp_path: Path) -> N
     assert all(name in outputs[-1]["data"]["text/plain"] for name in ("UMW", "GC", "SGD"))
 
 
+@turn("who is late", 0, 2)
+@pytest.mark.usefixtures("warm")
 def test_who_is_late_names_who_is_slow_and_tries_what_helps(tmp_path: Path) -> None:
     times = 1 + 0.05 * np.random.default_rng(0).random((60, 6))
     times[:, [1, 4]] *= 3.0
@@ -101,6 +124,8 @@ def test_who_is_late_names_who_is_slow_and_tries_what_helps(tmp_path: Path) -> N
     assert sum("application/vnd.plotly.v1+json" in output.get("data", {}) for output in outputs) == 3
 
 
+@turn("who is late", 1, 2)
+@pytest.mark.usefixtures("warm")
 def test_who_is_late_makes_up_a_run(tmp_path: Path) -> None:
     done = execute(ROOT / "notebooks" / "06-who-is-late.ipynb", tmp_path, rounds=40)
     assert "costs" in "".join(
@@ -108,13 +133,14 @@ def test_who_is_late_makes_up_a_run(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(papermill.PapermillExecutionError, match=r"scheme_args\.stragglers = 2"):
         execute(FIRST, tmp_path, **{**SMALL, "stragglers": 2})
 
 
 YOURS = ROOT / "notebooks" / "05-yours.ipynb"
-FEW: dict[str, Any] = {"workers": 4, "wait": 3, "rounds": 4, "nap": 0.01, "seeds": 1}
+FEW: dict[str, Any] = {"workers": 3, "wait": 2, "rounds": 4, "nap": 0.01, "seeds": 1}
 
 
 def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
@@ -153,10 +179,11 @@ def test_the_notebook_on_yours_goes_on_without_pytorch(
     define(YOURS)
     words, traces = yours(tmp_path, engine="sim")
     assert "PyTorch is not installed" in words
-    assert sorted(trace.experiment.scheme_args["k"] for trace in traces) == [2, 3, 4]
+    assert sorted(trace.experiment.scheme_args["k"] for trace in traces) == [1, 2, 3]
     assert {trace.experiment.problem for trace in traces} == {"softmax"}
 
 
+@turn("a dear notebook", 2, 3)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_the_notebook_on_yours_with_a_network_on_real_processes(tmp_path: Path) -> None:

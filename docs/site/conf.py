@@ -11,6 +11,10 @@ from pydantic import BaseModel
 from sphinx.addnodes import toctree
 
 from workbench import __version__
+from workbench.base.notebooks import grammar_put_off
+
+with grammar_put_off():  # before myst_nb imports it
+    import nbformat  # noqa: F401
 
 project, author, release = "Straggler workbench", "The workbench authors", __version__
 copyright = author

@@ -11,6 +11,7 @@ import papermill
 import pytest
 
 import workbench as wb
+from tests.few import turn
 from workbench.base.settings import SettingError
 from workbench.batch import job
 from workbench.batch.run import NOTEBOOK, parameters
@@ -118,6 +119,7 @@ def plainly(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
+@turn("papermill", 0, 2)
 def test_papermill_runs_it_plainly(tmp_path: Path) -> None:
     settings = {"scheme": "CR", "stragglers": "3", "rounds": "4", "folder": "run"}
     done = plainly(tmp_path, *(word for pair in settings.items() for word in ("-p", *pair)))
@@ -127,6 +129,7 @@ def test_papermill_runs_it_plainly(tmp_path: Path) -> None:
     assert len(trace.rounds) == 4
 
 
+@turn("papermill", 1, 2)
 def test_papermill_ends_with_the_sentence(tmp_path: Path) -> None:
     done = plainly(tmp_path, "-p", "stragglers", "9")
     assert done.returncode == 1

@@ -14,6 +14,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.batch.runs import wait_for
+from tests.few import few
 from workbench.base.errors import RunError
 from workbench.batch.kernels import CAN_FORK, Kernels, Nursery
 
@@ -46,7 +47,7 @@ def ask(kernels: Kernels, name: str, log: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("threads", sorted({1, min(2, os.cpu_count() or 1)}))
+@pytest.mark.parametrize("threads", few("threads of a kernel", 1, sorted({1, min(2, os.cpu_count() or 1)})))
 def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path, threads: int) -> None:
     with Kernels(threads) as kernels:
         kernels.warm()

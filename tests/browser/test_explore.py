@@ -279,6 +279,7 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     assert lab.failures() == []
 
 
+@turn("an explorer between cells", 1, 2)
 def test_run_takes_what_was_typed_while_the_kernel_was_busy(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:

@@ -181,6 +181,7 @@ def test_changes_of_scheme_are_marked_on_the_curve(
     assert noise.errors == []
 
 
+@turn("plots", 1, 3, 2)
 def test_many_plots_share_one_library(
     page: Page, noise: Noise, traffic: Traffic, server: Server, root: Path, write: Callable[..., str]
 ) -> None:

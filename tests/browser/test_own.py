@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.lab import Lab, Noise, Server
 from tests.browser.test_explore import User
+from tests.few import turn
 
 pytestmark = pytest.mark.browser
 
@@ -66,6 +67,7 @@ class Later(UMW):
     naps: int = setting(7, "a number of its own", ge=1, le=9)'''
 
 
+@turn("an explorer between cells", 0, 2)
 def test_a_class_defined_below_appears_in_an_explorer_above(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:

@@ -17,7 +17,7 @@ from workbench_book.page import html
 
 import workbench as wb
 from tests.browser.lab import Lab, Noise, Server
-from tests.few import drawn
+from tests.few import drawn, turn
 from tests.figures.every import EVERY
 from workbench.batch.page import write_page, write_script
 from workbench.figures.page import PALETTES, dark_style
@@ -80,6 +80,7 @@ def shares(page: Page, figures: int = 1) -> Any:
     return page.evaluate(SHARES)
 
 
+@turn("pages", 0, 2)
 def test_saved_pages_have_no_button_that_uploads(page: Page, tmp_path: Path, noise: Noise) -> None:
     figure = EVERY["gantt"]("light")
     wb.figures.save(figure, tmp_path / "saved.html")
@@ -91,6 +92,7 @@ def test_saved_pages_have_no_button_that_uploads(page: Page, tmp_path: Path, noi
     assert noise.errors == []
 
 
+@turn("pages", 1, 2)
 def test_pages_of_a_sweep_and_of_the_book_have_no_button_that_uploads(
     page: Page, tmp_path: Path, noise: Noise
 ) -> None:

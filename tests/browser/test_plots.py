@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.lab import Lab, Noise, Server
+from tests.browser.lab import CLEARED, Lab, Noise, Server
+from tests.few import turn
 
 pytestmark = pytest.mark.browser
 
@@ -20,6 +21,7 @@ plot = Plot()
 plot"""
 
 
+@turn("plots", 0, 3, 2)
 def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
@@ -38,4 +40,17 @@ def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
     with page.expect_download() as found:
         figure.locator('.modebar-btn[data-title="Download plot as a PNG"]').click()
     assert found.value.suggested_filename == "two.png"
+    assert noise.errors == []
+
+
+@turn("plots", 2, 3, 2)
+def test_a_widget_that_asks_a_closed_notebook_again_complains_of_nothing(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str]
+) -> None:
+    lab = Lab(page, server, write(f"{FIRST}\nimport time\ndisplay(plot)\ntime.sleep(60)"))
+    lab.run_all(wait=False)
+    page.locator("[role=figure]").first.wait_for(state="attached")
+    page.wait_for_timeout(1000)  # plotly.js has been asked for, and does not come
+    page.evaluate(CLEARED)
+    page.wait_for_timeout(12_000)  # longer than a widget waits until it asks again
     assert noise.errors == []

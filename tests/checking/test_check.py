@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.few import few
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.checking import Broken
@@ -37,14 +38,14 @@ def broken(what: Any) -> set[str]:
     return {row.law for row in wb.check(what, examples=FEW).broken}
 
 
-@pytest.mark.parametrize("name", ["UMW", "GC", "SGD", "RAR", "CADA", "LCC"])
+@pytest.mark.parametrize("name", few("schemes' laws", 2, ["UMW", "GC", "SGD", "RAR", "CADA", "LCC"]))
 def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
     checked = wb.check(name, examples=8)
     assert checked.ok, checked
     assert all(row.verdict != "holds" or row.cases for row in checked.rows)
 
 
-@pytest.mark.parametrize("name", sorted(set(delay_models()) - {"replay"}))
+@pytest.mark.parametrize("name", few("delays' laws", 3, sorted(set(delay_models()) - {"replay"})))
 def test_delay_laws_keep_theirs_and_follow_what_they_declare(name: str) -> None:
     checked = wb.check(name, examples=20)
     assert checked.ok, checked
@@ -234,13 +235,17 @@ class Rarer(Markov):
 
 @pytest.mark.parametrize(
     ("law", "wrong"),
-    [
-        (FirstComes, {"order"}),
-        (Backwards, {"growing", "memory"}),
-        (Declared, {"mean"}),
-        (Slower, {"mean"}),
-        (Rarer, {"quantiles"}),
-    ],
+    few(
+        "wrong laws",
+        2,
+        [
+            (FirstComes, {"order"}),
+            (Backwards, {"growing", "memory"}),
+            (Declared, {"mean"}),
+            (Slower, {"mean"}),
+            (Rarer, {"quantiles"}),
+        ],
+    ),
 )
 def test_wrong_delay_laws_are_found(law: type[DelayModel], wrong: set[str]) -> None:
     assert wrong <= broken(law)

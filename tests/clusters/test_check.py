@@ -107,6 +107,7 @@ def test_a_python_that_is_not_there_is_told(two: Hosts) -> None:
 
 def test_ctrl_c_in_the_middle_of_up_leaves_nothing(two: Hosts, state: Path) -> None:
     path = write_yaml(two)
+    two.hosts[1].limit(1e6)  # bits per second: what is brought there takes a while
     for _ in range(5):  # on a loaded machine it may be up before it is seen to begin
         called("down", path)
         process = subprocess.Popen(
@@ -123,6 +124,7 @@ def test_ctrl_c_in_the_middle_of_up_leaves_nothing(two: Hosts, state: Path) -> N
         output, _ = process.communicate(timeout=240)
         if process.returncode != 0:
             break
+    two.hosts[1].limit(None)
     assert process.returncode == 130, output
     assert not packages(two)
     assert not any(host.commands() for host in two.hosts)

@@ -16,6 +16,7 @@ import pytest
 import workbench as wb
 from tests.clusters.conftest import write_yaml
 from tests.clusters.hosts import Hosts
+from tests.few import few
 from workbench.clusters.warm import POOLS
 from workbench.running.real import RealRun, attach, resume, start_real
 from workbench.running.replay import replay_arrivals
@@ -55,7 +56,7 @@ def until(true: Callable[[], Any], run: Run | None = None) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("scheme", "args"), SCHEMES)
+@pytest.mark.parametrize(("scheme", "args"), few("two hosts", 2, SCHEMES))
 def test_two_hosts_give_the_simulators_iterates_and_exact_gradients(
     two: Hosts, scheme: str, args: dict[str, Any]
 ) -> None:

@@ -53,7 +53,8 @@ def measured() -> ClusterProfile:
 
 @cache
 def advice() -> Advice:
-    return plan(measured(), problem_args={"samples": 120, "features": 50}, rounds=5, effort=0)
+    small, schemes = {"samples": 120, "features": 50}, ["UMW", "GC", "CR", "RAR", "SGD", "FRC"]
+    return plan(measured(), problem_args=small, schemes=schemes, rounds=5, effort=0)
 
 
 CONTEST = Contest(

@@ -9,6 +9,7 @@ import pytest
 
 import workbench as wb
 from benchmarks import faults
+from tests.few import turn
 from workbench.clusters.warm import POOLS
 from workbench.running.real import start_real
 
@@ -22,6 +23,7 @@ def held(tally: faults.Tally) -> None:
 # What changes nothing comes first: the same ranks do for it. What kills them follows, then what closes their pools.
 
 
+@turn("faults", 0, 3, 2)
 def test_stopped_workers_come_back() -> None:
     held(faults.stops(4, random.Random(3)))
 
@@ -35,10 +37,12 @@ def test_deaths_up_to_s_under_any_parent_change_nothing(runs: int) -> None:
     held(faults.deaths(runs, random.Random(1)))
 
 
+@turn("faults", 1, 3, 2)
 def test_more_deaths_are_named() -> None:
     held(faults.too_many(1, random.Random(2)))
 
 
+@turn("faults", 2, 3, 2)
 def test_a_master_killed_while_it_writes_leaves_a_sound_checkpoint() -> None:
     held(faults.torn_checkpoints(1, random.Random(5)))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.few import few
 from workbench.base.arrays import from_bytes, to_bytes
 from workbench.launch.task import begun_with, check_begun
 from workbench.running.real import RealRun, resume, start_real
@@ -175,7 +176,7 @@ def test_a_run_that_is_stopped_before_it_began_has_not_failed_and_can_be_gone_on
     assert len(resume(waiting.home).result().rounds) == 200
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 0.3])
+@pytest.mark.parametrize("seconds", few("after a stop", 2, [0.0, 0.02, 0.1, 0.3]))
 def test_resume_right_after_stop(tmp_path: Path, seconds: float) -> None:
     e = experiment(table(tmp_path / "own.npy", 1.0))
     run = start_real(e.replace(rounds=3000), folder=tmp_path / "run")

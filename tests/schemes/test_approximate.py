@@ -8,7 +8,7 @@ nobody brought costs 1), so FRC, which has exactly that, is ahead.
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import workbench as wb
+from tests.few import few
 from tests.schemes.approximate_runs import (
     P_AS,
     P_SS,
@@ -60,8 +61,9 @@ def test_expected_errors_by_enumeration_and_by_theory() -> None:
     assert frc < crc < min(worse)
 
 
-@pytest.mark.parametrize("shuffle", ["random", "none", "cyclic"])
-@pytest.mark.parametrize("scheme", ["FRC", "CRC"])
+@pytest.mark.parametrize(
+    ("scheme", "shuffle"), few("errors", 3, product(["FRC", "CRC"], ["random", "none", "cyclic"]))
+)
 def test_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
     """Slow workers are drawn per run, so many short runs; their number explains most of the spread."""
     runs = [experiment(scheme, rounds=8, seed=seed, shuffle=shuffle) for seed in range(250)]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.few import few
 from workbench.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
@@ -26,7 +27,9 @@ CASES: list[
 ]
 
 
-@pytest.mark.parametrize(("scheme", "some", "everybody"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("scheme", "some", "everybody"), few("inexact ones", 3, CASES), ids=[case[0] for case in CASES]
+)
 def test_real_ranks_do_as_the_simulator(
     scheme: str, some: dict[str, Any], everybody: dict[str, Any] | None, tmp_path: Path
 ) -> None:

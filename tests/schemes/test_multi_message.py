@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import experiments
+from tests.few import few
 from workbench.core.delays import DelayStream
 from workbench.core.protocol import CODED, MODEL, Close, Commit, Compute, Decode, Message, Node, Recv, Send
 from workbench.engines.timeline import Timeline
@@ -50,7 +51,7 @@ def simulated(e: wb.Experiment) -> tuple[Timeline, Coefficients]:
     return timeline(e, coefficients, events=False), coefficients
 
 
-@pytest.mark.parametrize(("scheme", "args", "seconds", "messages"), TABLE)
+@pytest.mark.parametrize(("scheme", "args", "seconds", "messages"), few("figure 1", 4, TABLE))
 def test_figure_1_by_forecast(scheme: str, args: dict[str, Any], seconds: float, messages: float) -> None:
     f = wb.forecast(of_the_paper(scheme, args, rounds=6000))
     assert f.mean == pytest.approx(seconds, rel=0.02)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
+from tests.few import few
 from workbench.trace import index, rows
 from workbench.trace.about import describe
 from workbench.trace.index import file_of
@@ -142,7 +143,7 @@ def test_who_reads_no_further_has_not_read_in_vain(root: Path, reads: list[str])
     assert reads == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("damage", ["text", "no table", "odd rows", "locked", "a folder"])
+@pytest.mark.parametrize("damage", few("damage", 2, ["text", "no table", "odd rows", "locked", "a folder"]))
 def test_a_damaged_index_costs_time_and_nothing_else(root: Path, damage: str) -> None:
     before, file = wb.runs(root).table, file_of()
     assert file.is_file()

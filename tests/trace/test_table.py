@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.few import few
 from workbench.base.intervals import band
 from workbench.base.locks import Lock
 from workbench.base.settings import SettingError
@@ -173,8 +175,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("sums", [True, False])
-@pytest.mark.parametrize("name", list(ODD))
+@pytest.mark.parametrize(("sums", "name"), few("odd files", 3, product([True, False], ODD)))
 def test_one_odd_file_takes_nothing_from_the_others(
     tmp_path: Path, traces: list[wb.Trace], name: str, sums: bool
 ) -> None:

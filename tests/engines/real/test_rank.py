@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, experiments
+from tests.few import few
 from tests.schemes.test_contract import LEAST_SQUARES
 from workbench.clusters.warm import POOLS
 from workbench.running.real import RealRun, resume, start_real
@@ -71,7 +72,7 @@ def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[
     return run, records.read_gradients(run.home, run.result().model.size)
 
 
-few = settings(  # each is a run on real processes; all schemes have one below
+FEW = settings(  # each is a run on real processes; all schemes have one below
     max_examples=max(5, settings().max_examples // 20),
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # a run cannot be shrunk: its timing is never the same
@@ -80,7 +81,7 @@ few = settings(  # each is a run on real processes; all schemes have one below
 
 
 @given(real_experiments(EXACT))
-@few
+@FEW
 def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
     held = run.experiment.plan.sizes > 0
@@ -89,7 +90,7 @@ def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
 
 
 @given(real_experiments(LEAST_SQUARES))
-@few
+@FEW
 def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
     e, trace = run.experiment, run.result()
@@ -105,7 +106,7 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
         assert trace.rounds["residual"][r] == pytest.approx(float(((best - 1) ** 2).sum()), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("name", few("schemes on ranks", 14, sorted(CASES)))
 def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None:
     own: dict[str, Any] = (
         {"optimiser_args": {"step": 0.02}} if name in ("ASGD", "AdaptiveK", "FedBuff") else {}
@@ -158,7 +159,7 @@ STEPS = [
 
 
 @pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")  # of the virtual clock's numbers
-@pytest.mark.parametrize(("name", "args", "step", "workers"), STEPS)
+@pytest.mark.parametrize(("name", "args", "step", "workers"), few("large steps", 2, STEPS))
 def test_steps_that_are_too_large_end_with_the_simulators_sentence(
     name: str, args: dict[str, Any], step: float, workers: int
 ) -> None:

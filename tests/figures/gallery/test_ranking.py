@@ -15,6 +15,8 @@ from workbench.planning.measuring import simulated
 from workbench.planning.planner import plan
 from workbench.planning.profile import ClusterProfile
 
+SCHEMES = ["UMW", "GC", "CR", "RAR", "SGD", "FRC", "CEGC", "LCC", "DSAG"]
+
 
 @pytest.fixture(scope="module")
 def measured() -> ClusterProfile:
@@ -27,7 +29,8 @@ def measured() -> ClusterProfile:
 
 @pytest.fixture(scope="module")
 def advice(measured: ClusterProfile) -> Advice:
-    return plan(measured, problem_args={"samples": 120, "features": 50}, rounds=10, effort=0)
+    small = {"samples": 120, "features": 50}
+    return plan(measured, problem_args=small, schemes=SCHEMES, rounds=10, effort=0)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
+from tests.few import few
 from workbench.problems.data import DataError, load
 
 Matrix = NDArray[np.float64]
@@ -82,7 +83,7 @@ def sorted_rows(table: Matrix) -> Matrix:
     return table[np.lexsort(table.T)]
 
 
-@pytest.mark.parametrize(("suffix", "write"), WRITERS)
+@pytest.mark.parametrize(("suffix", "write"), few("written", 3, WRITERS))
 @given(table=tables)
 def test_what_is_written_is_loaded(
     folder: Path, suffix: str, write: Callable[[Path, Matrix], None], table: Matrix
