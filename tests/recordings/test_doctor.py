@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -267,12 +267,13 @@ def test_the_dearest_causes_are_kept_where_there_are_too_many(monkeypatch: pytes
     assert [one.who for one in wb.diagnose(trace).culprits] == ["the link of worker 4"]
 
 
-class Elsewhere(UnitArgs):
-    name: ClassVar[str] = "elsewhere"
+class Elsewhere(UnitArgs):  # without names of their own: nobody else's tests find them
+    """Of somebody else."""
 
 
 class Here(UnitArgs):
-    name: ClassVar[str] = "here"
+    """The same, on a processor."""
+
     device: str = "cpu"
 
 
