@@ -93,6 +93,33 @@ def test_the_cost_of_work_is_found_again(
 ) -> None:
     truth = Work(fixed=fixed, per_number=per_number, per_sample=per_sample, per_cell=per_cell)
     grid = [(s, p) for s in (16.0, 64.0, 256.0) for p in (64.0, 1024.0, 4096.0)]
-    found = fit_work(*zip(*grid, strict=True), [truth.seconds(s, p) for s, p in grid])
+    found, times = fit_work(
+        [s for s, _ in grid], [p for _, p in grid], [truth.seconds(s, p) for s, p in grid]
+    )
+    np.testing.assert_allclose(times, [truth.seconds(s, p) for s, p in grid], rtol=1e-6)
     for s, p in [*grid, (100.0, 500.0), (1000.0, 8000.0)]:
         assert found.seconds(s, p) == pytest.approx(truth.seconds(s, p), rel=1e-3)
+
+
+@pytest.mark.parametrize("truth", [Work(fixed=1e-3), Work(per_sample=2e-5), Work(per_cell=2e-8)], ids=repr)
+def test_luck_is_not_taken_for_a_slope(truth: Work) -> None:
+    """Of times that are off by 5 %, each: what is fitted is off by less, everywhere but far from all of them."""
+    loads = [(s, p) for p in (64.0, 1024.0, 4096.0) for s in (64.0, 256.0)]
+    right = np.array([truth.seconds(s, p) for s, p in loads])
+    off = []
+    for seed in range(60):
+        seconds = right * np.exp(np.random.default_rng(seed).normal(0.0, 0.05, len(loads)))
+        _, times = fit_work([s for s, _ in loads], [p for _, p in loads], seconds, [0.05])
+        off.append(np.log(times / right))
+    assert abs(np.mean(off)) < 0.01
+    assert (
+        np.std(off) < 0.035
+    )  # 0.05 with a term for each of their whims; 0.02 for who knows which term it is
+
+
+def test_what_no_cost_explains_stays() -> None:
+    """A load that takes half as long again, against errors of 1 %, as where it no longer fits into the cache."""
+    loads = [(s, p) for p in (64.0, 1024.0, 4096.0) for s in (64.0, 256.0)]
+    seconds = np.array([1.0, 1.0, 1.0, 1.5, 1.0, 1.0])
+    _, times = fit_work([s for s, _ in loads], [p for _, p in loads], seconds, [0.01])
+    np.testing.assert_allclose(times, seconds, rtol=0.02)

@@ -30,6 +30,10 @@ from workbench.core.delays import (
 SLACK = 0.05  # share of a time by which a law may be off, in the Kolmogorov distance
 DISTANCE, GAP, TAIL = 0.1, 0.3, 1.5  # beyond these a law does not fit
 TAIL_AT = 0.99
+DRAWN, LEAST = (
+    40,
+    1e-3,
+)  # times that rounds are drawn again for a median's error; the least that it is taken for
 APART = 1.3  # a slow state is at least so many times slower
 DRAWN_ROUNDS, DRAWN_WORKERS = 60, 400  # to compare a law with
 _ODD = {
@@ -298,7 +302,8 @@ def redrawn(
 
     It is fitted to workers drawn again. Where some are slow for good, of whom drawing again would find none that was
     not measured, their share is drawn from what is left open of it (Jeffreys' posterior of a binomial share); where
-    they are so for a while, the chances to turn slow and fast are, from how often that was seen. `at`: quantiles of
+    they are so for a while, the chances to turn slow and fast are, from how often that was seen, and the times of both
+    states are those of rounds drawn again. `at`: quantiles of
     these posteriors to take, two of them; default: drawn.
 
     >>> rng = np.random.default_rng(0)
@@ -318,10 +323,14 @@ def redrawn(
     )
     if isinstance(law, Heterogeneous):
         seen = {"slow": (workers * law.slow, workers * (1 - law.slow))}
+        update: dict[str, float] = {}
+    else:  # the order of the rounds, which counts there, says nothing of how long either state takes
+        rows = resampled(len(times), rng)
+        both = 0 < late[rows].sum() < late.size
+        update = dict(zip(("shift", "factor"), _levels(times[rows], late[rows]), strict=True)) if both else {}
     which = zip(seen.items(), rng.random(2) if at is None else at, strict=False)
-    return law.model_copy(
-        update={name: float(betaincinv(yes + 0.5, no + 0.5, q)) for (name, (yes, no)), q in which}
-    )
+    update |= {name: float(betaincinv(yes + 0.5, no + 0.5, q)) for (name, (yes, no)), q in which}
+    return law.model_copy(update=update)
 
 
 def every_law(
@@ -358,3 +367,25 @@ def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
     block = max(1, round(rounds**0.5))
     starts = rng.integers(0, rounds, -(-rounds // block))
     return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
+
+
+def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
+    """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
+    relative = [t / np.median(t) for t in times]
+    for law in laws_of(np.concatenate(relative)):
+        each = [assess(t, law.delays) for t in relative]
+        if law.fits and all(one.fits for one in each):
+            return tuple((one,) for one in each), law.delays.kind
+    alone = tuple(tuple(laws_of(t)) for t in relative)
+    return alone, [best.delays.kind if best.fits else None for best, *_ in alone]
+
+
+def errors_of(times: Sequence[Array]) -> Array:
+    """Relative standard errors of the loads' medians, over rounds that are drawn again, neighbours together.
+
+    So few rounds hardly tell one load's error: half of its square is that of all loads.
+    """
+    rng = np.random.default_rng(0)
+    again = [[np.median(t[resampled(len(t), rng)]) for _ in range(DRAWN)] for t in times]
+    own = np.var(np.log(again), axis=1)
+    return np.asarray(np.maximum(np.sqrt((own + own.mean()) / 2), LEAST))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from workbench.base.types import Array
 from workbench.core.odds import port
 
 MOST = 1e4  # times as much as the samples: all of it
+EXACT = 1e-6  # relative error of times that are known
 
 # ---------------------------------------------------------------- the cost of work
 
@@ -40,21 +42,61 @@ def _powers(samples: float, floats: float) -> list[float]:
     return [1.0, floats, samples, samples * floats]
 
 
-def fit_work(samples: Sequence[float], floats: Sequence[float], seconds: Sequence[float]) -> Work:
-    """Least squares of the relative errors over measured loads and model sizes, nothing below 0.
+def fit_work(
+    samples: Sequence[float],
+    floats: Sequence[float],
+    seconds: Sequence[float] | Array,
+    errors: Sequence[float] | Array = (EXACT,),
+) -> tuple[Work, Array]:
+    """What work costs, from times of measured loads and model sizes, and each load's seconds less their luck.
 
-    >>> fit_work([1, 10, 1, 10], [5, 5, 50, 50], [2 + s * p * 0.1 for s, p in ((1, 5), (10, 5), (1, 50), (10, 50))])
+    `errors`: relative standard errors of the times. Every choice of the terms is fitted by least squares of the
+    relative errors, nothing below 0, and they are averaged with the weights of Bayes' criterion (Kass and Raftery,
+    JASA 90, 1995): luck would else pass for a slope, which counts most where a model is smaller than all measured.
+    What times are off from the fit stays in so far as it is more than their errors explain (James and Stein).
+
+    >>> loads = [(1, 5), (10, 5), (1, 50), (10, 50)]
+    >>> fit_work(*zip(*loads), [2 + s * p * 0.1 for s, p in loads])[0]
     Work(fixed=2.0, per_number=0.0, per_sample=0.0, per_cell=0.1)
     """
+    rows = np.array([_powers(s, p) for s, p in zip(samples, floats, strict=True)])
+    taken = np.array(seconds, dtype=float)
+    off = np.broadcast_to(np.asarray(errors, dtype=float), taken.shape)
+    found = [each for each in _subsets(rows / (taken * off)[:, None], 1 / off) if each is not None]
+    chi, terms = (np.array([getattr(each, name) for each in found]) for name in ("chi", "terms"))
+    score = chi + terms * np.log(len(taken))
+    weights = np.exp((score.min() - score) / 2)
+    weights /= weights.sum()
+    costs = weights @ np.array([each.costs for each in found])
+    numbers = [float(f"{value:.12g}") for value in costs]
+    logs = np.log(taken / (rows @ costs))
+    left, free = float(np.sum((logs / off) ** 2)), len(taken) - float(weights @ terms)
+    kept = max(1 - max(free, 0.0) / left, 0.0) if left > 0 else 0.0
+    return Work(**dict(zip(Work.model_fields, numbers, strict=True))), rows @ costs * np.exp(kept * logs)
+
+
+class _Terms(NamedTuple):
+    """Some of the four costs, all above 0: what they leave, in squared standard errors."""
+
+    costs: Array
+    chi: float
+    terms: int
+
+
+def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
+    """A fit for each choice of the columns; None where fewer do as well."""
     from scipy.optimize import nnls
 
-    rows = np.array([_powers(s, p) for s, p in zip(samples, floats, strict=True)])
-    rows /= np.array(seconds)[:, None]
     scale = rows.max(axis=0)
-    found, _ = nnls(rows / scale, np.ones(len(rows)))
-    found[found < 1e-9] = 0.0  # of the largest relative time: rounding
-    numbers = [float(f"{value:.12g}") for value in found / scale]
-    return Work(**dict(zip(Work.model_fields, numbers, strict=True)))
+    for which in product((False, True), repeat=rows.shape[1]):
+        some = np.flatnonzero(which)
+        if not len(some):
+            continue
+        found, rest = nnls(rows[:, some] / scale[some], wanted)
+        costs = np.zeros(rows.shape[1])
+        costs[some] = found / scale[some]
+        small = found * 1e9 < np.max(wanted)  # of the largest relative time: rounding
+        yield None if small.any() else _Terms(costs, float(rest) ** 2, len(some))
 
 
 # ---------------------------------------------------------------- links

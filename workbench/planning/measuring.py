@@ -28,12 +28,10 @@ from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.engines.virtual.sim import World, simulate
 from workbench.experiment import Experiment
 from workbench.planning.laws import (
-    Kinds,
-    Law,
-    assess,
+    errors_of,
     evenly,
     every_law,
-    laws_of,
+    judged,
     ordered,
     redrawn,
     resampled,
@@ -391,8 +389,10 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
 # ---------------------------------------------------------------- from moments to a profile
 
 
-def fit_all(found: Sequence[Observed], near: PortFit | None = None) -> tuple[Fitted, list[Array]]:
-    """Fit everything but the laws; also every load's times. `near`: a fit to much the same rounds."""
+def fit_all(
+    found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
+) -> tuple[Fitted, list[Array]]:
+    """Fit everything but the laws; also every load's times. `near`, `errors`: of much the same rounds."""
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])
@@ -401,8 +401,9 @@ def fit_all(found: Sequence[Observed], near: PortFit | None = None) -> tuple[Fit
     shared = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
     times = [each.alone(t, each.share(t)) for each, t in zip(found, shared, strict=True)]
     typical = [float(np.median(t)) for t in times]
-    work = fit_work([each.samples for each in found], [each.floats for each in found], typical)
-    return Fitted(port=port, work=work, typical=_short(typical), decode_rate=rate, laws=()), times
+    loads = [each.samples for each in found], [each.floats for each in found]
+    work, settled = fit_work(*loads, typical, errors_of(times) if errors is None else errors)
+    return Fitted(port=port, work=work, typical=_short(settled), decode_rate=rate, laws=()), times
 
 
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
@@ -418,17 +419,6 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
 
 
-def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
-    """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
-    relative = [t / np.median(t) for t in times]
-    for law in laws_of(np.concatenate(relative)):
-        each = [assess(t, law.delays) for t in relative]
-        if law.fits and all(one.fits for one in each):
-            return tuple((one,) for one in each), law.delays.kind
-    alone = tuple(tuple(laws_of(t)) for t in relative)
-    return alone, [best.delays.kind if best.fits else None for best, *_ in alone]
-
-
 def _fitted(
     cluster: str,
     first: Experiment,
@@ -441,9 +431,10 @@ def _fitted(
     """From moments to a profile; fitted again to rounds and, as laws speak of new ones, workers that are drawn anew."""
     fitted, times = fit_all(found)
     laws, kinds = judged(times)
+    errors = errors_of(times)
     rng, again = np.random.default_rng(seed), list[Fitted]()
     for k, quantiles in enumerate(evenly(resamples, rng)):
-        drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port)
+        drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port, errors)
         once = int(rng.integers(2**32))  # the same workers for every load: all choices meet the same cluster
 
         anew = partial(redrawn, rng=once, at=quantiles)

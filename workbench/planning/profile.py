@@ -86,7 +86,7 @@ class Fitted(Settings):
 
     port: PortFit
     work: Work
-    typical: Row = setting(..., "median of a worker's task, by measured load", "s")
+    typical: Row = setting(..., "typical time of a worker's task, its luck taken off, by measured load", "s")
     decode_rate: float | None = setting(None, "speed of decoding; empty = too fast to see", "floats/s", gt=0)
     laws: tuple[Delays | None, ...] = setting(
         ..., "of a task over its median, by measured load; empty = none fits, recorded times are replayed"
