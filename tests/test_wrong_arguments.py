@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.clusters import load as load_cluster
+from workbench.planning.measuring import simulated
 from workbench.running.replay import replay_arrivals
+from workbench.running.run import recorded
 
 E = wb.Experiment(scheme="UMW", workers=2, rounds=2, problem="unit")
 NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 300)
@@ -212,3 +216,67 @@ def test_other_calls(
 def test_any_collection_of_runs_will_do() -> None:
     traces = {e.scheme: t for e, t in zip([E], wb.compare(iter([E])), strict=True)}
     assert len(wb.figures.convergence(traces.values()).data) >= 1
+
+
+WRONG: tuple[Any, ...] = (None, 5, -1, 1.5, "x", b"x", ["x"], {"a": 1}, object())
+T = wb.run(E)
+NEEDED: dict[str, Any] = {
+    "trace": T, "traces": [T], "runs": [T], "experiment": E, "source": E, "round": 0, "rank": 1,
+    "path": "x.html", "figure": go.Figure(), "target": 0.1, "name": "CR",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*wb.figures.names(), "moments", "save", "scheme_style", "speedups"])
+def test_figures_of_the_wrong_things(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each argument in turn: a figure, or one sentence that begins with the name of an argument."""
+    monkeypatch.chdir(tmp_path)
+    figure = getattr(wb.figures, name)
+    fields = signature(figure).parameters
+    needed = {field: NEEDED.get(field) for field, about in fields.items() if about.default is Parameter.empty}
+    said: list[str] = []
+    for field in fields:
+        for value in WRONG:
+            try:
+                figure(**{**needed, field: value})
+            except wb.SettingError as error:
+                said.append(str(error))
+    assert said
+    known = {*fields, "plan", "traces", "worker"}  # what was said before has names of its own
+    for sentence in said:
+        assert sentence.split()[0].partition("[")[0].rstrip(":") in known
+
+
+MEASURED = simulated(E, rounds=10, resamples=0)
+SAID: list[tuple[Callable[[Any], Any], Any, str]] = [
+    (wb.figures.cluster, 5, "measured = 5: is of the wrong kind; give a ClusterProfile"),
+    (lambda rank: wb.figures.held(E, rank), 1.5, "rank = 1.5: is of the wrong kind; give a whole number"),
+    (wb.figures.scheme_style, 5, "name = 5: is of the wrong kind; give text"),
+    (wb.batch.job, 5, "names = 5: is of the wrong kind; give names, each with"),
+    (recorded, "x", "trace = 'x': is of the wrong kind; give a Trace"),
+    (
+        lambda args: wb.problems.problem_from(args, E.plan),
+        {},
+        "args = {}: is of the wrong kind; give a ProblemA",
+    ),
+    (
+        lambda sharing: wb.forecast(E, sharing=sharing),
+        5,
+        "sharing = 5: is of the wrong kind; give a Sharing, or",
+    ),
+    (
+        lambda args: wb.plan(MEASURED, problem_args=args),
+        5,
+        "problem_args = 5: is of the wrong kind; give names",
+    ),
+    (lambda effort: wb.plan(MEASURED, effort=effort), "a", "effort = 'a': is"),
+    (lambda much: wb.plan(MEASURED, tolerance=much), "a", "tolerance = 'a': is"),
+    (lambda target: wb.plan(MEASURED, target=target), "a", "target = 'a': is"),
+    (lambda schemes: wb.plan(MEASURED, schemes=schemes), 5, "schemes = 5: is"),
+]
+
+
+@pytest.mark.parametrize(("call", "value", "says"), SAID)
+def test_functions_of_the_wrong_things(call: Callable[[Any], Any], value: Any, says: str) -> None:
+    with pytest.raises(wb.SettingError) as caught:
+        call(value)
+    assert str(caught.value).startswith(says)

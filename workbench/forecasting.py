@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.arguments import kinds_checked
 from workbench.base.own import told
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
@@ -53,6 +54,7 @@ class Forecast:
         return self.std / float(np.sqrt(len(self.seconds)))
 
 
+@kinds_checked
 def forecast(
     experiment: Experiment,
     rounds: int | None = None,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import experiments
@@ -36,6 +37,12 @@ def experiment(
 @given(experiments(["DSAG"], rounds=25))
 def test_the_forecast_is_the_event_engine_also_in_long_runs(spec: dict[str, Any]) -> None:
     forecasts(wb.schemes.get("DSAG"), spec)
+
+
+@settings(max_examples=100)
+@given(experiments(["DSAG"], rounds=6), st.sampled_from([10.0, 1e3, 1e5]) | st.floats(1.0, 1e6))
+def test_the_forecast_counts_what_comes_while_the_master_decodes(spec: dict[str, Any], rate: float) -> None:
+    forecasts(wb.schemes.get("DSAG"), {**spec, "decode_rate": rate})
 
 
 def test_the_forecast_charges_decoding_and_goes_on_from_batch_to_batch(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench import schemes
+from workbench.base.arguments import kinds_checked
 from workbench.base.errors import RunError
 from workbench.base.settings import SettingError, unknown_name
 from workbench.base.text import YAMLError, parse
@@ -46,6 +47,7 @@ class Job:
         return trace
 
 
+@kinds_checked
 def job(names: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Job:
     """Check a notebook's parameters.
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from workbench.base.arguments import kinds_checked
 from workbench.figures import gallery
 from workbench.figures.contest import Contest
 from workbench.figures.round_events import Moment, moments
@@ -32,7 +33,8 @@ def __getattr__(name: str) -> Any:
     """A figure, loaded when first asked for."""
     if name not in names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(import_module(f"{gallery.__name__}.{name}"), name))
+    figure = kinds_checked(getattr(import_module(f"{gallery.__name__}.{name}"), name))
+    return globals().setdefault(name, figure)
 
 
 def __dir__() -> list[str]:

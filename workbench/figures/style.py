@@ -12,6 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
 
+from workbench.base.arguments import kinds_checked
 from workbench.base.settings import unknown_name
 from workbench.base.text import read_yaml
 from workbench.base.types import Array
@@ -54,6 +55,7 @@ _KNOWN = {
 _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", "triangle-sw", "diamond-wide")
 
 
+@kinds_checked
 def scheme_style(name: str, variant: int = 0) -> Style:
     """Look of a scheme, the same in every figure and both themes; an unknown name gets one from its hash.
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from workbench import schemes as known
+from workbench.base.arguments import kinds_checked
 from workbench.base.bar import Bar
 from workbench.base.settings import SettingError
 from workbench.core.delays import Constant
@@ -61,6 +62,7 @@ QUIET = 0.05  # quantile of a worker's times: it was not held up
 PER_RANK = 45e6  # bytes of a rank's own
 
 
+@kinds_checked
 def plan(
     profile: ClusterProfile | str | Path,
     problem: str = "logistic",

@@ -7,6 +7,7 @@ fields become the form and the help. Nothing else needs an edit.
 from functools import lru_cache
 from typing import Any
 
+from workbench.base.arguments import kinds_checked
 from workbench.base.sources import digest_of
 from workbench.core.plan import Plan
 from workbench.problems.base import Evaluation, Problem, ProblemArgs, Request
@@ -36,6 +37,7 @@ def get(name: str) -> type[ProblemArgs]:
     return ProblemArgs.catalogue.get_class(name)
 
 
+@kinds_checked
 def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
     """Build a problem; those on the same data are built once.
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.arguments import kinds_checked
 from workbench.base.bar import Bar
 from workbench.base.own import told
 from workbench.base.settings import SettingError
@@ -170,6 +171,7 @@ def failing(run: Run) -> Iterator[None]:
         run._fail(error)
 
 
+@kinds_checked
 def recorded(trace: Trace) -> Run:
     """A finished run of a trace that was kept, for plots that show runs."""
     run, rounds = Run(trace.experiment, trace.engine), len(trace.columns["time"])

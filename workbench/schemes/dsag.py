@@ -129,17 +129,19 @@ class DSAG(Scheme):
     def odds(self, draws: Draws, workers: int) -> Odds:
         """Round by round: who is free when, and what is on its way, is carried on."""
         sizes = even_sizes(draws.samples, workers * self.pieces).reshape(workers, self.pieces)
-        at = draws.carry or _Underway(0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 2)), 0.0)
-        ends, taken = [at.now], []
+        at = draws.carry or _Underway(
+            0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 2)), 0.0, 0
+        )
+        ends, received = [at.now], []
         for k in range(len(draws.seconds)):
             at, count = self._round(draws, k, at, sizes)
             ends.append(at.now)
-            taken.append(count)
-        messages = np.array(taken, dtype=float)
+            received.append(count)
+        messages = np.array(received, dtype=float)
         return Odds(np.diff(ends), messages, messages * (draws.link.width * draws.floats), at)
 
     def _round(self, draws: Draws, k: int, at: _Underway, sizes: NDArray[np.int64]) -> tuple[_Underway, int]:
-        """One round; returns what is under way at its end, and the answers taken."""
+        """One round; returns what is under way at its end, and the answers received."""
         n, link, down = len(at.free), draws.link, draws.down
         begins = np.maximum(at.free, at.now + down)  # with this model, if it is still the newest
         place = np.arange(self.pieces) == (at.turn % self.pieces)[:, None]
@@ -158,10 +160,13 @@ class DSAG(Scheme):
             end, count = max(at.now, through[fresh[-1]]), int(fresh[-1]) + 1
         now = float(end + draws.decode(count))
         begun = begins <= (now + down) * NEAR
+        # What comes through while the master decodes is received now, and taken in the next round.
+        received = count if draws.decode_rate is None else int(np.count_nonzero(through <= now * NEAR))
         left = first[count:]
         late = queue[left[np.concatenate([np.ones(len(at.late), dtype=bool), begun])[left]]]
         free, turn = np.where(begun, ready, at.free), at.turn + begun
-        return _Underway(now, free, turn, late, float(through[count - 1])), count
+        at_hand = received - count
+        return _Underway(now, free, turn, late, float(through[count - 1]), at_hand), received - at.at_hand
 
 
 class _Underway(NamedTuple):
@@ -172,3 +177,4 @@ class _Underway(NamedTuple):
     turn: NDArray[np.int64]  # answers that each worker has begun, (workers,)
     late: Array  # messages that are on their way: when they are at the port, and their ties, (messages, 2)
     port: float  # when the port is through with what was taken
+    at_hand: int  # messages that came through meanwhile, and that the next round takes

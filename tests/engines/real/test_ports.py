@@ -13,6 +13,7 @@ from workbench.base.types import Array
 from workbench.core.delays import Constant, DelayStream
 from workbench.core.links import Link
 from workbench.core.protocol import CODED, LOST, MODEL, Message
+from workbench.engines.real.ahead import Told
 from workbench.engines.real.ports import Delivered, Port
 
 LINK = Link(latency=0.0, bandwidth=8.0)  # one float a second
@@ -108,3 +109,19 @@ def test_word_of_the_dead_comes_at_once() -> None:
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(2, LOST), 0.0, 2.0, 0)
     assert [g.parcel.message.kind for g in drained(port, 2.0)] == [LOST]
+
+
+def test_who_sends_several_messages_is_awaited_until_all_are_here() -> None:
+    """The first of them says nothing of the others, which a round's end would else leave out."""
+    port = Port(LINK, lambda message: False, level, Told({1, 2}))
+    port.sent_down(3, 0.0, [1, 2])
+    assert port.awaits(())
+    for number in (1, 2):  # in the first and last rounds some numbers are left out
+        port.put(Message(1, CODED, 3, number, None), 0.0, 0.0, 1)
+    port.put(Message(2, CODED, 3, 1, None), 0.0, 0.0, 1)
+    assert port.awaits(())
+    assert not port.awaits({2})
+    port.put(Message(2, CODED, 3, 2, None), 0.0, 0.0, 1)
+    assert not port.awaits(())
+    port.sent_down(4, 1.0, [1, 2])
+    assert port.awaits(())

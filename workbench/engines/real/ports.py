@@ -58,7 +58,8 @@ class Port:
         self.queue: list[Parcel] = []  # what comes from below
         self.above: list[Parcel] = []  # models, and word of the dead
         self.current: tuple[Parcel, float, float] | None = None  # in transfer: begun, end
-        self.heard: dict[int, int] = {}  # newest round of which a sender's word is here physically
+        # Of each sender the newest round, and in it the last number, of what is here physically.
+        self.heard: dict[int, tuple[int, int]] = {}
         self._serial = 0
 
     def __bool__(self) -> bool:
@@ -67,7 +68,7 @@ class Port:
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
         """Take in a message that is at the port at `at` or later, unless its sender would not have sent it."""
         self._serial += 1
-        self.heard[message.src] = max(message.round, self.heard.get(message.src, -1))
+        self.heard[message.src] = max((message.round, message.number), self.heard.get(message.src, (-1, 0)))
         down = message.kind in (MODEL, LOST)
         if not down and self._unsent(message, sent):
             return
@@ -141,9 +142,13 @@ class Port:
         return Delivered(parcel, begun, now, True)
 
     def awaits(self, dead: Collection[int]) -> bool:
-        """Is an answer to the newest model, of one who sends ahead, not here yet?"""
+        """Is an answer to the newest model, of one who sends ahead, not here yet, with all of its messages?
+
+        All who answer in one round send the same numbers, in this order; who is judged first has sent them all.
+        """
         round, told = self.told.newest()
-        return any(self.heard.get(child, -1) < round for child in told.difference(dead))
+        last = max([heard for heard in self.heard.values() if heard[0] == round], default=(round, 0))
+        return any(self.heard.get(child, (-1, 0)) < last for child in told.difference(dead))
 
     def wake(self) -> float:
         """When the next message will be through, as far as is known (inf: none is here)."""
