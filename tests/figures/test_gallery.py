@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from inspect import unwrap
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_new_figure_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", figures.names())
 def test_file_name_and_test_carry_one_name(name: str) -> None:
-    assert getattr(figures, name) is getattr(import_module(f"workbench.figures.gallery.{name}"), name)
+    assert unwrap(getattr(figures, name)) is getattr(import_module(f"workbench.figures.gallery.{name}"), name)
     assert name in dir(figures)
     assert name in figures.__all__
     assert (HERE / "gallery" / f"test_{name}.py").is_file()
