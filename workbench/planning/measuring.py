@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from workbench import clusters, problems
+from workbench.base.arguments import kinds_checked
 from workbench.base.bar import Bar
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
@@ -54,6 +55,7 @@ Outcome = tuple[Array, Any, list[str], float]
 Ran = Callable[[Experiment], Outcome]
 
 
+@kinds_checked
 def profile(
     cluster: str = "local",
     workers: int | None = None,
