@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ with grammar_put_off():  # before others import it
     import nbformat  # noqa: F401
 
 # No deadlines: a loaded machine is slow without being wrong.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # begun in a shell's background: what tests start would ignore Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("all", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
