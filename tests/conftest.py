@@ -20,11 +20,11 @@ from workbench.problems import ProblemArgs
 with grammar_put_off():  # before others import it
     import nbformat  # noqa: F401
 
-# No deadlines: a loaded machine is slow without being wrong.
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # begun in a shell's background: what tests start would ignore Ctrl-C
+# Begun in a shell's background, they would ignore Ctrl-C, and so would what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No deadlines: a loaded machine is slow without being wrong.
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("all", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
