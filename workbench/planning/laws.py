@@ -30,10 +30,7 @@ from workbench.core.delays import (
 SLACK = 0.05  # share of a time by which a law may be off, in the Kolmogorov distance
 DISTANCE, GAP, TAIL = 0.1, 0.3, 1.5  # beyond these a law does not fit
 TAIL_AT = 0.99
-DRAWN, LEAST = (
-    40,
-    1e-3,
-)  # times that rounds are drawn again for a median's error; the least that it is taken for
+DRAWN, LEAST = 40, 1e-3  # times that rounds are drawn again for a median's error; the least it is taken for
 APART = 1.3  # a slow state is at least so many times slower
 DRAWN_ROUNDS, DRAWN_WORKERS = 60, 400  # to compare a law with
 _ODD = {
