@@ -214,8 +214,8 @@ class Post:
                 self.receives[i] = self.slots[i].post()
         self.taken.clear()
         receives = self.receives
-        try:  # the first look may only move a message on
-            done = _testsome(receives) or _testsome(receives) if receives else []
+        try:  # a look moves messages on once it has found none: from the queue to the fast lane, then through that
+            done = _testsome(receives) or _testsome(receives) or _testsome(receives) if receives else []
             while not done and time.monotonic() < awake:
                 if self.outputs:  # so that the next model need not wait for it
                     self._progress_sends()

@@ -210,7 +210,7 @@ class RankEngine:
         """As `wait`, with a look at what has come before anything else."""
         post, port = self.post, self.port
         rung, nap = self.rung and look is not naps.SPINNING, look.shortest
-        eager, awake = self.eager, 0.0
+        eager, awake, woken = self.eager, 0.0, False
         while True:
             moved = self._pump(awake)
             if (answer := check()) is not None:
@@ -225,11 +225,10 @@ class RankEngine:
                 awake, eager = min(now + eager, until), 0.0
                 continue
             awake = 0.0
-            if rung:
-                nap = naps.RUNG.shortest if post.needs_looks else naps.RUNG.longest
+            if rung:  # who was woken for what is not to be seen yet looks again soon
+                nap = naps.RUNG.shortest if woken or post.needs_looks else naps.RUNG.longest
             pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
-            if pause > 0 and not (rung and moved):
-                post.bell.sleep(pause)
+            woken = pause > 0 and not (rung and moved) and post.bell.sleep(pause)
             nap = look.shortest if moved else min(nap * GROWTH, look.longest)
 
     def rest(self, until: float) -> None:
