@@ -31,6 +31,7 @@ from scipy.stats import beta, binom
 import workbench as wb
 from workbench.base.types import Array
 from workbench.clusters.warm import POOLS
+from workbench.core.delays import DelayStream, Heterogeneous
 from workbench.forecasting import first_rounds
 from workbench.planning.advice import Advice, Choice
 from workbench.planning.measuring import simulated
@@ -171,6 +172,9 @@ BRUTE = (
     240  # seeds of the regret: 40 told 12.9 % where 400 tell 8.8, as one run in ten takes ten times as long
 )
 FRONT = 1.3  # times as long as the first: what the regret looks at
+OTHERS = (
+    "heterogeneous, others"  # planned for new machines of the kind, where the rest are for those measured
+)
 ALLOWED, ANEW = 120, 77_000  # clusters that a measurement allows, and the seed of what they are fitted to
 
 
@@ -187,15 +191,25 @@ def clusters(folder: Path) -> dict[str, dict[str, Any]]:
         "pareto": {"kind": "pareto"},
         "heterogeneous": {"kind": "heterogeneous"},
         "markov": {"kind": "markov"},
-        "replay": {"kind": "replay", "path": str(table), "together": True, "scale": 1e-2},
+        "replay": {"kind": "replay", "path": str(table), "together": True, "scale": 1e-2, "placed": True},
+        OTHERS: {"kind": "heterogeneous"},
     }
+
+
+def machines(delays: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The very machines that are measured under a seed: who is slow for good is so in every run on them."""
+    if delays["kind"] != "heterogeneous":
+        return delays
+    slow = DelayStream(Heterogeneous(**delays), seed, WORKERS).draw(0)[1]
+    return {**delays, "who": tuple((np.flatnonzero(slow) + 1).tolist())}
 
 
 def coverage(repeat: int, rounds: int) -> None:
     """Fresh runs within the intervals, and regret of the first choice, by cluster; `repeat` measurements of each.
 
     An interval covers what a fresh run draws and what a measurement of so few workers leaves open. Over one measurement
-    only the former varies: whether nine in ten lie within shows over several, each with fresh runs of its own.
+    only the former varies: whether nine in ten lie within shows over several, each with fresh runs of its own. Fresh
+    runs are on the machines that were measured, but for `OTHERS`.
     """
     print(
         f"coverage: {repeat} measurements x {CHOICES} choices x {FRESH} fresh seeds; goal 80 to 97 %,"
@@ -205,18 +219,9 @@ def coverage(repeat: int, rounds: int) -> None:
         for kind, delays in clusters(Path(folder)).items():
             if PROFILES and kind not in PROFILES:
                 continue
+            name = f"covered-{kind}-{rounds}-{BRUTE}-{ALLOWED}"
             found = np.array(
-                [
-                    kept(
-                        f"covered-{kind}-{rounds}-{BRUTE}-{ALLOWED}-{seed}",
-                        covered,
-                        kind,
-                        delays,
-                        seed,
-                        rounds,
-                    )
-                    for seed in range(repeat)
-                ]
+                [kept(f"{name}-{seed}", covered, kind, delays, seed, rounds) for seed in range(repeat)]
             )
             low, high = found[:, 0].min(), found[:, 0].max()
             offs = ", ".join(
@@ -246,17 +251,20 @@ def covered(
     Last, the regret and its error where all that is known is what was measured: on clusters that this allows, others
     than those that the plan looked at. It tells what the search misses, not what the measurement does.
     """
-    truth: dict[str, Any] = {"delays": delays, "link": LINK}
-    profile = simulated(wb.Experiment(scheme="UMW", workers=WORKERS, seed=1000 + seed, **truth), 60, 40, seed)
+    same = kind != OTHERS
+    truth: dict[str, Any] = {"delays": machines(delays, 1000 + seed) if same else delays, "link": LINK}
+    measured = wb.Experiment(scheme="UMW", workers=WORKERS, seed=1000 + seed, **truth)
+    profile = simulated(measured, 60, 40, seed)
+    asked: dict[str, Any] = {"rounds": rounds, "machines": "same" if same else "new"}
 
     def there(e: wb.Experiment, seed: int) -> wb.Experiment:
         return e.replace(**truth, seed=seed)
 
-    advice = wb.plan(profile, **LEARNT, rounds=rounds, schemes=COVERED)
-    same: bool | str = "not asked"
+    advice = wb.plan(profile, **LEARNT, **asked, schemes=COVERED)
+    alike: bool | str = "not asked"
     if not seed:
-        few = wb.plan(profile, **LEARNT, rounds=rounds, schemes=[c.scheme for c in advice.schemes[:3]])
-        same = (few.best.name, few.best.seconds) == (advice.best.name, advice.best.seconds)
+        few = wb.plan(profile, **LEARNT, **asked, schemes=[c.scheme for c in advice.schemes[:3]])
+        alike = (few.best.name, few.best.seconds) == (advice.best.name, advice.best.seconds)
     shares = []
     firsts = {choice.name for choice in advice.schemes}
     others = [choice for choice in advice.choices if choice.name not in firsts]
@@ -267,9 +275,8 @@ def covered(
         print(
             f"    {choice.marked:38s} {choice.step:18s} {choice.rounds:4.0f} rounds {shares[-1]:5.0%}, {off:.2f}"
         )
-    allowed = simulated(
-        wb.Experiment(scheme="UMW", workers=WORKERS, seed=1000 + seed, **truth), 60, ALLOWED, ANEW
-    )
+    allowed = simulated(measured, 60, ALLOWED, ANEW)
+    allowed = allowed.here() if same else allowed
 
     def anywhere(e: wb.Experiment, seed: int) -> wb.Experiment:
         placed = allowed.placed(e, allowed.task(e), allowed.resampled[seed % ALLOWED])
@@ -281,7 +288,7 @@ def covered(
         f"    {advice.headline}; on the cluster {best}, {off:.1%}; on allowed ones {other}, {told:.1%};",
         end=" ",
     )
-    print(f"the same of three schemes: {same}", flush=True)
+    print(f"the same of three schemes: {alike}", flush=True)
     return float(np.mean(shares)), off, error, advice.doubt is not None, told, unsure
 
 
@@ -357,7 +364,7 @@ def sized(
     sizes[what] *= times
     e = wb.Experiment(scheme="UMW", workers=sizes["workers"], seed=seed, delays=delays, link=LINK)
     profile = simulated(e, sizes["rounds"], 40, seed)
-    advice = wb.plan(profile, **LEARNT, workers=WORKERS, rounds=rounds, schemes=EXACT)
+    advice = wb.plan(profile, **LEARNT, workers=WORKERS, rounds=rounds, schemes=EXACT, machines="new")
     first = [(c.scheme, c.experiment.scheme_args) for c in advice.choices[:LOOKED]]
     return first, advice.doubt is not None
 
@@ -388,7 +395,7 @@ def lost(took: Array) -> Array:
     return np.asarray(took / took.min(axis=0) - 1)
 
 
-def within(weights: Array) -> Array:
+def within(weights: Array) -> np.ndarray:
     """Which shares are the middle nine tenths."""
     return np.abs(np.cumsum(weights) - 0.5) < 0.45
 

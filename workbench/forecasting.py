@@ -144,7 +144,7 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
         ):  # else the scheme itself knows who is still at work
             batches = [sharing.odds(drawn, lambda draws: scheme.odds(draws, workers), total)]
             break
-        batches.append(odds)
+        batches.append(odds if sharing is None else sharing.passed_on(odds))
         carry = odds.carry
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)

@@ -338,3 +338,29 @@ def test_what_a_task_costs_before_its_first_sample_comes_once(kind: str, fixed: 
     loads = np.array([0, 1, 7, 100])
     expected = np.where(loads > 0, plain.compute(draw, loads + fixed), 0.0)
     np.testing.assert_array_equal(law.compute(draw, loads), expected)
+
+
+def test_a_recording_is_drawn_again_in_blocks(tmp_path: Path) -> None:
+    """One worker, 100 iterations: tens of neighbours, each of some other place, the same for a seed."""
+    path = table(tmp_path, "worker,iteration,seconds\n" + "".join(f"1,{i},{i + 1}\n" for i in range(100)))
+
+    def times(**fields: Any) -> np.ndarray:
+        stream = DelayStream(build({"kind": "replay", "path": path, **fields}), 3, 1, keep=100)
+        return np.array([stream.draw(r)[0, 0] for r in range(100)])
+
+    once, twice, other = times(again=1), times(again=1), times(again=2)
+    np.testing.assert_array_equal(once, twice)
+    assert (once != other).any()
+    assert len(set(times())) == 100 > len(set(once))
+    assert np.isin(np.diff(once), (1.0, -99.0)).sum() >= 100 - 2 * 10
+
+
+def test_who_is_slow_may_be_given() -> None:
+    """The draws of a round are the same as if they had been drawn to be slow."""
+    drawn = DelayStream(law_of({"kind": "heterogeneous"}), seed=4, workers=20)
+    who = tuple((np.flatnonzero(drawn.draw(0)[1]) + 1).tolist())
+    given_ = DelayStream(law_of({"kind": "heterogeneous", "who": who}), seed=4, workers=20)
+    other = DelayStream(law_of({"kind": "heterogeneous", "who": who}), seed=5, workers=20)
+    for r in range(5):
+        np.testing.assert_array_equal(drawn.draw(r), given_.draw(r))
+        np.testing.assert_array_equal(other.draw(r)[1], drawn.draw(r)[1])

@@ -101,6 +101,19 @@ def test_messages_take_of_the_cores() -> None:
     assert less == pytest.approx(alone / 2)
 
 
+def test_what_is_passed_on_takes_its_time_at_the_end() -> None:
+    fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 4}
+    args = {"children": 2, "layers": 2, "stragglers": 0}
+    e = wb.Experiment(
+        scheme="CR", scheme_args=args, workers=6, delays={"kind": "constant", "shift": 1e-2}, **fields
+    )
+    at_once, after = (
+        forecast(e, sharing=Sharing((np.arange(6),), (2.0,), 1.0, 0.0, relayed)).mean
+        for relayed in (0.0, 0.03)
+    )
+    assert after == pytest.approx(at_once + 0.03)
+
+
 def test_hosts_have_cores_of_their_own() -> None:
     sharing = Sharing((np.array([0, 2]), np.array([1])), (1.0, 1.0), 1.0)
     np.testing.assert_allclose(sharing.slowed(np.ones((1, 3))), [[2.0, 1.0, 2.0]])

@@ -19,11 +19,13 @@ from workbench.planning.laws import (
     assess,
     distance,
     drawn,
+    fit_markov,
     laws_of,
     persistence,
     redrawn,
     refit,
     resampled,
+    slow_for_good,
     straggling,
 )
 
@@ -234,3 +236,11 @@ def test_replaying_together_keeps_rounds_together(tmp_path: Path) -> None:
     times = drawn(Replay(path=str(path), together=True), 12, 4, seed=3)
     assert all(len(set((row // 100).tolist())) == 1 for row in times)
     np.testing.assert_array_equal(times[:6], times[6:])
+
+
+def test_who_never_turns_is_slow_for_good() -> None:
+    """Of a chain nothing is known then: its next workers would be others."""
+    times = np.where(np.arange(12) < 3, 5.0, 1.0) * np.random.default_rng(0).uniform(0.97, 1.03, (40, 12))
+    assert fit_markov(times) is None
+    assert laws_of(times)[0].delays.kind == "heterogeneous"
+    assert slow_for_good(times).round().tolist() == [1.0] * 3 + [0.0] * 9

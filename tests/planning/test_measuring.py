@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import workbench as wb
 from workbench.base.settings import SettingError
 from workbench.core.delays import Heterogeneous, ShiftedExponential
 from workbench.core.sharing import slowed
+from workbench.planning.laws import drawn
 from workbench.planning.linkfit import PortFit
 from workbench.planning.measuring import Observed, filled, fit_all, grid, on_one_clock, profile, simulated
-from workbench.planning.profile import ClusterProfile, scaled
+from workbench.planning.profile import ClusterProfile, Fitted, scaled
 
 FEW = settings(max_examples=6)
 LINK: dict[str, Any] = {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}
@@ -202,6 +204,39 @@ def test_times_that_fit_no_law_are_replayed(known: ClusterProfile) -> None:
     assert known.experiment(e, worse).delays.kind == "replay"
     assert replayed.mean == pytest.approx(np.mean(recorded.rounds), rel=0.02)
     np.testing.assert_allclose(np.sort(replayed.seconds), np.sort(recorded.rounds), rtol=0.03)
+
+
+def test_what_a_recording_leaves_open_is_in_the_resampled_ones(known: ClusterProfile) -> None:
+    """Rounds without a law, in which all are held up together: their mean is as uncertain as so few tell it."""
+    luck = np.exp(np.random.default_rng(0).normal(0.0, 0.6, (60, 1)) * np.ones(12))
+    rows = (each.typical * luck / np.median(luck) for each in known.recorded)
+    recorded = tuple(
+        each.replace(seconds=tuple(map(tuple, new))) for each, new in zip(known.recorded, rows, strict=True)
+    )
+    bare = known.replace(recorded=recorded).replayed()
+
+    def spread(fits: Sequence[Fitted]) -> float:
+        means = [drawn(bare.delays(64, 1024, fit), 2000, 1).mean() for fit in fits]
+        return float(np.std(np.log(means)))
+
+    again = [bare.fitted.replace(drawn=seed) for seed in range(60)]
+    other = luck[np.random.default_rng(1).integers(0, 60, (4000, 60)), 0]
+    expected = float(np.std(np.log(other.mean(axis=1) / np.median(other, axis=1))))
+    assert spread(again) == pytest.approx(expected, rel=0.35)
+    assert spread([bare.fitted] * 3) < 1e-12
+
+
+def test_who_hands_on_counts(known: ClusterProfile) -> None:
+    """On full cores: of a ring's worker as much as of a star's, and in a tree one after another at the end."""
+    there = known.replace(hosts=(known.hosts[0].replace(cores=2),))
+    problem = {"samples": 600, "features": 20}
+    tree = {"children": 3, "layers": 2, "stragglers": 0}
+    star, ring, high = (
+        there.task(truth(scheme=scheme, scheme_args=args, problem_args=problem))
+        for scheme, args in (("UMW", {}), ("RAR", {}), ("CR", tree))
+    )
+    assert (star.messages, ring.messages, high.messages) == (2, 2, 2)
+    assert (star.relays, ring.relays, high.relays) == (0, 0, 1)
 
 
 def test_shared_cores_are_told(known: ClusterProfile) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.few import drawn, turn
 from workbench.base.settings import SettingError
+from workbench.core.delays import Heterogeneous
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.planning.advice import Advice, name_of
 from workbench.planning.measuring import simulated
@@ -132,8 +133,9 @@ def test_coding_pays_where_workers_are_slow_for_good() -> None:
     assert umw.dominant == "stragglers"
 
 
-def test_the_very_workers_that_were_measured() -> None:
-    """Some of twelve are slow for good: replayed, as many must be borne, in the groups that they are in."""
+@pytest.mark.parametrize("replay", [False, True])
+def test_the_very_workers_that_were_measured(replay: bool) -> None:
+    """Some of twelve are slow for good: as many must be borne, in the groups that they are in."""
     delays = {
         "kind": "heterogeneous",
         "slow": 0.2,
@@ -147,7 +149,10 @@ def test_the_very_workers_that_were_measured() -> None:
     times = profile.recorded[profile.main].times
     slow = int(np.sum(np.median(times, axis=0) > 10 * np.median(times)))
     assert slow
-    advice = advise(profile, schemes=["GC"], replay=True)
+    advice = advise(profile, schemes=["GC"], replay=replay)
+    who = ", ".join(str(w + 1) for w in np.flatnonzero(np.median(times, axis=0) > 10 * np.median(times)))
+    told = [note for note in advice.notes if "very machines" in note]
+    assert replay or (f"worker {who})" in told[0] or f"workers {who})" in told[0])
     windows = [c for c in advice.choices if "code" not in c.experiment.scheme_args]
     per_round = {c.experiment.scheme_args["stragglers"]: c.per_round for c in windows}
     borne = {s for s, seconds in per_round.items() if seconds < per_round[1] / 3}
@@ -155,6 +160,43 @@ def test_the_very_workers_that_were_measured() -> None:
     for c in advice.choices:
         there = wb.forecast(c.experiment.replace(delays=delays, link={"latency": 1e-4}), 20, seed=1)
         assert c.per_round == pytest.approx(there.mean, rel=0.1), c.name
+
+
+def test_other_machines_of_the_kind() -> None:
+    """Who is slow is drawn anew on them; they are what is planned for if there are more or fewer than were measured."""
+    delays = {"kind": "heterogeneous", "slow_straggles": 1.0, "active_straggles": 0.0}
+    profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
+
+    def who(**asked: Any) -> Any:
+        return advise(profile, schemes=["UMW"], **asked).best.experiment.delays.who
+
+    slow = tuple((np.flatnonzero(profile.slow_for_good() > 0.5) + 1).tolist())
+    assert who() == who(machines="same") == who(workers=10, machines="same") == slow
+    assert who(machines="new") is who(workers=10) is who(workers=14) is None
+    with pytest.raises(
+        SettingError, match=r"machines = 'same': 12 workers were measured, and workers = 14; take 12"
+    ):
+        who(workers=14, machines="same")
+    with pytest.raises(SettingError, match="machines = 'old': take 'same'"):
+        who(machines="old")
+
+
+def test_who_may_be_slow_is_as_uncertain_as_the_times_say() -> None:
+    """In few rounds a slow worker that straggles in half of them is not always told: resampled clusters differ."""
+
+    def drawn(rounds: int, **chances: float) -> tuple[np.ndarray, np.ndarray]:
+        delays = {"kind": "heterogeneous", "slow": 0.5, **chances}
+        found = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=3), rounds, 40).here()
+        laws = [law for each in found.resampled for law in each.laws[:1] if isinstance(law, Heterogeneous)]
+        return found.slow_for_good(), np.array([np.isin(np.arange(1, 13), law.who or ()) for law in laws])
+
+    chances, sure = drawn(60)
+    assert len(sure) == 40
+    assert (sure == (chances > 0.5)).all()
+    chances, unsure = drawn(8, slow_straggles=0.5, active_straggles=0.2)
+    assert ((chances > 0.05) & (chances < 0.95)).any()
+    assert len(unsure) > 20
+    assert np.abs(unsure.mean(axis=0) - chances).max() < 4 * (0.25 / len(unsure)) ** 0.5
 
 
 def test_what_dominates_is_told() -> None:
@@ -190,7 +232,7 @@ def test_how_large_a_measurement_it_needs_is_said() -> None:
 
     def lost(workers: int, kind: str, seed: int) -> float:
         e = wb.Experiment(scheme="UMW", workers=workers, seed=seed, delays={"kind": kind}, link=link)
-        advice = advise(simulated(e, 16, 12, seed), workers=12, schemes=["GC"], seed=seed)
+        advice = advise(simulated(e, 16, 12, seed), workers=12, schemes=["GC"], seed=seed, machines="new")
         assert (advice.doubt is None) == ("measure about" not in str(advice))
         assert (advice.doubt is None) == advice.headline.startswith("Quickest")
         # A few times as many; at most what neighbours of twelve clusters are apart.

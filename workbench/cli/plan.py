@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click import option
@@ -69,7 +69,12 @@ def profile(
     type=float,
     help="Numbers of data that simulations may go through; 0: exact schemes, automatic step.",
 )
-@option("--replay", is_flag=True, help="Plan for the very workers that were measured, slow ones included.")
+@option(
+    "--machines",
+    type=click.Choice(["same", "new"]),
+    help="Those that were measured, each in its place, or others of their kind.  [default: same for as many]",
+)
+@option("--replay", is_flag=True, help="Take their recorded times in place of fitted laws.")
 @option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
 @option(
     "--picture", type=_FILE, help="Picture: .html, .png, .svg or .pdf.  [default: PROFILE's name, .plan.html]"
@@ -77,7 +82,8 @@ def profile(
 @option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
 def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, tolerance: float,
-    schemes: tuple[str, ...], effort: float | None, replay: bool, seed: int, picture: Path | None, output: Path | None,
+    schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None, replay: bool, seed: int,
+    picture: Path | None, output: Path | None,
 ) -> None:  # fmt: skip
     """Rank all schemes and their numbers on the cluster of PROFILE, for the problem of SPEC.
 
@@ -94,8 +100,8 @@ def plan(
     wanted: dict[str, Any] = {"workers": workers, "rounds": rounds, "effort": effort}
     given = {name: value for name, value in wanted.items() if value is not None}
     advice = choose(
-        profile, **{**asked(spec), **given}, target=target, tolerance=tolerance, schemes=schemes or None, replay=replay,
-        seed=seed, progress=True,
+        profile, **{**asked(spec), **given}, target=target, tolerance=tolerance, schemes=schemes or None,
+        machines=machines, replay=replay, seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
         click.echo(line)

@@ -59,13 +59,15 @@ class Sharing:
 
     `places`: workers of each host, counted from 0; `cores`: of each, over the share of one that a worker takes while it
     is at work; `piece`: the share of its work that a worker goes through before it looks; `extra`: what a
-    worker's messages take of a core beside its task, s, below 0 for less. The master is on the first host.
+    worker's messages take of a core beside its task, s, below 0 for less; `relayed`: what the last sum takes on its way
+    through the nodes above, one after another, s. The master is on the first host.
     """
 
     places: tuple[NDArray[np.int64], ...]
     cores: tuple[float, ...]
     piece: float
     extra: float = 0.0
+    relayed: float = 0.0
 
     def slowed(self, alone: Array) -> Array:
         """Times as they are where all workers work at once, (rounds, workers)."""
@@ -115,7 +117,11 @@ class Sharing:
         rest = (alone - self.got(alone, odds.seconds))[:, place]
         waits = np.minimum(rest, SLICE).sum(axis=1) / cores
         full = np.count_nonzero(rest > 0, axis=1) >= cores
-        return replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0))
+        return self.passed_on(replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0)))
+
+    def passed_on(self, odds: Odds) -> Odds:
+        """The same rounds with the last sum's way through the nodes above, which work at nothing else then."""
+        return replace(odds, seconds=odds.seconds + self.relayed)
 
     def left(self, draws: Draws, left: Array, end: float) -> Array:
         """What workers still have to do, seconds alone, when a newer model is there; the rest: see `shared`."""

@@ -94,7 +94,7 @@ class Doubt(NamedTuple):
 
     def __str__(self) -> str:
         more = "workers" if self.lasting else "rounds"
-        very = " or plan for these very ones (replay=True);" if self.lasting else ""
+        very = " or plan for these very ones (machines='same');" if self.lasting else ""
         return (
             f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
             f" quicker: measure about {max(self.times, 1.1):.2g} times as many to tell to 2 %;{very}"

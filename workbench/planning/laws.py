@@ -25,6 +25,7 @@ from workbench.core.delays import (
     Markov,
     Pareto,
     ShiftedExponential,
+    resampled,
 )
 
 SLACK = 0.05  # share of a time by which a law may be off, in the Kolmogorov distance
@@ -117,7 +118,7 @@ def fit_heterogeneous(times: Array) -> Heterogeneous | None:
 def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
     """Transitions between a fast and a slow state, counted."""
     late = straggling(times)
-    if late is None or len(late) < 2:
+    if late is None or (late[1:] == late[:-1]).all():  # nobody ever turned: who is slow is so for good
         return None
     enter, leave = ((turned + 0.5) / (turned + kept + 1) for turned, kept in _transitions(late, ends))
     shift, factor = _levels(times, late)
@@ -172,6 +173,19 @@ def straggling(times: Array) -> NDArray[np.bool_] | None:
     cut = int(np.argmax(between))
     late = np.asarray(np.log(times) > (ordered[cut] + ordered[cut + 1]) / 2)
     return late if _levels(times, late)[1] >= APART else None
+
+
+def slow_for_good(times: Array) -> Array:
+    """Probability that each worker is a slow one where some are, in the words of `Heterogeneous`, (workers,).
+
+    >>> slow_for_good(np.where(np.arange(4) == 2, 5.0, 1.0) + np.zeros((9, 1))).round(3).tolist()
+    [0.0, 0.0, 1.0, 0.0]
+    """
+    late = straggling(times)
+    if late is None:
+        return np.zeros(times.shape[1])
+    seen = late.sum(axis=0)
+    return _posterior(seen, len(late), *_two_kinds(seen, len(late)))
 
 
 def _levels(times: Array, late: NDArray[np.bool_]) -> tuple[float, float]:
@@ -357,13 +371,6 @@ def check_times(times: Array) -> None:
     """Refuse what is no table of times."""
     if times.ndim != 2 or times.size < 2 or not np.all(np.isfinite(times)) or np.any(times <= 0):
         raise SettingError("times: give a table (rounds, workers) of finite seconds above 0")
-
-
-def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rounds drawn with replacement, in blocks of neighbours so that what is correlated stays together: (rounds,)."""
-    block = max(1, round(rounds**0.5))
-    starts = rng.integers(0, rounds, -(-rounds // block))
-    return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
 
 
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:

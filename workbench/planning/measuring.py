@@ -22,21 +22,13 @@ from workbench.base.bar import Bar
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 from workbench.clusters import Status
-from workbench.core.delays import DelayStream
+from workbench.core.delays import DelayStream, resampled
 from workbench.core.links import BYTES_PER_FLOAT
 from workbench.core.sharing import undisturbed
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.engines.virtual.sim import World, simulate
 from workbench.experiment import Experiment
-from workbench.planning.laws import (
-    errors_of,
-    evenly,
-    every_law,
-    judged,
-    ordered,
-    redrawn,
-    resampled,
-)
+from workbench.planning.laws import errors_of, evenly, every_law, judged, ordered, redrawn
 from workbench.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
 from workbench.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
 from workbench.running.real import start_real
@@ -440,7 +432,8 @@ def _fitted(
         once = int(rng.integers(2**32))  # the same workers for every load: all choices meet the same cluster
 
         anew = partial(redrawn, rng=once, at=quantiles)
-        again.append(drawn.replace(laws=every_law(ordered(kinds, times, theirs), kinds, anew)))
+        fits = every_law(ordered(kinds, times, theirs), kinds, anew)
+        again.append(drawn.replace(laws=fits, drawn=once))
         if bar is not None:
             bar.update(k + 1)
     return ClusterProfile(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -75,6 +75,7 @@ def plan(
     schemes: Sequence[str] | None = None,
     seed: int = 0,
     effort: float = EFFORT,
+    machines: Literal["same", "new"] | None = None,
     replay: bool = False,
     progress: bool = False,
     **fields: Any,
@@ -95,9 +96,11 @@ def plan(
     effort
         Numbers of data that simulations may go through, those that choose steps included: every inexact scheme that
         there is has the same share, whether it is asked for or not. 0: rank the exact ones only, at the automatic step.
+    machines
+        "same": plan for the very workers that were measured, each in its place: who is slow for good is so again.
+        "new": for others of their kind, drawn from the fitted law. Default: "same" for as many as were measured.
     replay
-        Plan for the very workers that were measured, by their recorded times: who is slow for good is so again. Else
-        workers are drawn from the fitted law, as on a new set of machines of the kind.
+        By their recorded times in place of fitted laws.
     progress
         Show a bar.
     **fields
@@ -120,7 +123,8 @@ def plan(
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
-    search = _Search(cluster.replayed() if replay else cluster, base, effort, progress)
+    cluster = cluster.replayed() if replay else cluster
+    search = _Search(cluster.here() if _same(machines, count, cluster) else cluster, base, effort, progress)
     return search.advice(schemes, "optimiser" in fields, target, tolerance)
 
 
@@ -131,6 +135,20 @@ def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> No
         raise SettingError(f"effort = {effort}: take 0 or more")
     if schemes is not None and not len(schemes):
         raise SettingError("schemes = []: name one at least, or take None for all")
+
+
+def _same(machines: str | None, count: int, cluster: ClusterProfile) -> bool:
+    """Are the machines those that were measured?"""
+    if machines not in (None, "same", "new"):
+        raise SettingError(
+            f"machines = {machines!r}: take 'same' (those measured) or 'new' (others of their kind)"
+        )
+    if machines == "same" and count > cluster.workers:
+        raise SettingError(
+            f"machines = 'same': {cluster.workers} workers were measured, and workers = {count};"
+            f" take {cluster.workers} or fewer, or machines = 'new'"
+        )
+    return machines == "same" or (machines is None and count == cluster.workers)
 
 
 def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
@@ -438,6 +456,12 @@ def _steps(base: Experiment, effort: float) -> Iterator[str]:
 
 def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
     yield from cluster.notes()
+    if cluster.very and (slow := (np.flatnonzero(cluster.slow_for_good() > 0.5) + 1).tolist()):
+        yield (
+            f"for the very machines that were measured: {len(slow)} of {cluster.workers} are slow for good"
+            f" ({'workers' if len(slow) > 1 else 'worker'} {', '.join(map(str, slow))});"
+            " machines = 'new' plans for others of their kind"
+        )
     if base.workers != cluster.workers:
         yield (
             f"measured with {cluster.workers} workers, planned for {base.workers}: workers that share a core or a"

@@ -215,7 +215,7 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
     took = np.maximum(1 - np.vstack([np.zeros(saved.shape[1]), saved]), 1e-3)
     behind = np.quantile(took / took.min(axis=0) - 1, CHANCE, axis=1)
     safe = [first, *rivals][int(np.argmin(behind))]
-    lasting = first.experiment.delays.lasting and not getattr(first.experiment.delays, "placed", False)
+    lasting = first.experiment.delays.lasting and not all_.cluster.very
     times = enough(took)
     return Doubt(rivals[place].name, quicker, times, safe.name, float(behind.min()), lasting)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
@@ -19,13 +20,13 @@ from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, Settings, check_ending, path_of, setting
 from workbench.base.text import dump, read_text, read_yaml
 from workbench.base.types import Array
-from workbench.core.delays import Delays, Replay
+from workbench.core.delays import Delays, Heterogeneous, Replay, drawn_again
 from workbench.core.links import BYTES_PER_FLOAT, Link
 from workbench.core.sharing import Sharing
 from workbench.engines.real.learner import PIECE
 from workbench.experiment import Experiment
 from workbench.forecasting import Forecast, forecast
-from workbench.planning.laws import Law
+from workbench.planning.laws import Law, slow_for_good
 from workbench.planning.linkfit import PortFit, Work
 from workbench.problems.data.cache import stored
 
@@ -91,6 +92,7 @@ class Fitted(Settings):
     laws: tuple[Delays | None, ...] = setting(
         ..., "of a task over its median, by measured load; empty = none fits, recorded times are replayed"
     )
+    drawn: int | None = setting(None, "seed by which recorded rounds that are replayed are drawn again", ge=0)
 
 
 class Task(NamedTuple):
@@ -101,8 +103,9 @@ class Task(NamedTuple):
     message: float  # numbers in a message
     piece: float = 1.0  # largest share of it that is gone through without a look whether it is still wanted
     messages: int = (
-        2  # of a worker: the model that it takes, and what it sends; a ring's sum is taken for one
+        2  # of a worker: the model that it takes, and what it sends; a ring passes on two models' length
     )
+    relays: int = 0  # nodes between the last worker and the master, one after another
 
 
 class ClusterProfile(Settings):
@@ -179,20 +182,29 @@ class ClusterProfile(Settings):
         fixed = numbers.work.before(samples, floats) * samples
         per_sample = max(self.seconds(samples, floats, numbers), 1e-12) / (samples + fixed)
         law = numbers.laws[place]
-        found = self.replay(place, per_sample) if law is None else scaled(law, per_sample)
+        found = self.replay(place, per_sample, numbers.drawn) if law is None else scaled(law, per_sample)
         return found.model_copy(update={"fixed": fixed})
 
-    def replay(self, place: int, per_sample: float | None = None) -> Replay:
+    def replay(self, place: int, per_sample: float | None = None, drawn: int | None = None) -> Replay:
         """Recorded times of one measured load, scaled to that many typical seconds a sample (default: as recorded).
 
-        All workers begin at the same round, so what held all of them up at once does so again.
+        All workers begin at the same round, so what held all of them up at once does so again. `drawn`: the seed by
+        which rounds are drawn again; then each run takes blocks of them, as a fresh one goes through others.
         """
         here = self.recorded[place]
+        scale = here.typical / here.samples if per_sample is None else per_sample
+        block = None
+        if drawn is not None:
+            rounds = len(here.seconds)
+            scale *= here.typical / float(np.median(here.times[drawn_again(rounds, drawn)]))
+            block = max(1, round(rounds**0.5))
         return Replay(
             kind="replay",
             path=str(self.table()),
             experiment=str(place),
-            scale=here.typical / here.samples if per_sample is None else per_sample,
+            scale=scale,
+            block=block,
+            again=drawn,
             together=True,
             placed=self.very,
         )
@@ -228,8 +240,9 @@ class ClusterProfile(Settings):
         plan, pieces = scheme.plan(e.workers, samples), 1
         if plan.answers > 1:  # who answers several times goes from part to part
             pieces = max(len(work.parts) for work in plan.work[1:])
-        messages = 1 + plan.answers if plan.parent[1:].max() >= 0 else 1
-        return Task(load, floats, message, min(1 / pieces, PIECE / (load * floats)), messages)
+        rooted = plan.parent[1:].max() >= 0
+        messages, relays = (1 + plan.answers, int(plan.depth.max()) - 1) if rooted else (2, 0)
+        return Task(load, floats, message, min(1 / pieces, PIECE / (load * floats)), messages, relays)
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
         """As `experiment`, where the task is known."""
@@ -279,18 +292,42 @@ class ClusterProfile(Settings):
             tuple(cores),
             task.piece,
             (task.messages - 2) * each,
+            task.relays * each,
         )
 
     def replayed(self) -> ClusterProfile:
-        """The same with recorded times in place of laws: the very workers that were measured, each in its place.
-
-        Who is slow for good is so again, and a scheme whose groups have some slow ones in one knows it.
-        """
+        """The same with recorded times in place of laws."""
 
         def bare(fitted: Fitted) -> Fitted:
             return fitted.replace(laws=(None,) * len(self.recorded))
 
-        return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)), very=True)
+        return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)))
+
+    def here(self) -> ClusterProfile:
+        """The very workers that were measured, each in its place, by the same laws or recorded times.
+
+        Who is slow for good is so again, and a scheme whose groups have some slow ones in one knows it. Of resampled
+        fits each has those who may be, as often as their times say.
+        """
+        rng, chances = np.random.default_rng(self.seed), self.slow_for_good()
+
+        def known(fitted: Fitted, slow: NDArray[np.bool_]) -> Fitted:
+            who = {"who": tuple((np.flatnonzero(slow) + 1).tolist()), "slow": float(slow.mean())}
+            laws = (
+                law.model_copy(update=who) if isinstance(law, Heterogeneous) else law for law in fitted.laws
+            )
+            return fitted.replace(laws=tuple(laws))
+
+        again = tuple(known(each, rng.random(self.workers) < chances) for each in self.resampled)
+        return self.replace(fitted=known(self.fitted, chances > 0.5), resampled=again, very=True)
+
+    def slow_for_good(self) -> Array:
+        """Probability that each worker is slow for good, where the fitted law has such ones, (workers,)."""
+        mixed = [isinstance(law, Heterogeneous) for law in self.fitted.laws]
+        if not any(mixed):
+            return np.zeros(self.workers)
+        there = [each.times / each.typical for each, is_ in zip(self.recorded, mixed, strict=True) if is_]
+        return slow_for_good(np.concatenate(there))
 
     # ---------------------------------------------------------------- what to say of it
 

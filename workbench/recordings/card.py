@@ -130,7 +130,9 @@ class Card:
             yield f"worker {change.worker} is {what} from step {change.step} on: {by}"
         best = self.laws[0] if self.laws else None
         if best is not None and best.fits:
-            numbers = ", ".join(f"{k} = {v:.3g}" for k, v in best.delays.model_dump(exclude={"kind"}).items())
+            numbers = ", ".join(
+                f"{k} = {v:.3g}" for k, v in best.delays.model_dump(exclude={"kind", "who"}).items()
+            )
             how = f"Kolmogorov distance {best.distance:.2f}, 99 % quantile {best.tail:.2f} times the measured one"
             yield f"a {best.delays.kind} law fits ({how}): {numbers}"
         elif best is not None:

@@ -20,7 +20,7 @@ import pandas as pd
 import workbench as wb  # its front door: figures know diagnoses, and not the other way round
 from workbench.base.settings import SettingError, check_kind
 from workbench.base.types import Array
-from workbench.planning.laws import resampled
+from workbench.core.delays import resampled
 from workbench.recordings.blame import blame, chances, late_hosts, over_median
 from workbench.recordings.card import Change, changes
 from workbench.recordings.loading import load

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from workbench import schemes
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
+from workbench.core.delays import resampled
 from workbench.core.links import Link
 from workbench.core.scheme import Scheme
-from workbench.planning.laws import resampled
 from workbench.recordings.of_run import played
 
 EACH = 1000  # samples a worker holds in the uncoded scheme, to share out

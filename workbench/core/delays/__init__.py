@@ -14,10 +14,11 @@ and schemes that are compared on a seed share it. Where no times are equal it is
 from workbench.core.delays.base import KEPT, DelayModel, Delays, DelayStream, Keyed, delay_models, law_of
 from workbench.core.delays.changing import Changing
 from workbench.core.delays.independent import Constant, Exponential, Pareto, ShiftedExponential, TwoPart
-from workbench.core.delays.replay import Replay, recorded
+from workbench.core.delays.replay import Replay, drawn_again, recorded, resampled
 from workbench.core.delays.two_state import Heterogeneous, Markov
 
 __all__ = [
     "KEPT", "Changing", "Constant", "DelayModel", "DelayStream", "Delays", "Exponential", "Heterogeneous", "Keyed",
-    "Markov", "Pareto", "Replay", "ShiftedExponential", "TwoPart", "delay_models", "law_of", "recorded",
+    "Markov", "Pareto", "Replay", "ShiftedExponential", "TwoPart", "delay_models", "drawn_again", "law_of",
+    "recorded", "resampled",
 ]  # fmt: skip

@@ -52,6 +52,10 @@ class Replay(PerSample):
         "iterations that are taken in one go; then others are drawn; empty = all of them, in order",
         ge=1,
     )
+    again: int | None = setting(
+        None,
+        "seed by which iterations are drawn again first, as another recording may have them; empty = as recorded",
+    )
     together: bool = setting(
         False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
     )
@@ -82,7 +86,10 @@ class Replay(PerSample):
             number, round = divmod(round, self.block)
             share = keyed.rng(-1, number + 1).random(workers)
         start = np.floor((share[0] if self.together else share) * lengths[row]).astype(int)
-        return times[row, (start + round) % lengths[row]][None]
+        place = (start + round) % lengths[row]
+        if self.again is not None:
+            place = drawn_again(times.shape[1], self.again)[place] % lengths[row]
+        return times[row, place][None]
 
     def _own(self, times: Array, lengths: NDArray[np.int64], round: int, workers: int) -> Array:
         """Each worker's own recorded seconds of a round."""
@@ -100,6 +107,19 @@ class Replay(PerSample):
             more = self.slope * (np.asarray(samples) - self.samples)
             return np.asarray(np.maximum(draw[0] * self.scale + more, 0.0))
         return np.asarray(draw[0] * (self.scale / self.samples) * self.work(samples))
+
+
+def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rounds drawn with replacement, in blocks of neighbours so that what is correlated stays together: (rounds,)."""
+    block = max(1, round(rounds**0.5))
+    starts = rng.integers(0, rounds, -(-rounds // block))
+    return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
+
+
+@lru_cache(maxsize=64)
+def drawn_again(rounds: int, seed: int) -> NDArray[np.int64]:
+    """Which of so many recorded iterations stand for them in another recording: see `resampled`."""
+    return resampled(rounds, np.random.default_rng(seed))
 
 
 def recorded(

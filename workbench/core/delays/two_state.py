@@ -47,6 +47,9 @@ class Heterogeneous(_Slower):
     kind: Literal["heterogeneous"] = "heterogeneous"
     shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
     slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
+    who: tuple[int, ...] | None = setting(
+        None, "ranks of the slow workers, from 1; `slow` is their share then; empty = drawn once a run"
+    )
     slow_straggles: float = setting(
         0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1
     )
@@ -58,6 +61,8 @@ class Heterogeneous(_Slower):
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Straggle or not (1 or 0), slow or not, per worker."""
         slow = keyed.rng(-1).random(workers) < self.slow
+        if self.who is not None:
+            slow = np.isin(np.arange(1, workers + 1), self.who)
         chance = np.where(slow, self.slow_straggles, self.active_straggles)
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
