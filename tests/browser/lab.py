@@ -60,6 +60,13 @@ OPENED = """async ([path, address]) => { await window.jupyterapp.commands.execut
   history.replaceState(null, '', address); }"""
 SHOWN = "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path"
 
+# Whoever shows a widget looks for its model for two seconds, in pauses, and not after the last one. On a busy machine
+# models come in that one, and what the page then says stays until it is loaded anew.
+SETTLED = """() => { const outputs = [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')];
+  return outputs.length > 0 && !outputs.some(each => each.textContent === 'Loading widget...'); }"""
+GIVEN_UP = """() => [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')]
+  .some(each => each.textContent === 'Error displaying widget: model not found')"""
+
 GO_TO = """async (index) => { const { content } = window.jupyterapp.shell.currentWidget;
   content.activeCellIndex = index;
   await content.scrollToItem(index, 'start'); }"""
@@ -168,10 +175,7 @@ class Noise:
         return [error for error in self.errors if not any(word in error for word in FOREIGN)]
 
     def after_reload(self) -> list[str]:
-        """`ours`, but for widgets whose models came late: a page that is loaded gives them two seconds, on any machine.
-
-        What these widgets then show is for the test to look at.
-        """
+        """`ours`, but for what the page says of widgets that it gives up: `Lab.reload` sees to it that none is."""
         return [error for error in self.ours() if "widget model not found" not in error]
 
     def listen(self, page: Page) -> None:
@@ -269,10 +273,15 @@ class Lab:
             self.page.wait_for_selector(".jp-NotebookPanel")
         self.page.wait_for_function(CONNECTED)
 
-    def reload(self) -> None:
-        """Load the page anew, as a user does with F5."""
-        self.page.reload()
-        self.page.wait_for_selector(".jp-NotebookPanel")
+    def reload(self) -> int:
+        """Load the page anew, as a user does with F5, once more where it gave up a widget; returns how often."""
+        for times in range(1, 6):
+            self.page.reload()
+            self.page.wait_for_selector(".jp-NotebookPanel")
+            self.page.wait_for_function(SETTLED)
+            if not self.page.evaluate(GIVEN_UP):
+                return times
+        raise AssertionError("the page gives up its widgets each time")
 
     def menu(self, menu: str, command: str) -> None:
         """Choose from a menu."""

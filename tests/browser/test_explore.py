@@ -275,7 +275,7 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     picture("round-details")
 
     keep_and_delete(me, page, root, picture)
-    assert noise.errors == []
+    assert noise.after_reload() == []
     assert lab.failures() == []
 
 

@@ -141,8 +141,7 @@ def test_figures_in_jupyterlab_have_no_button_that_uploads_and_follow_its_theme(
     picture("figures-dark-stills")
     lab.dark(False)
     assert still.evaluate("still => getComputedStyle(still).filter") == "none"
-    # A page gives the models of its widgets two seconds; on a loaded machine they come later than the stills.
-    assert [error for error in noise.errors if "widget model not found" not in error] == []
+    assert noise.after_reload() == []
 
 
 def grounds(page: Page) -> Any:

@@ -179,4 +179,4 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
     wanted = ["Look again", "Columns …", "Target", "archived ones too", "Columns", "Pinned", "Search:"]
     wanted += ["Look into a round", "Delete", "Mean of", "by", "Group"]
     assert [name for name in names if name in wanted] == wanted
-    assert noise.ours() == []
+    assert noise.after_reload() == []
