@@ -276,7 +276,7 @@ def covered(
             f"    {choice.marked:38s} {choice.step:18s} {choice.rounds:4.0f} rounds {shares[-1]:5.0%}, {off:.2f}"
         )
     allowed = simulated(measured, 60, ALLOWED, ANEW)
-    allowed = allowed.here() if same else allowed
+    allowed = allowed.here(WORKERS) if same else allowed
 
     def anywhere(e: wb.Experiment, seed: int) -> wb.Experiment:
         placed = allowed.placed(e, allowed.task(e), allowed.resampled[seed % ALLOWED])

@@ -109,6 +109,10 @@ class Experiment(Settings):
             scheme.check_samples(self.workers, samples)
         if self.adaptive:
             self._steerable(samples)
+        if max(self.delays.named, default=1) > self.workers:
+            raise SettingError(
+                f"delays: names worker {max(self.delays.named)}, and there are workers 1 to {self.workers}"
+            )
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")

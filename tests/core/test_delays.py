@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from workbench.base.settings import SettingError
 from workbench.core.delays import DelayModel, DelayStream, Keyed, delay_models, law_of, recorded
 from workbench.planning.profile import scaled
 
@@ -364,3 +365,17 @@ def test_who_is_slow_may_be_given() -> None:
     for r in range(5):
         np.testing.assert_array_equal(drawn.draw(r), given_.draw(r))
         np.testing.assert_array_equal(other.draw(r)[1], drawn.draw(r)[1])
+    named = law_of({"kind": "heterogeneous", "who": who, "slow": 0.0})
+    assert named.expected(1) is named.quantile(0.5, 1) is None  # of how many?
+
+
+def test_whom_a_law_names_a_run_has() -> None:
+    slow = {"kind": "heterogeneous", "who": (2, 6)}
+    laws = (slow, {"kind": "changing", "after": slow}, {"kind": "changing", "at": 2, "worker": 6})
+    for delays in laws:
+        assert wb.Experiment(scheme="UMW", workers=6, delays=delays).delays.named[-1] == 6
+        with pytest.raises(SettingError, match="delays: names worker 6, and there are workers 1 to 5"):
+            wb.Experiment(scheme="UMW", workers=5, delays=delays)
+    for who in ((0, 2), (2, 2), (-1,)):
+        with pytest.raises(SettingError, match=r"who = \[.*: take different ranks, from 1"):
+            wb.Experiment(scheme="UMW", workers=6, delays={"kind": "heterogeneous", "who": who})

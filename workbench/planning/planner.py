@@ -124,7 +124,9 @@ def plan(
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
     cluster = cluster.replayed() if replay else cluster
-    search = _Search(cluster.here() if _same(machines, count, cluster) else cluster, base, effort, progress)
+    search = _Search(
+        cluster.here(count) if _same(machines, count, cluster) else cluster, base, effort, progress
+    )
     return search.advice(schemes, "optimiser" in fields, target, tolerance)
 
 
@@ -456,9 +458,10 @@ def _steps(base: Experiment, effort: float) -> Iterator[str]:
 
 def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
     yield from cluster.notes()
-    if cluster.very and (slow := (np.flatnonzero(cluster.slow_for_good() > 0.5) + 1).tolist()):
+    slow = (np.flatnonzero(cluster.slow_for_good()[: base.workers] > 0.5) + 1).tolist()
+    if cluster.very and slow:
         yield (
-            f"for the very machines that were measured: {len(slow)} of {cluster.workers} are slow for good"
+            f"for the very machines that were measured: {len(slow)} of {base.workers} are slow for good"
             f" ({'workers' if len(slow) > 1 else 'worker'} {', '.join(map(str, slow))});"
             " machines = 'new' plans for others of their kind"
         )

@@ -303,8 +303,8 @@ class ClusterProfile(Settings):
 
         return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)))
 
-    def here(self) -> ClusterProfile:
-        """The very workers that were measured, each in its place, by the same laws or recorded times.
+    def here(self, workers: int) -> ClusterProfile:
+        """The very workers that were measured, the first so many, in their places, by the same laws or recorded times.
 
         Who is slow for good is so again, and a scheme whose groups have some slow ones in one knows it. Of resampled
         fits each has those who may be, as often as their times say.
@@ -312,7 +312,7 @@ class ClusterProfile(Settings):
         rng, chances = np.random.default_rng(self.seed), self.slow_for_good()
 
         def known(fitted: Fitted, slow: NDArray[np.bool_]) -> Fitted:
-            who = {"who": tuple((np.flatnonzero(slow) + 1).tolist()), "slow": float(slow.mean())}
+            who = {"who": tuple((np.flatnonzero(slow[:workers]) + 1).tolist())}
             laws = (
                 law.model_copy(update=who) if isinstance(law, Heterogeneous) else law for law in fitted.laws
             )

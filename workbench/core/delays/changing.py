@@ -38,6 +38,11 @@ class Changing(DelayModel):
                 )
         return self
 
+    @property
+    def named(self) -> tuple[int, ...]:
+        """The only worker that changes, and whom either law names."""
+        return (*(() if self.worker is None else (self.worker,)), *self.before.named, *self.after.named)
+
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Draws of both laws, one above the other, and in the first row which of them counts for whom."""
         _, *own = (None, None, None) if before is None else self._each(before)

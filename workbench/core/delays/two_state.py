@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import field_validator
 
-from workbench.base.settings import setting
+from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.core.delays.base import Keyed, PerSample
 
@@ -20,19 +21,24 @@ class _Slower(PerSample):
 
     @property
     @abstractmethod
-    def _share(self) -> float:
-        """Of workers and rounds that are slower."""
+    def _share(self) -> float | None:
+        """Of workers and rounds that are slower; None where that depends on how many workers there are."""
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
-    def expected(self, samples: int) -> float:
+    def expected(self, samples: int) -> float | None:
         """Samples * shift * (1 + share of the slower * (factor - 1))."""
-        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
+        share = self._share
+        return (
+            None if share is None else (samples + self.fixed) * self.shift * (1 + share * (self.factor - 1))
+        )
 
-    def quantile(self, q: float, samples: int) -> float:
+    def quantile(self, q: float, samples: int) -> float | None:
         """That of who is not slower, up to the share of those."""
-        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)
+        share = self._share
+        longer = None if share is None else 1.0 if q <= 1 - share else self.factor
+        return None if longer is None else (samples + self.fixed) * self.shift * longer
 
 
 class Heterogeneous(_Slower):
@@ -48,7 +54,7 @@ class Heterogeneous(_Slower):
     shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
     slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
     who: tuple[int, ...] | None = setting(
-        None, "ranks of the slow workers, from 1; `slow` is their share then; empty = drawn once a run"
+        None, "ranks of the slow workers, from 1, whatever `slow` says; empty = drawn once a run"
     )
     slow_straggles: float = setting(
         0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1
@@ -58,16 +64,31 @@ class Heterogeneous(_Slower):
     )
     factor: float = setting(10.0, "how many times longer a straggling worker takes", ge=1)
 
+    @field_validator("who")
+    @classmethod
+    def _ranks(cls, who: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if who is not None and (min(who, default=1) < 1 or len(set(who)) < len(who)):
+            raise SettingError(f"who = {list(who)}: take different ranks, from 1")
+        return who
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        """Who is slow, where that is given."""
+        return self.who or ()
+
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Straggle or not (1 or 0), slow or not, per worker."""
-        slow = keyed.rng(-1).random(workers) < self.slow
-        if self.who is not None:
+        if self.who is None:
+            slow = keyed.rng(-1).random(workers) < self.slow
+        else:
             slow = np.isin(np.arange(1, workers + 1), self.who)
         chance = np.where(slow, self.slow_straggles, self.active_straggles)
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
     @property
-    def _share(self) -> float:
+    def _share(self) -> float | None:
+        if self.who is not None:
+            return None
         return self.slow * self.slow_straggles + (1 - self.slow) * self.active_straggles
 
 
