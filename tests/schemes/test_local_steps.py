@@ -161,7 +161,7 @@ def test_a_stopped_run_goes_on_with_the_same_models() -> None:
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_real_workers_may_be_too_late() -> None:
-    slow = {"kind": "heterogeneous", "shift": 1e-4, "factor": 20.0, "slow": 0.25, "slow_straggles": 1.0}
+    slow = {"kind": "heterogeneous", "shift": 1e-4, "factor": 200.0, "slow": 0.25, "slow_straggles": 1.0}
     e = experiment("LocalSGD", {"local_steps": 3, "stragglers": 1}, delays=slow)
     real, sim = wb.run(e, engine="mpi"), wb.run(e)
     np.testing.assert_allclose(real.model, sim.model, rtol=1e-9)
