@@ -41,8 +41,13 @@ class Forecast:
 
     @property
     def std(self) -> float:
-        """Standard deviation of a round's seconds."""
-        return float(self.seconds.std())
+        """Standard deviation of a round's seconds; none where it is a mean's rounding.
+
+        >>> Forecast(np.full(100, 0.1), 1.0, 1.0, 8.0).std
+        0.0
+        """
+        found = float(self.seconds.std())
+        return found if found > 1e-12 * self.mean else 0.0
 
     @property
     def error(self) -> float:
