@@ -54,7 +54,7 @@ class Heterogeneous(_Slower):
     shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
     slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
     who: tuple[int, ...] | None = setting(
-        None, "ranks of the slow workers, from 1, whatever `slow` says; empty = drawn once a run"
+        None, "ranks of the slow workers, from 1, whatever the share is; empty = drawn once a run"
     )
     slow_straggles: float = setting(
         0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1
