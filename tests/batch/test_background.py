@@ -21,7 +21,7 @@ from workbench.base.settings import SettingError
 from workbench.batch import Progress, Sweep, SweepRun
 from workbench.cli.batch import watch
 from workbench.cli.main import cli
-from workbench.trace.layout import FOUND, STOP, TRACE
+from workbench.trace.layout import FOUND, PLAN, STOP, TRACE
 from workbench.trace.status import Status, write_plan
 
 LONG = {**QUICK, "rounds": 200_000}
@@ -208,3 +208,10 @@ def test_the_best_number_of_a_real_sweep_is_the_best_of_all(tmp_path: Path) -> N
     assert sweep.found["best"] == {"scheme_args.stragglers": means.idxmin()}
     assert sweep.found["mean"] == pytest.approx(means.min())
     assert sweep.found["words"].endswith("of 4 settings")
+
+
+def test_a_damaged_plan_is_neither_missing_nor_done(tmp_path: Path) -> None:
+    (tmp_path / PLAN).write_text('{"ba')
+    for ask in (wb.batch.attach, wb.batch.start):
+        with pytest.raises(SettingError, match=rf"{PLAN}: is damaged"):
+            ask(tmp_path)

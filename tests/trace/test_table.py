@@ -377,3 +377,16 @@ def test_folders_without_runs(tmp_path: Path) -> None:
     assert len(wb.runs(tmp_path).mean("time")) == 0
     with pytest.raises(SettingError, match="no such folder"):
         wb.runs(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("seed", [2**60 + 1, 2**63 + 5])
+def test_whole_numbers_keep_all_digits_beside_a_damaged_run(tmp_path: Path, seed: int) -> None:
+    e = wb.Experiment(scheme="UMW", workers=2, rounds=2, problem="unit", seed=seed)
+    wb.run(e).save(tmp_path / "a")
+    wb.run(e.replace(seed=3, delays={"kind": "shifted_exponential", "rate": 1e19})).save(tmp_path / "b")
+    wb.run(e).save(tmp_path / "c")
+    (tmp_path / "c" / "spec.json").write_text("{")
+    found = wb.runs(tmp_path).table
+    assert found["seed"].tolist()[:2] == [seed, 3]
+    assert found["seed"].isna().tolist() == [False, False, True]
+    assert found["delays.rate"].tolist()[:2] == [2e4, 1e19]

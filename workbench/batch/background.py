@@ -241,7 +241,7 @@ def _begin(words: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
 def attach(folder: str | Path) -> SweepRun:
     """Watch a sweep by its folder, wherever it was started, under way or not.
 
-    Raises `SettingError` where the folder holds no sweep.
+    Raises `SettingError` where the folder holds no sweep, or its plan is damaged.
 
     >>> attach("no-sweep-here")
     Traceback (most recent call last):
@@ -251,6 +251,7 @@ def attach(folder: str | Path) -> SweepRun:
     path = path_of(folder, "folder")
     if not (path / PLAN).is_file() and not is_running(path):
         raise SettingError(f"folder = {str(folder)!r}: holds no sweep; give the folder of one")
+    read_plan(path)
     return SweepRun(path)
 
 

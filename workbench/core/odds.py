@@ -123,8 +123,8 @@ def port(arrivals: Array, transfer: float) -> Array:
     The j-th arrival is through at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C).
     """
     ordered = np.sort(arrivals, axis=-1)
-    if transfer == 0.0:
-        return ordered
+    if transfer in (0.0, np.inf):
+        return ordered + transfer
     steps = transfer * np.arange(ordered.shape[-1])
     return np.asarray(np.maximum.accumulate(ordered - steps, axis=-1) + steps + transfer)
 

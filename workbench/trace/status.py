@@ -75,15 +75,17 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: An
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """What `write_plan` noted, empty where nothing is."""
-    with suppress(OSError, SettingError):
+    """What `write_plan` noted, empty where nothing is. Raises `SettingError`: it is damaged."""
+    with suppress(OSError):
         return read_json(folder / PLAN)
     return {}
 
 
 def run_names(folder: Path) -> list[str]:
     """Names of a sweep's runs, in order; none where that is not known."""
-    names = read_plan(folder).get("runs")
+    names = None
+    with suppress(SettingError):
+        names = read_plan(folder).get("runs")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 

@@ -269,7 +269,7 @@ class Reading:
             raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])
         found = [name for name in self._settings if name in table]
         for name in found:
-            table[name] = _whole(table[name])
+            table[name] = _whole(table[name], [line.get(name) for line in lines])
         said = [name for name in table if name in (*_SAID, "folder")]
         last = [name for name in table if name not in (*_FIRST, *found, *said)]
         first = [name for name in _FIRST if name in table]
@@ -277,12 +277,15 @@ class Reading:
         return Runs(shown, tuple(found), self.root, target, metric)
 
 
-def _whole(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Whole numbers stay whole where some runs have no such setting."""
-    known = column.dropna()
-    if len(known) in (0, len(column)) or not all(type(x) is float and x.is_integer() for x in known):
+def _whole(column: pd.Series[Any], told: Sequence[Any]) -> pd.Series[Any]:
+    """Whole numbers stay whole, to the last digit, where some runs have no such setting."""
+    import pandas as pd
+
+    known = [value for value in told if value is not None]
+    if len(known) in (0, len(told)) or not all(type(value) is int for value in known):
         return column
-    return column.astype("Int64")
+    short = all(-(2**63) <= value < 2**63 for value in known)
+    return pd.Series(list(told), index=column.index, dtype="Int64" if short else object)
 
 
 def _matches(value: Any, wanted: Any) -> bool:

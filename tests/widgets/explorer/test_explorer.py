@@ -68,6 +68,8 @@ def test_a_preset_by_name(tmp_path: Path) -> None:
     assert found.controls.preset.values["preset"] == "fig9c"
     with pytest.raises(wb.SettingError, match="preset = 'fig99'"):
         explore("fig99", tmp_path)
+    with pytest.raises(wb.SettingError, match="folder = 5: is no path"):
+        explore("fig9c", 5)  # type: ignore[arg-type]
 
 
 def test_one_experiment_and_the_default(tmp_path: Path) -> None:

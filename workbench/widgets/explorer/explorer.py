@@ -8,7 +8,7 @@ from typing import Any
 
 import ipywidgets as w
 
-from workbench.base.settings import SettingError
+from workbench.base.settings import SettingError, path_of
 from workbench.batch.published.codedreduce import rivals
 from workbench.core.delays import DelayModel
 from workbench.core.optimisers import Optimiser
@@ -41,6 +41,7 @@ class Explorer(w.VBox):
     def __init__(
         self, experiments: Sequence[Experiment], name: str = "", folder: str | Path = "runs"
     ) -> None:
+        folder = path_of(folder, "folder")
         for module in iter_modules(tabs.__path__):
             import_module(f"{tabs.__name__}.{module.name}")
         self.controls = Controls(experiments, self.refresh, name)
