@@ -152,7 +152,7 @@ def test_the_very_workers_that_were_measured(replay: bool) -> None:
     advice = advise(profile, schemes=["GC"], replay=replay)
     who = ", ".join(str(w + 1) for w in np.flatnonzero(np.median(times, axis=0) > 10 * np.median(times)))
     told = [note for note in advice.notes if "very machines" in note]
-    assert replay or (f"worker {who})" in told[0] or f"workers {who})" in told[0])
+    assert replay or (f"worker {who} of 12 is" in told[0] or f"workers {who} of 12 are" in told[0])
     windows = [c for c in advice.choices if "code" not in c.experiment.scheme_args]
     per_round = {c.experiment.scheme_args["stragglers"]: c.per_round for c in windows}
     borne = {s for s, seconds in per_round.items() if seconds < per_round[1] / 3}
@@ -170,7 +170,9 @@ def test_other_machines_of_the_kind() -> None:
     def who(**asked: Any) -> Any:
         return advise(profile, schemes=["UMW"], **asked).best.experiment.delays.who
 
-    slow = tuple((np.flatnonzero(profile.slow_for_good() > 0.5) + 1).tolist())
+    chances = profile.slow_for_good()
+    assert chances is not None
+    slow = tuple((np.flatnonzero(chances > 0.5) + 1).tolist())
     assert who() == who(machines="same") == slow
     assert who(workers=10, machines="same") == tuple(rank for rank in slow if rank <= 10) != slow
     assert who(machines="new") is who(workers=10) is who(workers=14) is None
@@ -182,6 +184,25 @@ def test_other_machines_of_the_kind() -> None:
         who(machines="old")
 
 
+def test_a_choice_is_forecast_for_whom_it_was_made() -> None:
+    """By the profile as it was measured, whatever the seed."""
+    delays = {"kind": "heterogeneous", "slow_straggles": 1.0, "active_straggles": 0.0}
+    profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
+    best = advise(profile, schemes=["GC"]).best
+    found = [profile.forecast(best.experiment, 20, seed).mean for seed in range(5)]
+    assert found == pytest.approx([best.per_round] * 5, rel=0.02)
+
+
+def test_nobody_is_slow_where_all_straggle_alike() -> None:
+    delays = {"kind": "heterogeneous", "slow": 0.0}
+    profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=0), 60, 8)
+    advice = advise(profile, schemes=["UMW"])
+    assert not [note for note in advice.notes if "very machines" in note]
+    assert advice.best.experiment.delays.named == ()
+    with pytest.raises(SettingError, match=r"machines = 'new': the profile is of the very machines"):
+        advise(profile.here(12), schemes=["UMW"], machines="new")
+
+
 def test_who_may_be_slow_is_as_uncertain_as_the_times_say() -> None:
     """In few rounds a slow worker that straggles in half of them is not always told: resampled clusters differ."""
 
@@ -189,7 +210,9 @@ def test_who_may_be_slow_is_as_uncertain_as_the_times_say() -> None:
         delays = {"kind": "heterogeneous", "slow": 0.5, **chances}
         found = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=3), rounds, 40).here(12)
         laws = [law for each in found.resampled for law in each.laws[:1] if isinstance(law, Heterogeneous)]
-        return found.slow_for_good(), np.array([np.isin(np.arange(1, 13), law.who or ()) for law in laws])
+        chances = found.slow_for_good()
+        assert chances is not None
+        return chances, np.array([np.isin(np.arange(1, 13), law.who or ()) for law in laws])
 
     chances, sure = drawn(60)
     assert len(sure) == 40

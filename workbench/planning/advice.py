@@ -91,10 +91,11 @@ class Doubt(NamedTuple):
     safe: str  # what is behind the best by least in one of 20 clusters
     behind: float  # by which share of the best's time
     lasting: bool = True  # do workers differ, or rounds only?
+    able: bool = True  # were as many workers measured as are planned for?
 
     def __str__(self) -> str:
         more = "workers" if self.lasting else "rounds"
-        very = " or plan for these very ones (machines='same');" if self.lasting else ""
+        very = " or plan for these very ones (machines='same');" if self.lasting and self.able else ""
         return (
             f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
             f" quicker: measure about {max(self.times, 1.1):.2g} times as many to tell to 2 %;{very}"

@@ -175,17 +175,23 @@ def straggling(times: Array) -> NDArray[np.bool_] | None:
     return late if _levels(times, late)[1] >= APART else None
 
 
-def slow_for_good(times: Array) -> Array:
-    """Probability that each worker is a slow one where some are, in the words of `Heterogeneous`, (workers,).
+def slow_for_good(times: Array) -> Array | None:
+    """Probability that each worker is a slow one, in the words of `Heterogeneous`, (workers,); None: all may be alike.
+
+    That some are slow takes evidence: two kinds are likelier than one by more than two numbers more make them (Bayes'
+    information criterion, over the workers).
 
     >>> slow_for_good(np.where(np.arange(4) == 2, 5.0, 1.0) + np.zeros((9, 1))).round(3).tolist()
     [0.0, 0.0, 1.0, 0.0]
     """
     late = straggling(times)
     if late is None:
-        return np.zeros(times.shape[1])
-    seen = late.sum(axis=0)
-    return _posterior(seen, len(late), *_two_kinds(seen, len(late)))
+        return None
+    seen, rounds = late.sum(axis=0), len(late)
+    slow, often, seldom = _two_kinds(seen, rounds)
+    alike = _logs(seen, rounds, 1.0, float(late.mean())).sum()
+    apart = np.logaddexp(_logs(seen, rounds, slow, often), _logs(seen, rounds, 1 - slow, seldom)).sum()
+    return _posterior(seen, rounds, slow, often, seldom) if apart - alike > np.log(len(seen)) else None
 
 
 def _levels(times: Array, late: NDArray[np.bool_]) -> tuple[float, float]:
@@ -211,12 +217,14 @@ def _two_kinds(late: NDArray[np.int64], rounds: int, steps: int = 200) -> tuple[
 
 def _posterior(late: NDArray[np.int64], rounds: int, slow: float, often: float, seldom: float) -> Array:
     """Probability that each worker is a slow one."""
+    off = _logs(late, rounds, 1 - slow, seldom) - _logs(late, rounds, slow, often)
+    return np.asarray(1 / (1 + np.exp(np.clip(off, -700, 700))))
 
-    def logs(weight: float, chance: float) -> Array:
-        p = np.clip(chance, 1e-9, 1 - 1e-9)
-        return np.asarray(np.log(max(weight, 1e-12)) + late * np.log(p) + (rounds - late) * np.log1p(-p))
 
-    return np.asarray(1 / (1 + np.exp(np.clip(logs(1 - slow, seldom) - logs(slow, often), -700, 700))))
+def _logs(late: NDArray[np.int64], rounds: int, weight: float, chance: float) -> Array:
+    """Logarithm of how likely each worker is of a kind of that share, and late in so many rounds, (workers,)."""
+    p = np.clip(chance, 1e-9, 1 - 1e-9)
+    return np.asarray(np.log(max(weight, 1e-12)) + late * np.log(p) + (rounds - late) * np.log1p(-p))
 
 
 # ---------------------------------------------------------------- how well a law fits

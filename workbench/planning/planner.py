@@ -100,7 +100,7 @@ def plan(
         "same": plan for the very workers that were measured, each in its place: who is slow for good is so again.
         "new": for others of their kind, drawn from the fitted law. Default: "same" for as many as were measured.
     replay
-        By their recorded times in place of fitted laws.
+        By their recorded times in place of fitted laws; on new machines these are dealt out anew.
     progress
         Show a bar.
     **fields
@@ -149,6 +149,10 @@ def _same(machines: str | None, count: int, cluster: ClusterProfile) -> bool:
         raise SettingError(
             f"machines = 'same': {cluster.workers} workers were measured, and workers = {count};"
             f" take {cluster.workers} or fewer, or machines = 'new'"
+        )
+    if machines == "new" and cluster.very:
+        raise SettingError(
+            "machines = 'new': the profile is of the very machines (`here`); give the one that was measured"
         )
     return machines == "same" or (machines is None and count == cluster.workers)
 
@@ -458,12 +462,12 @@ def _steps(base: Experiment, effort: float) -> Iterator[str]:
 
 def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
     yield from cluster.notes()
-    slow = (np.flatnonzero(cluster.slow_for_good()[: base.workers] > 0.5) + 1).tolist()
-    if cluster.very and slow:
+    chances = cluster.slow_for_good() if cluster.very else None
+    if chances is not None and (slow := (np.flatnonzero(chances[: base.workers] > 0.5) + 1).tolist()):
+        who = f"worker {slow[0]} of" if len(slow) == 1 else f"workers {', '.join(map(str, slow))} of"
         yield (
-            f"for the very machines that were measured: {len(slow)} of {base.workers} are slow for good"
-            f" ({'workers' if len(slow) > 1 else 'worker'} {', '.join(map(str, slow))});"
-            " machines = 'new' plans for others of their kind"
+            f"for the very machines that were measured: {who} {base.workers} {'is' if len(slow) == 1 else 'are'} slow"
+            " for good; machines = 'new' plans for others of their kind"
         )
     if base.workers != cluster.workers:
         yield (

@@ -217,7 +217,8 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
     safe = [first, *rivals][int(np.argmin(behind))]
     lasting = first.experiment.delays.lasting and not all_.cluster.very
     times = enough(took)
-    return Doubt(rivals[place].name, quicker, times, safe.name, float(behind.min()), lasting)
+    able = first.experiment.workers <= all_.cluster.workers
+    return Doubt(rivals[place].name, quicker, times, safe.name, float(behind.min()), lasting, able)
 
 
 def enough(took: Array) -> float:

@@ -20,7 +20,7 @@ from workbench.base.files import atomic_write
 from workbench.base.settings import SettingError, Settings, check_ending, path_of, setting
 from workbench.base.text import dump, read_text, read_yaml
 from workbench.base.types import Array
-from workbench.core.delays import Delays, Heterogeneous, Replay, drawn_again
+from workbench.core.delays import Delays, Heterogeneous, Replay
 from workbench.core.links import BYTES_PER_FLOAT, Link
 from workbench.core.sharing import Sharing
 from workbench.engines.real.learner import PIECE
@@ -179,9 +179,10 @@ class ClusterProfile(Settings):
         """
         numbers = fitted or self.fitted
         place = self.nearest(samples, floats)
-        fixed = numbers.work.before(samples, floats) * samples
-        per_sample = max(self.seconds(samples, floats, numbers), 1e-12) / (samples + fixed)
         law = numbers.laws[place]
+        timed = self.fitted if law is None else numbers  # rounds drawn again have their own typical time
+        fixed = timed.work.before(samples, floats) * samples
+        per_sample = max(self.seconds(samples, floats, timed), 1e-12) / (samples + fixed)
         found = self.replay(place, per_sample, numbers.drawn) if law is None else scaled(law, per_sample)
         return found.model_copy(update={"fixed": fixed})
 
@@ -193,11 +194,7 @@ class ClusterProfile(Settings):
         """
         here = self.recorded[place]
         scale = here.typical / here.samples if per_sample is None else per_sample
-        block = None
-        if drawn is not None:
-            rounds = len(here.seconds)
-            scale *= here.typical / float(np.median(here.times[drawn_again(rounds, drawn)]))
-            block = max(1, round(rounds**0.5))
+        block = None if drawn is None else max(1, round(len(here.seconds) ** 0.5))
         return Replay(
             kind="replay",
             path=str(self.table()),
@@ -247,10 +244,13 @@ class ClusterProfile(Settings):
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
         """As `experiment`, where the task is known."""
         numbers = fitted or self.fitted
+        law = self.delays(task.load, task.floats, numbers)
+        if isinstance(law, Heterogeneous) and law.who is None:  # whom the experiment names stays slow
+            law = law.model_copy(update={"who": getattr(e.delays, "who", None)})
         # Nothing that `Experiment` checks depends on these fields, which are valid themselves.
         return e.model_copy(
             update={
-                "delays": self.delays(task.load, task.floats, numbers),
+                "delays": law,
                 "link": self.link(task.message, numbers),
                 "decode_rate": numbers.decode_rate,
             }
@@ -310,6 +310,8 @@ class ClusterProfile(Settings):
         fits each has those who may be, as often as their times say.
         """
         rng, chances = np.random.default_rng(self.seed), self.slow_for_good()
+        if chances is None:
+            return self.replace(very=True)
 
         def known(fitted: Fitted, slow: NDArray[np.bool_]) -> Fitted:
             who = {"who": tuple((np.flatnonzero(slow[:workers]) + 1).tolist())}
@@ -321,11 +323,11 @@ class ClusterProfile(Settings):
         again = tuple(known(each, rng.random(self.workers) < chances) for each in self.resampled)
         return self.replace(fitted=known(self.fitted, chances > 0.5), resampled=again, very=True)
 
-    def slow_for_good(self) -> Array:
-        """Probability that each worker is slow for good, where the fitted law has such ones, (workers,)."""
+    def slow_for_good(self) -> Array | None:
+        """Probability that each worker is slow for good, (workers,); None where no fitted law has such ones."""
         mixed = [isinstance(law, Heterogeneous) for law in self.fitted.laws]
         if not any(mixed):
-            return np.zeros(self.workers)
+            return None
         there = [each.times / each.typical for each, is_ in zip(self.recorded, mixed, strict=True) if is_]
         return slow_for_good(np.concatenate(there))
 

@@ -55,6 +55,7 @@ class Replay(PerSample):
     again: int | None = setting(
         None,
         "seed by which iterations are drawn again first, as another recording may have them; empty = as recorded",
+        ge=0,
     )
     together: bool = setting(
         False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
