@@ -133,6 +133,8 @@ def test_a_doubt_names_what_loses_least() -> None:
     assert found.quicker == pytest.approx(1 / 3, abs=0.01)
     assert f"at most {found.behind:.0%} behind" in str(found)
     assert "times as many" in str(found)
+    assert "machines='same'" in str(found)
+    assert "machines" not in str(found._replace(able=False))  # more are planned for than were measured
 
 
 def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -> float:
