@@ -96,11 +96,10 @@ def plan(
     effort
         Numbers of data that simulations may go through, those that choose steps included: every inexact scheme that
         there is has the same share, whether it is asked for or not. 0: rank the exact ones only, at the automatic step.
-    machines
+    machines, replay
         "same": plan for the very workers that were measured, each in its place: who is slow for good is so again.
         "new": for others of their kind, drawn from the fitted law. Default: "same" for as many as were measured.
-    replay
-        By their recorded times in place of fitted laws; on new machines these are dealt out anew.
+        `replay`: take recorded times in place of fitted laws; on new machines these are dealt out anew.
     progress
         Show a bar.
     **fields
@@ -115,18 +114,14 @@ def plan(
     --------
     >>> from workbench.planning.measuring import simulated
     >>> measured = simulated(Experiment(workers=6, scheme="UMW", link={"bandwidth": 1e5}), rounds=8)
-    >>> advice = plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20)
-    >>> advice.best.scheme
+    >>> plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20).best.scheme
     'CR'
     """
     _check(0.0 if target is not None else tolerance, effort, schemes)
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
-    cluster = cluster.replayed() if replay else cluster
-    search = _Search(
-        cluster.here(count) if _same(machines, count, cluster) else cluster, base, effort, progress
-    )
+    search = _Search(_planned(cluster, machines, count, replay), base, effort, progress)
     return search.advice(schemes, "optimiser" in fields, target, tolerance)
 
 
@@ -139,8 +134,8 @@ def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> No
         raise SettingError("schemes = []: name one at least, or take None for all")
 
 
-def _same(machines: str | None, count: int, cluster: ClusterProfile) -> bool:
-    """Are the machines those that were measured?"""
+def _planned(cluster: ClusterProfile, machines: str | None, count: int, replay: bool) -> ClusterProfile:
+    """The cluster to plan for: of the machines that were measured, or of others of their kind."""
     if machines not in (None, "same", "new"):
         raise SettingError(
             f"machines = {machines!r}: take 'same' (those measured) or 'new' (others of their kind)"
@@ -154,7 +149,9 @@ def _same(machines: str | None, count: int, cluster: ClusterProfile) -> bool:
         raise SettingError(
             "machines = 'new': the profile is of the very machines (`here`); give the one that was measured"
         )
-    return machines == "same" or (machines is None and count == cluster.workers)
+    cluster = cluster.replayed() if replay else cluster
+    same = machines == "same" or (machines is None and count == cluster.workers)
+    return cluster.here(count) if same else cluster
 
 
 def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:

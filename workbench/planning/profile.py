@@ -245,8 +245,8 @@ class ClusterProfile(Settings):
         """As `experiment`, where the task is known."""
         numbers = fitted or self.fitted
         law = self.delays(task.load, task.floats, numbers)
-        if isinstance(law, Heterogeneous) and law.who is None:  # whom the experiment names stays slow
-            law = law.model_copy(update={"who": getattr(e.delays, "who", None)})
+        if isinstance(law, Heterogeneous) and isinstance(e.delays, Heterogeneous) and law.who is None:
+            law = law.model_copy(update={"who": e.delays.who})  # whom the experiment names stays slow
         # Nothing that `Experiment` checks depends on these fields, which are valid themselves.
         return e.model_copy(
             update={

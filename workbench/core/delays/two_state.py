@@ -21,24 +21,19 @@ class _Slower(PerSample):
 
     @property
     @abstractmethod
-    def _share(self) -> float | None:
-        """Of workers and rounds that are slower; None where that depends on how many workers there are."""
+    def _share(self) -> float:
+        """Of workers and rounds that are slower."""
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
     def expected(self, samples: int) -> float | None:
         """Samples * shift * (1 + share of the slower * (factor - 1))."""
-        share = self._share
-        return (
-            None if share is None else (samples + self.fixed) * self.shift * (1 + share * (self.factor - 1))
-        )
+        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
 
     def quantile(self, q: float, samples: int) -> float | None:
         """That of who is not slower, up to the share of those."""
-        share = self._share
-        longer = None if share is None else 1.0 if q <= 1 - share else self.factor
-        return None if longer is None else (samples + self.fixed) * self.shift * longer
+        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)
 
 
 class Heterogeneous(_Slower):
@@ -85,10 +80,16 @@ class Heterogeneous(_Slower):
         chance = np.where(slow, self.slow_straggles, self.active_straggles)
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
+    def expected(self, samples: int) -> float | None:
+        """Of those who are given the share hangs on how many workers there are."""
+        return None if self.who is not None else super().expected(samples)
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Likewise."""
+        return None if self.who is not None else super().quantile(q, samples)
+
     @property
-    def _share(self) -> float | None:
-        if self.who is not None:
-            return None
+    def _share(self) -> float:
         return self.slow * self.slow_straggles + (1 - self.slow) * self.active_straggles
 
 
