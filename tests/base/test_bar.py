@@ -52,9 +52,9 @@ def test_in_a_notebook_one_output_of_plain_text_is_replaced(
     monkeypatch.setattr("workbench.base.bar._in_notebook", lambda: True)
     monkeypatch.setattr("IPython.display.display", display)
     with Bar("reading", "file", 4, None, done=1, leave=leave) as bar:
-        bar.note("under way")
         # it has taken longer than a bar waits for
         monkeypatch.setattr(bar.bar, "start_t", bar.bar.start_t - 2)
+        bar.note("under way")
         bar.update(3)
         bar.update(4)
     (output,) = outputs
@@ -67,3 +67,23 @@ def test_in_a_notebook_one_output_of_plain_text_is_replaced(
 def test_nobody_sees_a_bar_in_a_file() -> None:
     with Bar("x", "y", 3, None) as bar:
         assert bar.bar is None
+
+
+def test_what_is_over_within_a_second_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar("x", "y", 15, True) as bar:
+        bar.update(8)
+        bar.note("round 8 of 15")
+        bar.update(15)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_was_shown_ends_with_all_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar("x", "y", 15, True) as bar:
+        bar.bar.start_t, bar.bar.last_print_t = (
+            bar.bar.start_t - 2,
+            bar.bar.last_print_t - 2,
+        )  # longer than a bar waits
+        bar.note("round 8 of 15")
+        bar.bar.mininterval = 60.0  # what comes then, comes too soon to be drawn
+        bar.update(15)
+    assert "15/15" in capsys.readouterr().err.split("\r")[-1]

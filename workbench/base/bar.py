@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 
@@ -54,7 +55,10 @@ class Bar:
     def note(self, text: str) -> None:
         """Say beside the bar what is going on."""
         if self.bar is not None and text != self.bar.postfix:
-            self.bar.set_postfix_str(text)
+            late = time.time() >= self.bar.start_t + self.bar.delay
+            self.bar.set_postfix_str(text, refresh=late)
+            if late:  # else tqdm takes it for never shown, and leaves it as it is when all is done
+                self.bar.last_print_t = time.time()
 
 
 class _Output:
