@@ -29,6 +29,7 @@ NAMES = {
     "hatchling": ["initialize"],
     "widgets": ["recalled", "scale_x", "display_page"],  # the page's half reads them
     "optuna": ["sampler"],
+    "tqdm": ["last_print_t"],
     "plotly": ["_validate"],
     "pytest": ["test_*", "pytest_*", "pytestmark"],
     "pydantic": ["model_config", "__pydantic_*"],

@@ -79,11 +79,8 @@ def test_what_is_over_within_a_second_shows_nothing(capsys: pytest.CaptureFixtur
 
 def test_what_was_shown_ends_with_all_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar("x", "y", 15, True) as bar:
-        bar.bar.start_t, bar.bar.last_print_t = (
-            bar.bar.start_t - 2,
-            bar.bar.last_print_t - 2,
-        )  # longer than a bar waits
+        bar.bar.start_t -= 2  # longer ago than a bar waits
         bar.note("round 8 of 15")
-        bar.bar.mininterval = 60.0  # what comes then, comes too soon to be drawn
+        bar.bar.last_print_t += 60  # what comes now, comes too soon to be drawn
         bar.update(15)
     assert "15/15" in capsys.readouterr().err.split("\r")[-1]
