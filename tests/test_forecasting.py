@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 import workbench as wb
 from tests.cases import CASES, experiments
+from workbench import schemes
 from workbench.base.settings import SettingError
 from workbench.engines.virtual.arithmetic import Coefficients
 from workbench.forecasting import first_rounds
@@ -117,3 +118,13 @@ def test_first_rounds_are_those_of_one_run_each(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)
     wanted = [wb.forecast(e, 1, seed).mean for seed in range(3)]
     np.testing.assert_allclose(first_rounds(e, range(3)), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bandwidth", [1e-320, 1e-300])
+def test_a_link_so_slow_that_no_number_holds_the_time_is_no_slip_of_arithmetic(bandwidth: float) -> None:
+    for scheme in schemes.names():
+        problem = "least_squares" if scheme == "LCC" else "logistic"
+        e = wb.Experiment(scheme=scheme, problem=problem, rounds=6, link={"bandwidth": bandwidth})
+        f = wb.forecast(e)
+        assert (f.mean == np.inf) if bandwidth < 1e-310 else (f.mean > 1e300), scheme
+        assert f.std >= 0, scheme

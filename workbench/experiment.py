@@ -11,6 +11,7 @@ from pydantic import field_validator, model_validator
 
 from workbench import problems, schemes
 from workbench.base.files import write_file
+from workbench.base.kinds import there_are
 from workbench.base.own import name_of, told
 from workbench.base.settings import (
     SettingError,
@@ -109,15 +110,13 @@ class Experiment(Settings):
             scheme.check_samples(self.workers, samples)
         if self.adaptive:
             self._steerable(samples)
-        if max(self.delays.named, default=1) > self.workers:
-            raise SettingError(
-                f"delays: names worker {max(self.delays.named)}, and there are workers 1 to {self.workers}"
-            )
+        with within("delays"):
+            self.delays.check(self.workers)
         for fault in self.faults:
             if fault.worker > self.workers:
-                raise SettingError(f"faults.worker = {fault.worker}: there are workers 1 to {self.workers}")
+                raise SettingError(f"faults.worker = {fault.worker}: {there_are('worker', 1, self.workers)}")
             if fault.round >= self.rounds:
-                raise SettingError(f"faults.round = {fault.round}: there are rounds 0 to {self.rounds - 1}")
+                raise SettingError(f"faults.round = {fault.round}: {there_are('round', 0, self.rounds - 1)}")
         return self
 
     def _steerable(self, samples: int | None) -> None:

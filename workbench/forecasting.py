@@ -46,7 +46,8 @@ class Forecast:
         >>> Forecast(np.full(100, 0.1), 1.0, 1.0, 8.0).std
         0.0
         """
-        found = float(self.seconds.std())
+        with np.errstate(over="ignore", invalid="ignore"):  # of rounds that hardly a number can hold
+            found = float(self.seconds.std())
         return found if found > 1e-12 * self.mean else 0.0
 
     @property
@@ -131,6 +132,9 @@ def settled(experiment: Experiment, rounds: int = MEASURED) -> Experiment:
     return e.replace(scheme_args={**e.scheme_args, **found}) if found else experiment
 
 
+@np.errstate(
+    over="ignore", invalid="ignore"
+)  # a link may be so slow that no number can hold when it is through
 def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Sharing | None) -> Forecast:
     workers, scheme = e.workers, e.built_scheme
     total = e.rounds if rounds is None else rounds
@@ -153,6 +157,7 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
         carry = odds.carry
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
+    seconds[np.isnan(seconds)] = np.inf  # from one moment that no number can hold to the next
     return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
 
 

@@ -112,6 +112,18 @@ class Bounded(Settings):
     n: int = setting(3, "a number", gt=1, lt=6)
 
 
+class Only(Settings):
+    """As few whole numbers as a range can have."""
+
+    n: int = setting(2, "a number", ge=2, le=2)
+
+
+@pytest.mark.parametrize("value", [1, 9])
+def test_a_range_of_one_number_is_that_number(value: int) -> None:
+    with pytest.raises(SettingError, match=rf"^n = {value}: take 2$"):
+        Only(n=value)
+
+
 @pytest.mark.parametrize(("value", "near"), [(1, 2), (9, 5), (-4, 2)])
 def test_open_ends_of_whole_numbers(value: int, near: int) -> None:
     with pytest.raises(SettingError, match=rf"n = {value}: take 2 to 5, the nearest is {near}$"):

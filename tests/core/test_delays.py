@@ -371,11 +371,18 @@ def test_who_is_slow_may_be_given() -> None:
 
 def test_whom_a_law_names_a_run_has() -> None:
     slow = {"kind": "heterogeneous", "who": (2, 6)}
-    laws = (slow, {"kind": "changing", "after": slow}, {"kind": "changing", "at": 2, "worker": 6})
-    for delays in laws:
-        assert wb.Experiment(scheme="UMW", workers=6, delays=delays).delays.named[-1] == 6
-        with pytest.raises(SettingError, match="delays: names worker 6, and there are workers 1 to 5"):
+    laws = {
+        "who = [2, 6]": slow,
+        "after.who = [2, 6]": {"kind": "changing", "after": slow},
+        "worker = 6": {"kind": "changing", "at": 2, "worker": 6},
+    }
+    for where, delays in laws.items():
+        assert wb.Experiment(scheme="UMW", workers=6, delays=delays).workers == 6
+        with pytest.raises(SettingError) as error:
             wb.Experiment(scheme="UMW", workers=5, delays=delays)
+        assert str(error.value) == f"delays.{where}: there are workers 1 to 5"
+        with pytest.raises(SettingError, match=r": there is only worker 1$"):
+            wb.Experiment(scheme="UMW", workers=1, delays=delays)
     for who in ((0, 2), (2, 2), (-1,)):
         with pytest.raises(SettingError, match=r"who = \[.*: take different ranks, from 1"):
             wb.Experiment(scheme="UMW", workers=6, delays={"kind": "heterogeneous", "who": who})

@@ -122,7 +122,7 @@ def _whole_range(limits: dict[str, Any], value: Any) -> str:
     around: Any = (floor(value), ceil(value))
     near = {max(n, low) if low is not None else n for n in around}
     near = {min(n, high) if high is not None else n for n in near}
-    if None in (low, high) and near <= {low, high}:  # the only end says it already
+    if (low == high or None in (low, high)) and near <= {low, high}:  # the only end says it already
         return _span(low, high)
     listed = " and ".join(map(str, sorted(near)))
     return f"{_span(low, high)}, the nearest {'is' if len(near) == 1 else 'are'} {listed}"
@@ -131,7 +131,25 @@ def _whole_range(limits: dict[str, Any], value: Any) -> str:
 def _span(low: Any, high: Any) -> str:
     if high is None:
         return "take a whole number" if low is None else f"take {low} or more"
-    return f"take {high} or less" if low is None else f"take {low} to {high}"
+    return f"take {high} or less" if low is None else f"take {span(low, high)}"
+
+
+def span(low: float, high: float) -> str:
+    """Numbers from one to another, in words.
+
+    >>> span(0, 3), span(0, 0)
+    ('0 to 3', '0')
+    """
+    return f"{low} to {high}" if low < high else f"{low}"
+
+
+def there_are(what: str, low: int, high: int) -> str:
+    """Say which workers or rounds there are, for an error about another one.
+
+    >>> there_are("worker", 1, 12), there_are("round", 0, 0)
+    ('there are workers 1 to 12', 'there is only round 0')
+    """
+    return f"there are {what}s {span(low, high)}" if low < high else f"there is only {what} {low}"
 
 
 def _real_range(limits: dict[str, Any], value: Any) -> str:

@@ -6,7 +6,7 @@ from functools import wraps
 from threading import Lock
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
-from workbench.base.kinds import slip
+from workbench.base.kinds import slip, span
 from workbench.base.settings import SettingError, unknown_name
 
 KEPT, ROOM = 32, 2**28  # codes that are remembered, and bytes
@@ -67,8 +67,8 @@ def between(field: str, value: float, low: float, high: float, why: str) -> None
     >>> between("load", 3, 1, 4, "a worker holds some of the 4 parts")
     """
     if not low <= value <= high:
-        near = low if value < low else high
-        raise SettingError(f"{field} = {value}: {why}; take {low} to {high}, the nearest is {near}")
+        near = f", the nearest is {low if value < low else high}" if low < high else ""
+        raise SettingError(f"{field} = {value}: {why}; take {span(low, high)}{near}")
 
 
 def some_are_there(field: str, count: int) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.base.intervals import Band
+from workbench.base.kinds import span
 from workbench.figures.style import Style, error_bars, fade, log_scale
 
 
@@ -67,8 +68,9 @@ def about(lines: Sequence[Line], level: float) -> str:
     counts = {line.n for line in lines}
     if counts == {1}:
         return "single runs: no band"
-    number = str(counts.pop()) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-    return f"band: {100 * level:g} % confidence interval of the mean over {number} runs"
+    return (
+        f"band: {100 * level:g} % confidence interval of the mean over {span(min(counts), max(counts))} runs"
+    )
 
 
 def scale_y(lines: Sequence[Line], ratio: float) -> dict[str, object]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from workbench.base.kinds import span
 from workbench.base.settings import SettingError, setting
 from workbench.codes.checks import groups_divide
 from workbench.core.odds import Draws, Odds, star_odds
@@ -48,7 +49,7 @@ class MiniBatches(Scheme):
         groups = self.grouping(workers).number
         shard, which = samples // groups, f"the smallest of {groups} shards of {samples} samples"
         if self.batch is not None and self.batch > shard:
-            why = f"{which} has {shard}; take 1 to {shard}, or leave it empty for the whole shard"
+            why = f"{which} has {shard}; take {span(1, shard)}, or leave it empty for the whole shard"
             if not shard:
                 why = f"{samples} samples do not fill {groups} shards; leave it empty"
             raise SettingError(f"scheme_args.batch = {self.batch}: {why}")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
+from workbench.base.kinds import span
 from workbench.base.settings import SettingError, setting
 from workbench.codes import GradientCode, correlated, uncorrelated
 from workbench.codes.checks import between, groups_divide
@@ -134,7 +135,7 @@ class GCMMC(MultiMessageScheme):
             why = f"a worker would send two messages at once; take {sorted(set(orders))}"
             raise SettingError(f"order = {shown}: {why}")
         if min(orders) < 1 or max(orders) > self.load:
-            why = f"a message combines some of a worker's {self.load} parts (load); take 1 to {self.load}"
+            why = f"a message combines some of a worker's {self.load} parts (load); take {span(1, self.load)}"
             raise SettingError(f"order = {shown}: {why}")
         if not isinstance(self.order, int) and max(orders) < self.load and not self.hybrid:
             raise SettingError(

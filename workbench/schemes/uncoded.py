@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.base.kinds import span
 from workbench.base.settings import SettingError, setting
 from workbench.core.odds import Draws, Odds, star_odds
 from workbench.core.plan import MASTER, Plan, even_sizes, uncoded_plan
@@ -105,5 +106,5 @@ def check_pieces(field: str, pieces: int, workers: int, samples: int) -> None:
     """Refuse to cut a worker's part of the data into more pieces than it has samples; one is always fine."""
     most = max(1, samples // workers)
     if pieces > most:
-        why = f"a worker's part has {most} of {samples} samples; take 1 to {most}"
+        why = f"a worker's part has {most} of {samples} samples; take {span(1, most)}"
         raise SettingError(f"scheme_args.{field} = {pieces}: {why}")

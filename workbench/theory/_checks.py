@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.base.kinds import span
 from workbench.base.settings import SettingError
 from workbench.base.types import Array
 
@@ -17,8 +18,10 @@ def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "
         raise SettingError(f"{name} = {value!r:.60}: must be a whole number")
     number = operator.index(value)
     if number < low or (high is not None and number > high):
-        span = f"at least {low}" if high is None else f"{low} to {high}"
-        raise SettingError(f"{name} = {number}: must be {span}{' (' if why else ''}{why}{')' if why else ''}")
+        allowed = f"at least {low}" if high is None else span(low, high)
+        raise SettingError(
+            f"{name} = {number}: must be {allowed}{' (' if why else ''}{why}{')' if why else ''}"
+        )
     return number
 
 

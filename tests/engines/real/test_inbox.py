@@ -24,6 +24,7 @@ from workbench.core.protocol import (
     Recv,
     Send,
 )
+from workbench.engines.real import naps
 from workbench.engines.real.bell import Bell
 from workbench.engines.real.learner import Learner
 from workbench.engines.real.ledger import Ledger
@@ -125,6 +126,27 @@ def decode(engine: RankEngine) -> None:
 def compute(engine: RankEngine) -> None:
     work = engine.setup.plan.work[1]
     assert not engine._cut(Compute(work, None, 0), engine.logical + 0.2)
+
+
+class Rung(Bell):
+    """A bell that was rung twice before it was heard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs, self.slept = True, list[float]()
+
+    def sleep(self, seconds: float) -> bool:
+        self.slept.append(seconds)
+        return len(self.slept) == 1
+
+
+def test_of_two_rings_heard_as_one_the_second_is_not_forgotten() -> None:
+    post = Letters([], [(1, 0)], [], [(2, 1)])  # the letter of the second ring is not to be seen at first
+    post.bell = Rung()
+    engine = master(post)
+    engine.handlers[Close](Close(CODED, 1))  # the first is too late
+    assert taken(engine, 1) == (2, 1)
+    assert post.bell.slept == [naps.RUNG.longest, naps.RUNG.shortest]
 
 
 @pytest.mark.parametrize("busy", [decode, compute])

@@ -69,10 +69,8 @@ class DelayModel(Family):
         """Seconds that a share q of the draws for so many samples stays below; None: the law does not declare it."""
         return None
 
-    @property
-    def named(self) -> tuple[int, ...]:
-        """Ranks of workers that the law names, from 1: a run needs as many."""
-        return ()
+    def check(self, workers: int) -> None:
+        """Refuse, with the field's name, a run that lacks a worker whom the law names."""
 
     def sending(self, draw: Array, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""

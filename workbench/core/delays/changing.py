@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.base.settings import SettingError, setting
+from workbench.base.kinds import there_are
+from workbench.base.settings import SettingError, setting, within
 from workbench.base.types import Array
 from workbench.core.delays.base import DelayModel, Delays, Keyed
 from workbench.core.delays.independent import ShiftedExponential
@@ -38,10 +39,12 @@ class Changing(DelayModel):
                 )
         return self
 
-    @property
-    def named(self) -> tuple[int, ...]:
-        """The only worker that changes, and whom either law names."""
-        return (*(() if self.worker is None else (self.worker,)), *self.before.named, *self.after.named)
+    def check(self, workers: int) -> None:
+        if self.worker is not None and self.worker > workers:
+            raise SettingError(f"worker = {self.worker}: {there_are('worker', 1, workers)}")
+        for name, law in (("before", self.before), ("after", self.after)):
+            with within(name):
+                law.check(workers)
 
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Draws of both laws, one above the other, and in the first row which of them counts for whom."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator
 
+from workbench.base.kinds import there_are
 from workbench.base.settings import SettingError, setting
 from workbench.base.types import Array
 from workbench.core.delays.base import Keyed, PerSample
@@ -66,10 +67,9 @@ class Heterogeneous(_Slower):
             raise SettingError(f"who = {list(who)}: take different ranks, from 1")
         return who
 
-    @property
-    def named(self) -> tuple[int, ...]:
-        """Who is slow, where that is given."""
-        return self.who or ()
+    def check(self, workers: int) -> None:
+        if max(self.who or (), default=0) > workers:
+            raise SettingError(f"who = {list(self.who or ())}: {there_are('worker', 1, workers)}")
 
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Straggle or not (1 or 0), slow or not, per worker."""

@@ -225,10 +225,11 @@ class RankEngine:
                 awake, eager = min(now + eager, until), 0.0
                 continue
             awake = 0.0
-            if rung:  # who was woken for what is not to be seen yet looks again soon
+            if rung:  # who was woken for what is not to be seen yet, or not all of it, looks again soon
                 nap = naps.RUNG.shortest if woken or post.needs_looks else naps.RUNG.longest
             pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
-            woken = pause > 0 and not (rung and moved) and post.bell.sleep(pause)
+            if not (rung and moved):
+                woken = pause > 0 and post.bell.sleep(pause)
             nap = look.shortest if moved else min(nap * GROWTH, look.longest)
 
     def rest(self, until: float) -> None:

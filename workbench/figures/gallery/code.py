@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.base.kinds import span
 from workbench.base.types import Array
 from workbench.core.plan import Plan
 from workbench.experiment import Experiment
@@ -132,8 +133,10 @@ def one_number(coefficients: Array) -> list[str]:
 def _subtitle(plan: Plan, cells: Cells) -> str:
     held = np.diff(plan.indptr)[1:]
     few, most = int(held.min()), int(held.max())
-    each = f"{few}" if few == most else f"{few} to {most}"
-    words = [f"{plan.workers} workers × {plan.parts} parts, {each} parts a worker", *one_number(cells.values)]
+    words = [
+        f"{plan.workers} workers × {plan.parts} parts, {span(few, most)} parts a worker",
+        *one_number(cells.values),
+    ]
     if len(cells.values) < plan.workers:
         words.append(f"workers 1 to {len(cells.values)} and their parts shown")
     if cells.width > 1:

@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from workbench.base.kinds import span
 from workbench.base.types import Array
 from workbench.core.plan import MASTER, Plan
 from workbench.experiment import Experiment
@@ -59,9 +60,8 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
 def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
     loads, shown = plan.loads[1:], int(strips.rank.max(initial=0))
     low, high = int(loads.min()), int(loads.max())
-    each = f"{high}" if low == high else f"{low} to {high}"
     share = f"{high / plan.samples:.3g} of all"
-    words = [f"{plan.workers} workers hold {each} of {plan.samples} samples ({share})"]
+    words = [f"{plan.workers} workers hold {span(low, high)} of {plan.samples} samples ({share})"]
     if len(layout.rank) < plan.ranks:
         drawn = f"{int(np.sum(layout.rank > 0))} of the ring’s workers drawn"
         words.append(drawn if layout.ring else "one branch drawn")

@@ -10,6 +10,7 @@ from typing import Any
 import ipywidgets as w
 import pandas as pd
 
+from workbench.base.kinds import span
 from workbench.base.settings import SettingError
 from workbench.base.text import duration
 from workbench.experiment import Experiment
@@ -243,7 +244,7 @@ class RunsTable(Pane):
     def _some(self, most: int = MANY, least: int = 1) -> list[Line]:
         rows = self.chosen
         if not least <= len(rows) <= most:
-            wanted = f"{least} or more" if most == MANY else f"{least} to {most}" if most > least else least
+            wanted = f"{least} or more" if most == MANY else span(least, most)
             how = f"click on {wanted} in the table, a second click unmarks"
             raise SettingError(f"runs: {len(rows)} are marked; {how}")
         return rows
