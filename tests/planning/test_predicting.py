@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import workbench as wb
+from tests.few import few
 from workbench.planning.measuring import simulated
 from workbench.planning.planner import plan
 from workbench.planning.predicting import FEW, SEEDS, Candidate, Resampling, doubted, enough
@@ -165,9 +166,7 @@ def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -
     return float(np.mean(inside))
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("shifted_exponential", marks=pytest.mark.slow), "heterogeneous", OTHERS]
-)
+@pytest.mark.parametrize("kind", few("intervals", 1, ["shifted_exponential", "heterogeneous", OTHERS]))
 def test_fresh_runs_lie_in_the_intervals(kind: str) -> None:
     """Exact and inexact choices, on new draws of the cluster as it is; benchmarks/planner.py has more of it."""
     assert held(kind, workers=6, fresh=6, choices=4) >= 0.75

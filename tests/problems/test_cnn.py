@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.few import few
 from workbench.problems.base import Request
 from workbench.problems.cnn import SHAPES, SIZE, Cnn
 
@@ -140,7 +141,7 @@ def dots(tmp_path: Path) -> Path:
 
 
 @needs_torch
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", few("a CNN learns", 1, ["float32", "float64"]))
 def test_it_learns(dots: Path, precision: str) -> None:
     args = {
         "data": str(dots),
