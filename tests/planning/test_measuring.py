@@ -15,12 +15,22 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.base.settings import SettingError
+from workbench.clusters.ssh.kind import Ssh
 from workbench.core.delays import Heterogeneous, ShiftedExponential, resampled
 from workbench.core.sharing import slowed
 from workbench.planning.laws import drawn
 from workbench.planning.linkfit import PortFit
-from workbench.planning.measuring import Observed, filled, fit_all, grid, on_one_clock, profile, simulated
-from workbench.planning.profile import ClusterProfile, Fitted, scaled
+from workbench.planning.measuring import (
+    Observed,
+    filled,
+    fit_all,
+    grid,
+    hosts_of,
+    on_one_clock,
+    profile,
+    simulated,
+)
+from workbench.planning.profile import ClusterProfile, Fitted, Task, scaled
 
 FEW = settings(max_examples=6)
 LINK: dict[str, Any] = {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}
@@ -244,6 +254,29 @@ def test_shared_cores_are_told(known: ClusterProfile) -> None:
     crowded = known.replace(hosts=(host,))
     assert any("12 workers on 2 cores" in note for note in crowded.notes())
     assert not known.notes()
+
+
+@given(slots=st.lists(st.integers(1, 4), min_size=1, max_size=4), workers=st.integers(1, 12))
+def test_workers_share_the_cores_of_their_own_host(
+    known: ClusterProfile, slots: list[int], workers: int
+) -> None:
+    """The very workers that were measured are where they were; of other machines each has as many for its share."""
+    places = Ssh(hosts=[{"host": f"h{i}", "slots": n} for i, n in enumerate(slots)]).placed(13)
+    hosts = tuple(host.replace(cores=2) for host in hosts_of(places, None))
+    profile = known.replace(hosts=hosts)
+    assert [hosts[k].name for k in profile.host_of_each()] == places[1:]
+    last = hosts[-1].replace(who=(*(hosts[-1].who or ()), 13))
+    with pytest.raises(SettingError, match=r"^hosts.who: there are workers 1 to 12; name each one once$"):
+        known.replace(hosts=(*hosts[:-1], last))
+    task = Task(50, 20, 20)
+    very, others = (each.sharing(workers, task) for each in (profile.here(12), profile))
+    assert very is not None
+    assert others is not None
+    assert [[places[w + 1] for w in place] for place in very.places] == [
+        [host.name] * sum(there == host.name for there in places[1 : workers + 1]) for host in hosts
+    ]
+    for host, place in zip(hosts, others.places, strict=True):
+        assert abs(len(place) - host.ranks * workers / 12) < 1
 
 
 def test_workers_share_cores_by_what_they_take_of_them(known: ClusterProfile) -> None:

@@ -96,7 +96,7 @@ def profile(
     with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
         found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM), state)
     with Bar("resampling", "fit", resamples, progress) as bar:
-        return _fitted(cluster, measured[0], found, _hosts(hosts, state), resamples, seed, bar)
+        return _fitted(cluster, measured[0], found, hosts_of(hosts, state), resamples, seed, bar)
 
 
 def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
@@ -122,7 +122,7 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
 
     measured = grid(truth.workers, None, rounds, truth.seed)
     found, hosts = _measured(measured, ran, None)
-    return _fitted("simulated", measured[0], found, _hosts(hosts, None), resamples, seed)
+    return _fitted("simulated", measured[0], found, hosts_of(hosts, None), resamples, seed)
 
 
 # ---------------------------------------------------------------- what is run
@@ -475,11 +475,10 @@ def _quantiles(values: Array) -> tuple[float, ...]:
     return _short(np.quantile(values, QUANTILES))
 
 
-def _hosts(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
+def hosts_of(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
     """Hosts of the workers, in the order of their ranks; rank 0 is the master's."""
     known = (
         {} if state is None else {each.host: {"cores": each.cores, "free": each.free} for each in state.hosts}
     )
-    return tuple(
-        Host(name=name, ranks=places[1:].count(name), **known.get(name, {})) for name in dict.fromkeys(places)
-    )
+    on = {name: tuple(r for r, host in enumerate(places) if r and host == name) for name in places}
+    return tuple(Host(name=name, ranks=len(who), who=who, **known.get(name, {})) for name, who in on.items())

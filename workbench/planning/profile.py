@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
 from workbench.base.files import atomic_write
+from workbench.base.kinds import there_are
 from workbench.base.settings import SettingError, Settings, check_ending, path_of, setting
 from workbench.base.text import dump, read_text, read_yaml
 from workbench.base.types import Array
@@ -40,6 +41,7 @@ class Host(Settings):
 
     name: str = setting(..., "its name, as its ranks gave it")
     ranks: int = setting(..., "workers that ran on it", ge=0)
+    who: tuple[int, ...] | None = setting(None, "their ranks, from 1; empty = after those of the host before")
     cores: int | None = setting(None, "its cores, where known", ge=1)
     free: float | None = setting(None, "its free memory before the ranks came, where known", "GiB", ge=0)
 
@@ -141,6 +143,13 @@ class ClusterProfile(Settings):
     def _older(cls, words: Any) -> Any:
         """Earlier versions also kept every worker's own link, which nothing ever took."""
         return {k: v for k, v in words.items() if k != "links"} if isinstance(words, dict) else words
+
+    @model_validator(mode="after")
+    def _each_worker_once(self) -> Self:
+        who = sorted(rank for host in self.hosts for rank in host.who or ())
+        if who and who != list(range(1, self.workers + 1)):
+            raise SettingError(f"hosts.who: {there_are('worker', 1, self.workers)}; name each one once")
+        return self
 
     def __repr__(self) -> str:
         """A line; the measured times would fill the screen."""
@@ -276,12 +285,20 @@ class ClusterProfile(Settings):
         """Was it measured on machines?"""
         return any(host.cores is not None for host in self.hosts)
 
+    def host_of_each(self) -> NDArray[np.int64]:
+        """Place in `hosts` of the one on which each worker was measured, (workers,)."""
+        found = np.repeat(np.arange(len(self.hosts)), [host.ranks for host in self.hosts])
+        for place, host in enumerate(self.hosts):
+            found[np.array(host.who or (), dtype=int) - 1] = place
+        return found
+
     def sharing(self, workers: int, task: Task) -> Sharing | None:
         """Which of so many workers share cores, as those measured did; None where it was no machine's."""
         if not self.real:
             return None
-        measured = np.repeat(np.arange(len(self.hosts)), [host.ranks for host in self.hosts])
-        hosts = measured[np.arange(workers) * len(measured) // workers]
+        measured = self.host_of_each()
+        fewer = np.sort(measured)[np.arange(workers) * len(measured) // workers]  # each has its share of them
+        hosts = measured[:workers] if self.very and workers <= len(measured) else fewer
         busy = self.recorded[self.nearest(task.load, task.floats)].busy
         cores = (np.inf if host.cores is None or not busy else host.cores / busy for host in self.hosts)
         # Where no link is to be seen, messages take of the cores what is half of a star's task without samples.

@@ -37,11 +37,15 @@ def test_four_panels_of_a_cluster(measured: ClusterProfile, theme: str) -> None:
 
 
 def test_a_colour_for_every_host(measured: ClusterProfile) -> None:
-    hosts = (Host(name="a", ranks=2), Host(name="b", ranks=4))
-    figure = cluster(measured.replace(hosts=hosts))
-    a, b = (next(trace for trace in figure.data if trace.name == name) for name in "ab")
-    assert (a.x.tolist(), b.x.tolist()) == ([1, 2], [3, 4, 5, 6])
-    assert a.marker.color != b.marker.color
+    """Workers are dealt out among hosts; of profiles that were kept before they said so, they follow one another."""
+    for a_has, b_has, told in (([1, 2], [3, 4, 5, 6], False), ([2, 5], [1, 3, 4, 6], True)):
+        hosts = [
+            Host(name=n, ranks=len(who), who=who if told else None) for n, who in (("a", a_has), ("b", b_has))
+        ]
+        figure = cluster(measured.replace(hosts=tuple(hosts)))
+        a, b = (next(trace for trace in figure.data if trace.name == name) for name in "ab")
+        assert (a.x.tolist(), b.x.tolist()) == (a_has, b_has)
+        assert a.marker.color != b.marker.color
 
 
 def test_the_subtitle_tells_of_shared_cores(measured: ClusterProfile) -> None:

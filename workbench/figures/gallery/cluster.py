@@ -117,13 +117,12 @@ def extremes(times: Array) -> tuple[int, int]:
 
 
 def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, unit: Unit) -> None:
-    """Median and the middle nine tenths of each worker's times; hosts follow one another in the ranks' order."""
+    """Median and the middle nine tenths of each worker's times, host by host."""
     panel, few = {"row": 1, "col": 2}, measured.workers <= 40
     quantiles = np.quantile(shown.times, QUANTILES, axis=0) * unit.scale
-    first = 0
+    hosts = measured.host_of_each()
     for place, host in enumerate(measured.hosts):
-        here = np.arange(first, first + host.ranks)
-        first += host.ranks
+        here = np.flatnonzero(hosts == place)
         marker = {"color": HUES[place % len(HUES)], "size": 8 if few else 5}
         hover = f"worker %{{x}} on {host.name}<br>median %{{y:.4g}} {unit.name}<extra></extra>"
         look = {"marker": marker, "hovertemplate": hover, "showlegend": len(measured.hosts) <= len(HUES)}
