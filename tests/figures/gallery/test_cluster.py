@@ -17,9 +17,8 @@ from workbench.planning.quantities import quantity_of
 @pytest.fixture(scope="module")
 def measured() -> ClusterProfile:
     delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9}
-    truth = wb.Experiment(
-        scheme="UMW", workers=6, delays=delays, link={"latency": 1e-3, "bandwidth": 1e6}, seed=4
-    )
+    link = {"latency": 1e-3, "bandwidth": 1e6, "downloads": True}
+    truth = wb.Experiment(scheme="UMW", workers=6, delays=delays, link=link, seed=4)
     return simulated(truth, rounds=20, resamples=3)
 
 
@@ -72,3 +71,12 @@ def test_messages_of_one_length_are_put_together(measured: ClusterProfile) -> No
     lengths, up, down = by_length(measured.recorded)
     assert len(lengths) == 3 < len(measured.recorded)
     assert up.shape == down.shape == (3, 5)
+
+
+def test_what_takes_no_time_is_neither_drawn_nor_counted() -> None:
+    """Answers of 1 to 5 ms have an axis for that, though models take none; free links have a linear one."""
+    for link, ticks in (({"latency": 1e-3, "bandwidth": 8e6}, "D1"), ({}, None)):
+        figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=4, link=link), rounds=8, resamples=2))
+        assert "models" not in {trace.name for trace in figure.data}
+        assert figure.layout.yaxis4.dtick == ticks
+        assert figure.layout.yaxis4.type == ("log" if ticks else None)

@@ -174,6 +174,7 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     lengths, up, down = by_length(measured.recorded)
     panel, unit = {"row": 2, "col": 2}, time_unit(float(np.median(up[:, 2])))
     ways = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
+    ways = [way for way in ways if way[-1].any()]  # models of a simulated cluster may take no time at all
     for name, color, symbol, shift, quantiles in ways:
         marker = {"color": color, "symbol": symbol, "size": 9}
         beside = lengths * shift  # not one over the other
@@ -184,11 +185,11 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     _line(figure, panel, x, y, link_words(measured), color=VERMILLION, dash="dash")
     words = "length of a message (bytes; bars: 5 to 95 %)"
     figure.update_xaxes(**panel, type="log", title_text=words, **log_ticks(low, high), tickformat="~s")
-    times = np.concatenate([up, down]) * unit.scale
-    highest = float(times.max())
-    lowest = max(float(times.min()), highest / 1e4)
-    # Messages of a simulated cluster may take no time at all, which no logarithm shows.
-    scale = {"type": "log", **log_ticks(lowest, highest)} if lowest > 0 else {"rangemode": "tozero"}
+    times = np.array([way[-1] for way in ways]) * unit.scale
+    times = times[times > 0]  # what no logarithm shows
+    highest = float(times.max(initial=0.0))
+    lowest = max(float(times.min(initial=highest)), highest / 1e4)
+    scale = {"type": "log", **log_ticks(lowest, highest)} if highest > 0 else {"rangemode": "tozero"}
     figure.update_yaxes(**panel, title_text=f"time on the way ({unit.name})", tickformat="~g", **scale)
 
 
