@@ -57,10 +57,10 @@ HEALTHY: dict[str, Callable[[int, int, float, np.random.Generator], Array]] = {
 }
 SIZES = [(30, 4), (30, 12), (60, 40), (200, 4), (200, 12)]
 CELLS = list(itertools.product(HEALTHY, SIZES, (0.0, 0.05, 0.1)))
-LONG = [("bursts", (60, 40), 0.05), ("bursts", (60, 40), 0.1)]
+LONG = [("bursts", (60, 40), 0.1), ("bursts", (200, 12), 0.1)]
 MISSED = pytest.mark.xfail(
     strict=True,
-    reason="one of forty is late in a third to all of the steps, in few long bursts: told as a habit that began",
+    reason="one of many is late in a third to all of the steps, in few long bursts: told as a habit that began",
 )
 FEW = [("autoregressive", (30, 4), 0.1), ("heavy tails", (30, 12), 0.05), ("bursts", (60, 12), 0.1)]
 
@@ -127,6 +127,14 @@ def test_both_ways_of_being_late_are_found(lateness: str) -> None:
     times[:, 5] *= 1.15 if lateness == "often a little" else np.where(late, 60.0, 1.0)
     found = chances(times, rng) <= 0.01
     assert np.flatnonzero(found).tolist() == [5]
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_habits_that_begin_are_found_as_others_memory_tells_of_others(late: int) -> None:
+    rng = np.random.default_rng(late)
+    times = 1 + 0.1 * rng.exponential(size=(200, 12))
+    times[90:, :late] *= 1.6
+    assert (chances(times, rng) <= 0.01).tolist() == [True] * late + [False] * (12 - late)
 
 
 def test_equal_times_blame_nobody() -> None:

@@ -10,6 +10,7 @@ S. C. Littlechild, G. Owen, "A simple expression for the Shapley value in a spec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.fft import dct
@@ -22,6 +23,7 @@ PLAIN = 0.1  # chance that needs no more of them
 ALIKE = 0.5  # of its latest worker's lateness, which all workers of a host have that is late itself
 FEWEST, LONGEST = 16, 256  # blocks that a recording is cut into: where it has as many steps, and at most
 CUT = 5.0  # usual deviations: lateness beyond counts as much, so that no few odd steps decide
+WITNESSES = 6  # others, at least, whose memory tells something
 OWN = 0.05  # chance that somebody's own ups and downs make as much, above which they explain it
 
 
@@ -64,9 +66,9 @@ def chances(times: Array, rng: np.random.Generator, like: Array | None = None) -
     over = times - np.median(times, axis=1, keepdims=True)
     usual = np.abs(over - np.median(over, axis=0))
     most = CUT * np.median(usual[usual > 0]) if usual.any() else 0.0
+    cut = np.clip(over, -most, most)
     lasts = _lasting(_even(times if like is None else like))
-    scores = blame(over_median(times)), np.clip(over, -most, most)
-    found = [_chances(score, lasts, rng) for score in scores]
+    found = [_chances(score, lasts, cut, rng) for score in (blame(over_median(times)), cut)]
     return np.asarray(np.minimum(1.0, len(found) * np.min(found, axis=0)))
 
 
@@ -95,19 +97,24 @@ def _lasting(series: Array) -> float:
 
 def _varying(ups: Array, lasts: float) -> float:
     """Variance of a sum of ups and downs, added over workers: of those that were seen the mean has been taken."""
-    steps = len(ups)
-    return float((ups**2).sum()) * lasts * steps / max(steps - lasts, steps / 2)
+    return float((ups**2).sum()) * _grown(lasts, len(ups))
 
 
-def _chances(score: Array, lasts: float, rng: np.random.Generator) -> Array:
-    """The same for one score, (steps, workers); `lasts`: see `_lasting`.
+def _grown(lasts: float, steps: int) -> float:
+    return lasts * steps / max(steps - lasts, steps / 2)
+
+
+def _chances(score: Array, lasts: float, cut: Array, rng: np.random.Generator) -> Array:
+    """The same for one score, (steps, workers); `lasts`: see `_lasting`; `cut`: lateness as it is cut.
 
     What goes up and down around everybody's own mean is dealt out anew for every block of steps; the sums say how far
     chance takes the unluckiest. Blocks keep bursts together. As lateness remembers beyond a block, sums of the series
     vary more than of its shuffled blocks: they are grown by that.
 
     Somebody's own ups and downs must not explain it, either: one burst, among many quiet workers, is one event and no
-    habit. A habit may have begun, or ended, halfway.
+    habit. A habit may have begun, or ended, halfway. Nor must all others' memory, told by lateness as it is cut:
+    normal scores weigh many quick steps as much as a few late ones, and see a third of the memory of bursts. One's own
+    habit that begins is the slowest wave of all, so it must not tell; and few others make a poor guess.
     """
     steps, mean = len(score), score.mean(axis=0)
     more = mean - mean.mean()
@@ -122,12 +129,20 @@ def _chances(score: Array, lasts: float, rng: np.random.Generator) -> Array:
     while len(worst) < DRAWS and known.min() <= PLAIN:
         some = np.broadcast_to(sums, (ATONCE, *sums.shape))
         worst = np.sort(np.append(worst, rng.permuted(some, axis=2).sum(axis=1).max(axis=1)))
-        known = (1 + len(worst) - np.searchsorted(worst, least)) / (1 + len(worst))
+        known = _above(least, worst)
     for i in np.flatnonzero(known <= OWN):
         series = score[:, i] - np.delete(score, i, axis=1).mean(axis=1)
         if min(map(_passing, (series, *np.array_split(series, 2)))) > OWN:
             known[i] = 1.0
+        elif len(mean) > WITNESSES:
+            others = _grown(_lasting(np.delete(cut, i, axis=1)), steps)
+            known[i] = _above(least[i], worst * max(others / _grown(lasts, steps), 1.0) ** 0.5)
     return np.asarray(known)
+
+
+def _above(score: Any, worst: Array) -> Any:
+    """How often chance, in ascending order, takes the unluckiest as far."""
+    return (1 + len(worst) - np.searchsorted(worst, score)) / (1 + len(worst))
 
 
 def _passing(series: Array) -> float:
