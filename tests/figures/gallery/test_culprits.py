@@ -8,6 +8,7 @@ import workbench as wb
 from tests.recordings.made import healthy, recording
 from workbench.figures.gallery.culprits import MOST
 from workbench.figures.style import GREY, VERMILLION
+from workbench.recordings.doctor import Diagnosis
 
 
 def test_culprits_stand_out_and_come_first() -> None:
@@ -27,3 +28,10 @@ def test_of_many_those_that_cost_most_are_shown() -> None:
     figure = wb.figures.culprits(wb.diagnose(recording(healthy(30, 40, np.random.default_rng(1)))))
     assert len(figure.data[0].y) == MOST
     assert "16 that cost less are not shown" in figure.layout.title.subtitle.text
+
+
+def test_where_there_is_nobody_no_axis_makes_numbers_up() -> None:
+    figure = wb.figures.culprits(Diagnosis("even", 1.0, (), {}, "links"))
+    assert figure.layout.title.subtitle.text.endswith(" · nobody stands out")
+    assert not figure.layout.yaxis.showticklabels
+    assert figure.layout.xaxis.range == (0, 1)

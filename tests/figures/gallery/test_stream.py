@@ -28,3 +28,17 @@ def test_rows_are_workers_and_columns_slices_of_the_newest_rounds() -> None:
 def test_without_events_there_is_nothing_to_draw() -> None:
     with pytest.raises(SettingError, match="kept no events; run with events=True"):
         stream(wb.run(E, events=False))
+
+
+@pytest.mark.parametrize(("workers", "rounds", "step"), [(1, 1, 1), (6, 9, 1), (40, 30, None)])
+def test_workers_and_rounds_have_whole_numbers_and_no_word_lies_on_another(
+    workers: int, rounds: int, step: int | None
+) -> None:
+    figure = stream(wb.run(wb.Experiment(scheme="UMW", workers=workers, rounds=rounds, problem="unit")))
+    layout = figure.layout
+    assert (layout.xaxis.dtick, layout.yaxis.dtick) == (step, step)
+    told = layout.title.subtitle.text
+    assert told.startswith("round 0 ·" if rounds == 1 else f"rounds 0 to {rounds - 1} ·")
+    # The legend, 30 pixels high, stands on the rows, whatever their height; the subtitle ends 82 pixels below the top.
+    assert (layout.legend.y, layout.legend.yanchor) == (1, "bottom")
+    assert layout.margin.t - 30 > 82

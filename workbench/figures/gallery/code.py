@@ -11,7 +11,7 @@ from workbench.base.kinds import span
 from workbench.base.types import Array
 from workbench.core.plan import Plan
 from workbench.experiment import Experiment
-from workbench.figures.inputs import plan_of, signed
+from workbench.figures.inputs import plan_of, plural, signed
 from workbench.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
 MOST_WORKERS, MOST_COLUMNS = 400, 1024
@@ -134,7 +134,7 @@ def _subtitle(plan: Plan, cells: Cells) -> str:
     held = np.diff(plan.indptr)[1:]
     few, most = int(held.min()), int(held.max())
     words = [
-        f"{plan.workers} workers × {plan.parts} parts, {span(few, most)} parts a worker",
+        f"{plural(plan.workers, 'worker')} × {plural(plan.parts, 'part')}, {span(few, most)} a worker",
         *one_number(cells.values),
     ]
     if len(cells.values) < plan.workers:

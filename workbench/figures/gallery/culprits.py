@@ -29,6 +29,7 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
     )
     rest = len(diagnosis.costs) - len(shown)
     words = f"steps take {diagnosis.slowdown:.3f} times what they would if all were like {diagnosis.like}"
+    words += "" if found else " · nobody stands out"
     words += f" · {rest} that cost less are not shown" if rest else ""
     title = f"Who makes the steps long: {diagnosis.name}"
     figure = new_figure(theme, title, words, height=190 + 22 * len(shown))
@@ -42,4 +43,6 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
     )
     figure.update_xaxes(title_text="share of the steps' time", tickformat=".0%", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", showgrid=False)
+    if not shown:  # an axis of its own makes numbers up
+        figure.update_xaxes(range=[0, 1]).update_yaxes(showticklabels=False, ticks="")
     return figure

@@ -36,7 +36,8 @@ def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "ligh
     only = replace(plan, indptr=np.array([0, len(indices)]), indices=indices, coefficients=coefficients)
     _, start, stop, coefficient = strips_of(only, 1)
     width = stop - start
-    words = f"parts {runs(sorted(indices.tolist()))} of {plan.parts} · {plan.loads[rank]} of {plan.samples} samples"
+    part = "part" if len(indices) == 1 else "parts"
+    words = f"{part} {runs(sorted(indices.tolist()))} of {plan.parts} · {plan.loads[rank]} of {plan.samples} samples"
     figure = new_figure(theme, f"{experiment.scheme}: what rank {rank} computes", words, height=HEIGHT)
     look = {"name": "held", "width": width, "marker": {"color": BLUE, "line": {"width": 0}}}
     hover = "samples %{customdata[0]} to %{customdata[1]}<br>coefficient %{y:.5g}<extra></extra>"

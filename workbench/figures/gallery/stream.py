@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.base.kinds import span
 from workbench.base.settings import SettingError
 from workbench.figures.inputs import check_traces, plural
 from workbench.figures.style import BLUE, ORANGE, PINK, VERMILLION, Theme, new_figure, palette
@@ -12,6 +13,7 @@ from workbench.trace.stream import STATES, Stream
 from workbench.trace.trace import Trace
 
 MOST = 400  # rounds that are drawn; of more, the newest
+FEW = 12  # rows or rounds that all have their number
 
 
 def colors(theme: str) -> dict[str, str]:
@@ -52,8 +54,9 @@ def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Th
     look, workers = colors(theme), np.arange(1, table.workers + 1)
     title = f"{trace.label}, {plural(table.workers, 'worker')}: what they did, round by round"
     late = table.lateness()
-    about = f"rounds {table.first + begin} to {table.first + begin + len(shown) - 1} · {late.mean():.1%} of the answers"
-    height = int(np.clip(230 + 8 * table.workers, 380, 900))
+    start, many = table.first + begin, "s" * (len(shown) > 1)
+    about = f"round{many} {span(start, start + len(shown) - 1)} · {late.mean():.1%} of the answers"
+    height = int(np.clip(260 + 8 * table.workers, 410, 930))
     figure = new_figure(theme, title, f"{about} late", height)
     figure.set_subplots(
         rows=1, cols=3, shared_yaxes=True, column_widths=[0.76, 0.12, 0.12], horizontal_spacing=0.035
@@ -79,6 +82,10 @@ def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Th
         )
     figure.update_xaxes(title_text="round", showgrid=False, row=1, col=1)
     figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False)
+    if table.workers <= FEW:
+        figure.update_yaxes(dtick=1)
+    if len(shown) <= FEW:
+        figure.update_xaxes(dtick=1, row=1, col=1)
     figure.update_yaxes(title_text="worker", row=1, col=1)
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
-    return figure.update_layout(legend=legend, bargap=0.15)
+    legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
+    return figure.update_layout(legend=legend, bargap=0.15, margin={"t": 126})  # below the subtitle

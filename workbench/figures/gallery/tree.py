@@ -61,7 +61,10 @@ def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
     loads, shown = plan.loads[1:], int(strips.rank.max(initial=0))
     low, high = int(loads.min()), int(loads.max())
     share = f"{high / plan.samples:.3g} of all"
-    words = [f"{plan.workers} workers hold {span(low, high)} of {plan.samples} samples ({share})"]
+    words = [
+        plural(plan.workers, "worker"),
+        f"{span(low, high)} of {plan.samples} samples a worker ({share})",
+    ]
     if len(layout.rank) < plan.ranks:
         drawn = f"{int(np.sum(layout.rank > 0))} of the ring’s workers drawn"
         words.append(drawn if layout.ring else "one branch drawn")
