@@ -198,7 +198,7 @@ def test_nobody_is_slow_where_all_straggle_alike() -> None:
     profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=0), 60, 8)
     advice = advise(profile, schemes=["UMW"])
     assert not [note for note in advice.notes if "very machines" in note]
-    assert advice.best.experiment.delays.who == ()
+    assert not getattr(advice.best.experiment.delays, "who", None)
     with pytest.raises(SettingError, match=r"machines = 'new': the profile is of the very machines"):
         advise(profile.here(12), schemes=["UMW"], machines="new")
 
