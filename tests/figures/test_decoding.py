@@ -11,6 +11,7 @@ from hypothesis import given
 
 import workbench as wb
 from tests.cases import CASES, experiments
+from workbench.base.settings import SettingError
 from workbench.core.delays import DelayStream
 from workbench.core.protocol import LOST, MODEL, Commit, Message, Node
 from workbench.engines.virtual.arithmetic import Coefficients
@@ -170,3 +171,14 @@ def test_what_has_no_weights_is_refused_in_words(
     trace = wb.run(wb.Experiment(workers=6, rounds=2, **spec))
     with pytest.raises(wb.SettingError, match=reason):
         decode_weights(trace, round, parent)
+
+
+def test_of_a_run_that_changed_its_scheme_weights_are_known_up_to_then() -> None:
+    args = {"scheme_args": {"stragglers": 3}, "problem_args": {"samples": 240, "features": 20}}
+    trace = wb.run(wb.Experiment(scheme="GC", workers=6, rounds=30, adaptive=True, **args))
+    first = trace.changes[0].round
+    assert decode_weights(trace, first - 1).weight.size
+    with pytest.raises(
+        SettingError, match=rf"^round = {first}: the scheme changed in round {first}, and weights"
+    ):
+        decode_weights(trace, first)

@@ -44,6 +44,9 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
     >>> decode_weights(trace, 1).weight.tolist()
     [[1.0, 1.0, 1.0]]
     """
+    if (changes := trace.changes) and round >= changes[0].round:
+        why = f"the scheme changed in round {changes[0].round}, and weights are known of rounds before that"
+        raise SettingError(f"round = {round}: {why}")
     scheme, plan = trace.experiment.built_scheme, trace.experiment.plan
     if why := _no_weights(scheme, plan):
         raise SettingError(f"scheme = {scheme.name!r}: {why}; there are no fixed decode weights")

@@ -75,7 +75,7 @@ def axis(name: str, used: Sequence[str] = ()) -> str:
     units: set[str] = set()
     for owner, cls in _owners(group, used).items():
         if (field := cls.model_fields.get(last)) is not None:
-            words, unit = str(field.description), unit_of(field)
+            words, unit = field.description or "kind", unit_of(field)
             units.add(unit)
             words = f"{words} ({unit})" if unit and unit not in words.split() else words
             found.setdefault(words, []).append(owner)

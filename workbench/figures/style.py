@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
+from math import ceil, log10
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -144,7 +145,13 @@ def log_ticks(low: float, high: float) -> dict[str, object]:
     """Choose ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten; 1, 2, 3, 4, ... on a short axis."""
     if high < 3 * low:
         return {"nticks": 10}
-    return {"dtick": "D1" if high < 8 * low else "D2" if high / low < 1e4 else 1}
+    return {
+        "dtick": "D1"
+        if high < 8 * low
+        else "D2"
+        if high / low < 1e4
+        else max(1, ceil(log10(high / low) / 10))
+    }
 
 
 def log_scale(values: Array, ratio: float) -> dict[str, object]:

@@ -171,3 +171,12 @@ def test_one_trace_need_not_stand_in_a_list() -> None:
     (trace,) = wb.compare(one)
     assert convergence(trace).to_json() == convergence([trace]).to_json()  # type: ignore[arg-type]
     assert wb.tune(one) == wb.tune([e])
+
+
+def test_no_multiple_of_nothing_is_told() -> None:
+    runs = [
+        wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=5, delays={"kind": "constant", "shift": s}))
+        for s in (0.0, 1e-3)
+    ]
+    named = [trace.name for trace in wb.figures.convergence(runs, target=0.6).data]
+    assert not [name for name in named if name and ("nan" in name or "inf" in name)]

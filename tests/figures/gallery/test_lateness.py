@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import workbench as wb
 from tests.recordings.made import healthy, recording
 from workbench.base.settings import SettingError
 from workbench.figures.gallery.lateness import MOST
+from workbench.recordings.card import LATE
 
 
 def test_a_cell_is_a_time_over_its_steps_median() -> None:
@@ -46,3 +48,17 @@ def test_themes(theme: str) -> None:
     assert figure.layout.template is not None
     with pytest.raises(SettingError, match="theme = 'dim'"):
         wb.figures.lateness(recording(np.ones((4, 3))), "dim")  # type: ignore[arg-type]
+
+
+def test_times_that_are_missing_are_neither_late_nor_in_time() -> None:
+    rows = [
+        {"worker": w, "step": s, "seconds": 1.0 + (w == 0) * (s % 2)}
+        for s in range(40)
+        for w in range(3)
+        if w < 2 or s % 2 == 0
+    ]
+    figure = wb.figures.lateness(wb.traces.Recording.of_rows(pd.DataFrame(rows), "holes"))
+    late = sum(
+        s % 2 and 1.5 * LATE < 2.0 for s in range(40)
+    )  # beside one other, the median lies between both
+    assert f"{late / len(rows):.1%} of the times" in figure.layout.title.subtitle.text

@@ -74,3 +74,13 @@ def test_wrong_input_is_one_sentence() -> None:
     wrong: Any = [1.5]
     with pytest.raises(SettingError, match=r"^runs: a float has no round times"):
         round_times(wrong)
+
+
+def test_rounds_that_take_equally_long_have_an_axis_around_them() -> None:
+    """A mean's rounding does not fill the picture."""
+    e = wb.Experiment(scheme="UMW", workers=3, rounds=20, delays={"kind": "constant", "shift": 1e-3})
+    for figure in (round_times([wb.run(e)]), round_times([wb.forecast(e)])):
+        (box,) = (trace for trace in figure.data if trace.type == "box")
+        low, high = figure.layout.xaxis.range
+        assert 10**low < 0.7 * box.median[0] < 1.4 * box.median[0] < 10**high
+        assert high - low < 0.4

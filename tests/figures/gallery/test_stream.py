@@ -42,3 +42,14 @@ def test_workers_and_rounds_have_whole_numbers_and_no_word_lies_on_another(
     # The legend, 30 pixels high, stands on the rows, whatever their height; the subtitle ends 82 pixels below the top.
     assert (layout.legend.y, layout.legend.yanchor) == (1, "bottom")
     assert layout.margin.t - 30 > 82
+
+
+def test_the_share_that_is_late_is_that_of_the_answers_of_the_rounds_shown() -> None:
+    e = E.replace(faults=[{"worker": 2, "round": 1}])
+    trace = wb.run(e)
+    table = Stream.of(trace)
+    for rounds in (9, 4):
+        share = table.late[-rounds:].sum() / table.asked[-rounds:].sum()
+        assert (
+            f" · {share:.1%} of the answers late" in stream(trace, rounds=rounds).layout.title.subtitle.text
+        )

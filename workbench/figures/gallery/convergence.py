@@ -182,7 +182,7 @@ def _word(x: str) -> str:
 def _entry(at: float, base: float, x: str) -> str:
     if at != at:
         return "never"
-    return f"{quantity(at, x)}  ({ratio(at, base):.3g}×)" if base == base else quantity(at, x)
+    return f"{quantity(at, x)}  ({ratio(at, base):.3g}×)" if base > 0 else quantity(at, x)
 
 
 def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:

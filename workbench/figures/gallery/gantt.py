@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.figures.inputs import plural
 from workbench.figures.round_events import Bars, Round, events_of
 from workbench.figures.style import (
     BLUE,
@@ -47,7 +48,7 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     """
     r = events_of(trace, round)
     unit, ranks = time_unit(r.duration), min(r.plan.ranks, MOST_RANKS)
-    title = f"{trace.label}, {trace.experiment.workers} workers: round {round}"
+    title = f"{trace.label}, {plural(trace.experiment.workers, 'worker')}: round {round}"
     height = int(190 + ranks * np.clip(900 / ranks, 5, 30))
     figure = new_figure(theme, title, _subtitle(r, unit), height)
     layers = [(name, _shown(bars), look) for name, bars, look in _layers(r, theme)]

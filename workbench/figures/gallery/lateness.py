@@ -31,7 +31,7 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     shown = np.fmax.reduceat(ratio, starts, axis=0).T
     workers = len(shown)
     each = "" if width == 1 else f" · each column is the latest of {width} steps"
-    late = float(np.nanmean(ratio > LATE))
+    late = float(np.mean(ratio[np.isfinite(ratio)] > LATE))
     words = f"{workers} workers, {len(table)} steps · {late:.1%} of the times over {LATE:g} medians{each}"
     height = int(np.clip(230 + 14 * workers, 330, 900))
     figure = new_figure(theme, f"Who was late when: {recording.names[0]}", words, height)

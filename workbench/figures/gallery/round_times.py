@@ -26,6 +26,7 @@ from workbench.figures.style import (
 from workbench.forecasting import Forecast
 from workbench.trace.trace import Trace
 
+EVEN = 1.01  # times the quickest round, up to which all take equally long
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -64,7 +65,7 @@ def round_times(
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
     # In one call: plotly checks everything anew in each, and a slider waits for it.
     return figure.update_layout(
-        xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows)},
+        xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows, unit)},
         yaxis={**order, "showgrid": False, "ticks": "", "range": [-0.6, len(rows) - 0.4]},
         annotations=[_said_mean(row) for row in rows],
         showlegend=False,
@@ -72,11 +73,16 @@ def round_times(
     )
 
 
-def _scale(rows: Sequence[_Row]) -> dict[str, object]:
+def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
     """Logarithmic, except where rounds of a scheme that asks nobody take no time at all."""
     ends = np.array([np.quantile(row.seconds, (QUANTILES[0], QUANTILES[-1])) for row in rows])
     low, high = float(ends.min()), float(ends.max())
-    return {"type": "log", **log_ticks(low, high)} if low > 0 else {"type": "linear", "rangemode": "tozero"}
+    if low <= 0:
+        return {"type": "linear", "rangemode": "tozero"}
+    if high > EVEN * low:
+        return {"type": "log", **log_ticks(low, high)}
+    ends = np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]  # else rounding would fill the axis
+    return {"type": "log", "nticks": 10, "range": np.log10(ends).tolist()}
 
 
 def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], skip: int) -> list[_Row]:

@@ -54,8 +54,10 @@ def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Th
     look, workers = colors(theme), np.arange(1, table.workers + 1)
     title = f"{trace.label}, {plural(table.workers, 'worker')}: what they did, round by round"
     late = table.lateness()
+    there = slice(begin, begin + rounds)
+    share = table.late[there].sum() / max(table.asked[there].sum(), 1)
     start, many = table.first + begin, "s" * (len(shown) > 1)
-    about = f"round{many} {span(start, start + len(shown) - 1)} · {late.mean():.1%} of the answers"
+    about = f"round{many} {span(start, start + len(shown) - 1)} · {share:.1%} of the answers"
     height = int(np.clip(260 + 8 * table.workers, 410, 930))
     figure = new_figure(theme, title, f"{about} late", height)
     figure.set_subplots(
