@@ -192,9 +192,8 @@ class Noise:
         self.errors.append(f"uncaught: {error}")
 
     def _console(self, message: ConsoleMessage) -> None:
-        changed = (
-            "net::ERR_NETWORK_CHANGED" in message.text
-        )  # tests beside make interfaces; the page asks again
+        # Tests beside make network interfaces; the page asks again.
+        changed = "net::ERR_NETWORK_CHANGED" in message.text
         if message.type == "error" and not changed:
             self.errors.append(f"{message.text} ({message.location.get('url', '')})")
 

@@ -246,7 +246,7 @@ def test_who_never_turns_is_slow_for_good() -> None:
     assert slow_for_good(times).round().tolist() == [1.0] * 3 + [0.0] * 9
 
 
-@settings(max_examples=8)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 999), often=st.sampled_from([0.01, 0.1, 0.3]), rounds=st.sampled_from([20, 60, 360])
 )

@@ -166,7 +166,7 @@ def profiled(worker: int, slow: float, folder: Path) -> None:
 def test_the_slowed_layer_of_a_real_profile_is_named(tmp_path: Path) -> None:
     """Of three workers, made by PyTorch here and now."""
     for worker in range(3):
-        profiled(worker, 0.15 if worker == 1 else 0.001, tmp_path)
+        profiled(worker, 0.05 if worker == 1 else 0.001, tmp_path)
     found = wb.traces.load(tmp_path)
     assert {"compute: Second_0", "compute: Linear_0"} <= set(found.frame["phase"])
     (one,) = wb.diagnose(found).culprits

@@ -84,10 +84,8 @@ def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Th
         )
     figure.update_xaxes(title_text="round", showgrid=False, row=1, col=1)
     figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False)
-    if table.workers <= FEW:
-        figure.update_yaxes(dtick=1)
-    if len(shown) <= FEW:
-        figure.update_xaxes(dtick=1, row=1, col=1)
+    figure.update_yaxes(dtick=1 if table.workers <= FEW else None)
+    figure.update_xaxes(dtick=1 if len(shown) <= FEW else None, row=1, col=1)
     figure.update_yaxes(title_text="worker", row=1, col=1)
     legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
     return figure.update_layout(legend=legend, bargap=0.15, margin={"t": 126})  # below the subtitle
